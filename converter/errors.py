@@ -1,0 +1,23 @@
+"""What the converter raises. Every message says what was wrong, what was received, what to do."""
+
+from __future__ import annotations
+
+
+class ConverterError(Exception):
+    """Base of all of the converter's own errors."""
+
+
+class SpecError(ConverterError, ValueError):
+    """An argument of ``to_onnx`` cannot be used."""
+
+
+class Unsupported(ConverterError, NotImplementedError):
+    """A primitive (or one form of it) has no rule at the requested opset."""
+
+
+class CheckError(ConverterError, ValueError):
+    """``check`` could not compare: inputs or outputs do not fit the model."""
+
+
+class SaveError(ConverterError, OSError):
+    """The file could not be written."""

@@ -1,0 +1,190 @@
+"""LayerNorm: ``(x - mean) * rsqrt(var + eps) * scale + bias`` over one or more axes.
+
+The core (no scale, no bias) is found first; scale and bias are taken in afterwards, one at a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+from converter import dims
+from converter.fuse.match import (
+    NearMiss,
+    Recogniser,
+    View,
+    close,
+    materialise,
+    operand,
+    operands,
+    peel,
+    product,
+    reduced,
+    reduction,
+)
+from converter.graph import Node, Value, const
+from converter.rewrite import Editor
+from converter.simplify import scalar
+
+
+def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+    root = View(node.out, tuple(range(node.out.rank)))
+    parts = product(root, editor)
+    centred = parts.pop(lambda f: f.op() == "sub")
+    inverse = parts.pop(lambda f: f.op() == "rsqrt")
+    if inverse is None and len(parts.divisors) == 1 and parts.divisors[0].op() == "sqrt":
+        inverse = parts.divisors.pop()
+    if centred is None or inverse is None or parts.divisors:
+        return None
+    x, mean = operands(centred)
+    axes = _mean_axes(mean, x, editor)
+    if not axes or not x.complete():
+        return None
+    found = _epsilon(operand(inverse, 0))
+    if found is None or not _is_variance(found[0], centred, x, mean, axes, editor):
+        return None
+    order = [i for i in range(len(x.axes)) if i not in axes] + list(axes)
+    value = editor.transpose(materialise(editor, x, node.out.shape), order)
+    shape = value.shape[-len(axes) :]
+    ones = editor.broadcast(const(1, value.dtype), shape, ())
+    first = value.rank - len(axes)
+    params = {"axis": first, "epsilon": found[1]}
+    normed = editor.add("layer_norm", [value, ones], value.shape, value.dtype, params)
+    result = editor.transpose(normed, [order.index(i) for i in range(len(order))])
+    for factor in parts.factors:
+        result = editor.binary("mul", result, _spread(editor, factor, node.out))
+    if parts.coefficient != 1:
+        result = editor.binary("mul", result, const(parts.coefficient, value.dtype))
+    return result
+
+
+def _spread(editor: Editor, view: View, like: Value) -> Value:
+    shape = tuple(
+        1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True)
+    )
+    return materialise(editor, view, shape)
+
+
+def _mean_axes(mean: View, x: View, editor: Editor) -> tuple[int, ...] | None:
+    """The axes over which ``mean`` is the mean of ``x``."""
+    total = _sum_of_mean(mean, editor)
+    if total is None:
+        return None
+    axes = reduction(total[0], x, "reduce_sum")
+    return axes if axes and _is_count(total[1], x, axes) else None
+
+
+def _sum_of_mean(view: View, editor: Editor) -> tuple[View, float] | None:
+    """(sum, coefficient) of a value that is a sum times a number."""
+    parts = product(view, editor)
+    if len(parts.factors) == 1 and not parts.divisors and parts.factors[0].op() == "reduce_sum":
+        return parts.factors[0], parts.coefficient
+    return None
+
+
+def _is_count(coefficient: float, x: View, axes: tuple[int, ...]) -> bool:
+    sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
+    return dims.all_static(sizes) and close(coefficient, 1 / math.prod(sizes), x.base.dtype)
+
+
+def _epsilon(view: View) -> tuple[View, float] | None:
+    """(variance, epsilon) of their sum."""
+    if view.op() != "add":
+        return None
+    left, right = operands(view)
+    for number, other in ((scalar(left.base), right), (scalar(right.base), left)):
+        if number is not None:
+            return _unclipped(other), float(number)
+    return None
+
+
+def _unclipped(view: View) -> View:
+    """A variance is often clipped at zero; it cannot be negative here."""
+    if view.op() == "max":
+        left, right = operands(view)
+        if scalar(left.base) == 0:
+            return right
+        if scalar(right.base) == 0:
+            return left
+    return view
+
+
+def _is_variance(
+    view: View, centred: View, x: View, mean: View, axes: tuple[int, ...], editor: Editor
+) -> bool:
+    total = _sum_of_mean(view, editor)
+    if total is not None and _is_count(total[1], x, axes):
+        squares = _squared_sum(total[0])
+        return squares is not None and _sums(squares, centred, axes)
+    if view.op() != "sub":
+        return False
+    # E[x^2] - E[x]^2
+    left, right = operands(view)
+    total = _sum_of_mean(left, editor)
+    if total is None or not _is_count(total[1], x, axes) or right.op() != "square":
+        return False
+    squares = _squared_sum(total[0])
+    return squares is not None and _sums(squares, x, axes) and operand(right, 0) == mean
+
+
+def _squared_sum(total: View) -> View | None:
+    """What is squared and summed, the summed axes appended to the logical ones."""
+    inner = reduced(total, "reduce_sum")
+    inner = None if inner is None else peel(inner)
+    return operand(inner, 0) if inner is not None and inner.op() == "square" else None
+
+
+def _sums(squares: View, of: View, axes: tuple[int, ...]) -> bool:
+    """``squares`` (with its appended axes) runs over ``of``, reduced over ``axes``."""
+    rank = len(of.axes)
+    if squares.base is not of.base:
+        # the same subtraction may be written twice: equal operands will do
+        return squares.op() == of.op() == "sub" and _same_operands(squares, of, axes)
+    kept = all(squares.axes[i] == of.axes[i] for i in range(rank) if i not in axes)
+    gone = {a for a in squares.axes[rank:] if a is not None}
+    return kept and gone == {of.axes[i] for i in axes}
+
+
+def _same_operands(squares: View, of: View, axes: tuple[int, ...]) -> bool:
+    (a, b), (c, d) = operands(squares), operands(of)
+    return a.base is c.base and b.base is d.base and _sums(a, c, axes)
+
+
+# ----------------------------------------------------------------------------------- scale, bias
+
+
+def _affine(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+    root = View(node.out, tuple(range(node.out.rank)))
+    sides = operands(root)
+    for normed, other in (sides, sides[::-1]):
+        if normed.op() == "layer_norm" and editor.single_use(normed.base):
+            return _absorb(node, normed, other, editor)
+    return None
+
+
+def _absorb(node: Node, normed: View, other: View, editor: Editor) -> Value | None:
+    inner = normed.node()
+    first = inner.params["axis"]
+    within = [i for i, a in enumerate(normed.axes) if a is not None and a >= first]
+    if not other.covers(within) or not normed.complete() or len(inner.inputs) == 3:
+        return None
+    if not normed.fills(node.out.shape):
+        return None
+    # the other operand along the normalised axes of the norm itself
+    axes = tuple(
+        other.axes[normed.axes.index(a)] if a in normed.axes else None
+        for a in range(first, inner.out.rank)
+    )
+    operand_ = materialise(editor, View(other.base, axes), inner.out.shape[first:])
+    x, scale = inner.inputs
+    if node.op == "mul":
+        ones = scalar(scale) == 1
+        inputs = [x, operand_ if ones else editor.binary("mul", scale, operand_)]
+    else:
+        inputs = [x, scale, operand_]
+    out = editor.add("layer_norm", inputs, inner.out.shape, inner.out.dtype, inner.params)
+    return materialise(editor, View(out, normed.axes), node.out.shape)
+
+
+CORE = Recogniser(("mul", "div"), _core)
+AFFINE = Recogniser(("mul", "add"), _affine)

@@ -1,0 +1,299 @@
+"""Rotary position embedding [Su et al., arXiv:2104.09864], half-split and interleaved.
+
+Two spellings: ``x * cos + rotate(x) * sin`` with full-width tables whose halves must be shown to be
+equal, and the pairwise one, ``concatenate(a*cos - b*sin, b*cos + a*sin)``. Unrotated prefix tokens
+joined to a rotated rest become rows with cos = 1 and sin = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from converter import dims
+from converter.fuse import tables
+from converter.fuse.match import (
+    NearMiss,
+    Recogniser,
+    View,
+    materialise,
+    operand,
+    operands,
+    peel,
+    product,
+)
+from converter.graph import Node, Value, const
+from converter.rewrite import Editor
+
+
+@dataclass(frozen=True)
+class Part:
+    """One half of a value along an axis: the first or second half, or the even or odd elements."""
+
+    base: Value
+    axis: int
+    second: bool
+    interleaved: bool
+
+
+def _part(value: Value) -> Part | None:
+    """The half that a slice takes, if it takes one."""
+    node = value.node
+    if node is None or node.op != "slice":
+        return None
+    source = node.inputs[0]
+    starts, limits = node.params["start_indices"], node.params["limit_indices"]
+    strides = node.params["strides"]
+    cut = [a for a in range(source.rank) if not dims.same(source.shape[a], value.shape[a])]
+    if len(cut) != 1 or not dims.is_static(source.shape[cut[0]]):
+        return None
+    axis = cut[0]
+    width, start, stride = source.shape[axis], starts[axis], strides[axis]
+    if width % 2 or value.shape[axis] * 2 != width:
+        return None
+    if stride == 2 and start in (0, 1):
+        return Part(source, axis, start == 1, True)
+    if stride == 1 and (start, limits[axis]) in ((0, width // 2), (width // 2, width)):
+        return Part(source, axis, start > 0, False)
+    return None
+
+
+# --------------------------------------------------------------- x * cos + rotate(x) * sin
+
+
+def _full(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+    root = View(node.out, tuple(range(node.out.rank)))
+    terms = [product(t, editor) for t in operands(root)]
+    if any(t.coefficient != 1 or t.divisors or len(t.factors) != 2 for t in terms):
+        return None
+    for straight, turned in (terms, terms[::-1]):
+        for rotated, sin in (turned.factors, turned.factors[::-1]):
+            found = _rotate_half(rotated, editor)
+            if found is None:
+                continue
+            x, axis, interleaved = found
+            for plain, cos in (straight.factors, straight.factors[::-1]):
+                if plain == x:
+                    return _emit_full(node, editor, notes, x, cos, sin, axis, interleaved)
+    return None
+
+
+def _rotate_half(view: View, editor: Editor) -> tuple[View, int, bool] | None:
+    """(x, logical axis, interleaved) where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
+    base, axes = view.base, view.axes
+    interleaved = False
+    node = base.node
+    if node is not None and node.op == "reshape":
+        joined = _unpaired(node)
+        if joined is None:
+            return None
+        node, interleaved = joined, True
+    if node is None or node.op != "concatenate" or len(node.inputs) != 2:
+        return None
+    along = node.params["dimension"]
+    if interleaved:
+        along -= 1
+    first = _signed(node.inputs[0], editor)
+    second = _signed(node.inputs[1], editor)
+    b, a = _part(first[0]), _part(second[0])
+    if a is None or b is None or (first[1], second[1]) != (-1, 1):
+        return None
+    right = a.base is b.base and a.axis == b.axis == along and b.second and not a.second
+    if not right or not a.interleaved == b.interleaved == interleaved or along not in axes:
+        return None
+    return peel(View(a.base, axes)), axes.index(along), interleaved
+
+
+def _unpaired(node: Node) -> Node | None:
+    """``reshape(concatenate([y, z], -1))`` that interleaves y and z: the concatenation."""
+    inner = node.inputs[0].node
+    if inner is None or inner.op != "concatenate":
+        return None
+    shape = inner.out.shape
+    last = len(shape) - 1
+    if inner.params["dimension"] != last or not dims.same(shape[last], 2):
+        return None
+    merged = (*shape[:-2], dims.as_dim(shape[-2] * 2))
+    return inner if dims.same_shape(merged, node.out.shape) else None
+
+
+def _signed(value: Value, editor: Editor) -> tuple[Value, float]:
+    """A value without its sign and without reshapes by ones, and the sign."""
+    parts = product(View(value, tuple(range(value.rank))), editor)
+    if len(parts.factors) == 1 and not parts.divisors and abs(parts.coefficient) == 1:
+        return peel(parts.factors[0]).base, parts.coefficient
+    return value, 1
+
+
+def _emit_full(
+    node: Node,
+    editor: Editor,
+    notes: list[NearMiss],
+    x: View,
+    cos: View,
+    sin: View,
+    axis: int,
+    interleaved: bool,
+) -> Value | None:
+    seq = _position_axis(x, cos, sin, axis, node.out)
+    if isinstance(seq, str):
+        notes.append(NearMiss("RotaryEmbedding", seq))
+        return None
+    halves: list[Value] = []
+    for view in (cos, sin):
+        table = _oriented(editor, view, (seq, axis), node.out)
+        half = tables.half(editor, table, 1, interleaved)
+        if half is None:
+            notes.append(
+                NearMiss("RotaryEmbedding", "the two halves of a table cannot be shown to be equal")
+            )
+            return None
+        halves.append(half)
+    return _emit(node, editor, x, halves[0], halves[1], seq, axis, interleaved)
+
+
+def _position_axis(x: View, cos: View, sin: View, axis: int, out: Value) -> int | str:
+    """The one axis besides ``axis`` that the tables depend on, or why there is none."""
+    if any(t.axes[axis] is None for t in (cos, sin)) or not (cos.complete() and sin.complete()):
+        return "a table does not vary along the rotated axis"
+    seq = {i for t in (cos, sin) for i, a in enumerate(t.axes) if a is not None and i != axis}
+    if len(seq) != 1:
+        return f"the tables depend on {len(seq)} axes besides the rotated one, not on one"
+    if not x.fills(out.shape):
+        return "the rotated value is broadcast"
+    return seq.pop()
+
+
+def _oriented(editor: Editor, view: View, order: tuple[int, int], out: Value) -> Value:
+    """A table as [positions, width]."""
+    flat = View(view.base, tuple(view.axes[i] for i in order))
+    return materialise(editor, flat, tuple(out.shape[i] for i in order))
+
+
+def _emit(
+    node: Node,
+    editor: Editor,
+    x: View,
+    cos: Value,
+    sin: Value,
+    seq: int,
+    axis: int,
+    interleaved: bool,
+) -> Value:
+    value = materialise(editor, x, node.out.shape)
+    params = {"seq": seq, "width": axis, "interleaved": interleaved}
+    return editor.add("rotary", [value, cos, sin], value.shape, value.dtype, params)
+
+
+# ------------------------------------------- concatenate(a * cos - b * sin, b * cos + a * sin)
+
+
+def _pairwise(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+    interleaved, joined = False, node
+    if node.op == "reshape":
+        found = _unpaired(node)
+        if found is None:
+            return None
+        interleaved, joined = True, found
+    if len(joined.inputs) != 2:
+        return None
+    real, imag = (peel(View(v, tuple(range(v.rank)))) for v in joined.inputs)
+    if real.op() != "sub" or imag.op() != "add":
+        return None
+    rank = node.out.rank
+    axis = joined.params["dimension"] - (1 if interleaved else 0)
+    views = [View(v.base, v.axes[:rank]) for v in (real, imag)]
+    terms = [_half_terms(t, editor) for v in views for t in operands(v)]
+    if any(t is None for t in terms):
+        return None
+    ac, bs, *rest = (t for t in terms if t is not None)
+    for bc, as_ in (rest, rest[::-1]):
+        first, second = ac[0], bs[0]
+        halves = not first.second and second.second and first.base is second.base
+        crossed = bc[0] == second and as_[0] == first and ac[2] == as_[2] and bs[2] == bc[2]
+        tables_ok = ac[1] == bc[1] and bs[1] == as_[1]
+        if halves and crossed and tables_ok and first.interleaved == interleaved:
+            return _emit_pairwise(node, editor, notes, ac, bs, axis)
+    return None
+
+
+def _half_terms(term: View, editor: Editor) -> tuple[Part, View, tuple[int | None, ...]] | None:
+    """(half of x, table, axes of the half) of a product of the two."""
+    parts = product(term, editor)
+    if parts.coefficient != 1 or parts.divisors or len(parts.factors) != 2:
+        return None
+    for half, table in (parts.factors, parts.factors[::-1]):
+        part = _part(half.base)
+        if part is not None and part.axis in half.axes:
+            return part, table, half.axes
+    return None
+
+
+def _emit_pairwise(
+    node: Node,
+    editor: Editor,
+    notes: list[NearMiss],
+    first: tuple[Part, View, tuple[int | None, ...]],
+    second: tuple[Part, View, tuple[int | None, ...]],
+    axis: int,
+) -> Value | None:
+    part, cos, axes = first
+    sin = second[1]
+    if axes[axis] != part.axis:
+        return None
+    x = peel(View(part.base, axes))
+    seq = _position_axis(x, cos, sin, axis, node.out)
+    if isinstance(seq, str):
+        notes.append(NearMiss("RotaryEmbedding", seq))
+        return None
+    shape = tuple(d // 2 if i == axis else d for i, d in enumerate(node.out.shape))
+    half = Value(shape, node.out.dtype)
+    return _emit(
+        node,
+        editor,
+        x,
+        _oriented(editor, cos, (seq, axis), half),
+        _oriented(editor, sin, (seq, axis), half),
+        seq,
+        axis,
+        part.interleaved,
+    )
+
+
+# ------------------------------------------------------------------------------------- prefixes
+
+
+def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+    """``concatenate([x[:n], rotary(x[n:])])`` along the positions is one rotation of x."""
+    if len(node.inputs) != 2:
+        return None
+    seq = node.params["dimension"]
+    head, tail = node.inputs
+    turned = tail.node
+    if turned is None or turned.op != "rotary" or turned.params["seq"] != seq:
+        return None
+    rest, kept = turned.inputs[0].node, head.node
+    if rest is None or kept is None or rest.op != "slice" or kept.op != "slice":
+        return None
+    source, count = rest.inputs[0], head.shape[seq]
+    whole = kept.inputs[0] is source and dims.same_shape(source.shape, node.out.shape)
+    if not whole or not editor.single_use(tail) or not dims.is_static(count):
+        return None
+    if kept.params["start_indices"][seq] != 0 or rest.params["start_indices"][seq] != count:
+        return None
+    tables_ = [
+        editor.concatenate([_rows(editor, table, count, fill), table], 0)
+        for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
+    ]
+    return editor.add("rotary", [source, *tables_], node.out.shape, node.out.dtype, turned.params)
+
+
+def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
+    return editor.broadcast(const(fill, table.dtype), (count, table.shape[1]), ())
+
+
+def _rotary(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+    return _full(node, editor, notes) if node.op == "add" else _pairwise(node, editor, notes)
+
+
+ROTARY = Recogniser(("add", "concatenate", "reshape"), _rotary)
+PREFIX = Recogniser(("concatenate",), _prefix)

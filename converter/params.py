@@ -1,0 +1,129 @@
+"""Computing values that depend on constants and parameters alone.
+
+Constants are folded while converting; what depends on parameters is a *weight program*, evaluated
+when the file is saved, tensor by tensor. Layout and plain arithmetic run in numpy, which needs no
+compilation; anything else runs as the JAX operation it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from converter import dims, reference
+from converter.graph import Node, Value
+
+# Results above this size stay in the graph unless they are no larger than what they come from.
+CEILING = 1 << 20
+
+Read = Callable[[Value], Any]
+
+
+def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
+    ones = [1] * len(shape)
+    for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
+        ones[axis] = size
+    return np.broadcast_to(x.reshape(ones), shape)
+
+
+def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any) -> Any:
+    steps = strides or [1] * x.ndim
+    return x[tuple(map(slice, start_indices, limit_indices, steps))]
+
+
+def _iota(*, dtype: Any, shape: Any, dimension: int, **_: Any) -> Any:
+    line = np.arange(shape[dimension]).astype(dtype)
+    return np.broadcast_to(np.expand_dims(line, _others(shape, dimension)), shape)
+
+
+def _others(shape: Any, axis: int) -> tuple[int, ...]:
+    return tuple(i for i in range(len(shape)) if i != axis)
+
+
+def _integer_pow(x: Any, *, y: int, **_: Any) -> Any:
+    return x**y if y >= 0 else 1 / x ** (-y)
+
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y, **_: x + y,
+    "sub": lambda x, y, **_: x - y,
+    "mul": lambda x, y, **_: x * y,
+    "max": lambda x, y, **_: np.maximum(x, y),
+    "min": lambda x, y, **_: np.minimum(x, y),
+    "neg": lambda x, **_: -x,
+    "and": lambda x, y, **_: x & y,
+    "or": lambda x, y, **_: x | y,
+    "not": lambda x, **_: ~x,
+    "eq": lambda x, y, **_: x == y,
+    "ne": lambda x, y, **_: x != y,
+    "lt": lambda x, y, **_: x < y,
+    "le": lambda x, y, **_: x <= y,
+    "gt": lambda x, y, **_: x > y,
+    "ge": lambda x, y, **_: x >= y,
+    "sqrt": lambda x, **_: np.sqrt(x),
+    "exp": lambda x, **_: np.exp(x),
+    "log": lambda x, **_: np.log(x),
+    "sin": lambda x, **_: np.sin(x),
+    "cos": lambda x, **_: np.cos(x),
+    "square": lambda x, **_: x * x,
+    "integer_pow": _integer_pow,
+    "iota": _iota,
+    "reshape": lambda x, *, shape, **_: x.reshape(shape),
+    "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
+    "broadcast_in_dim": _broadcast_in_dim,
+    "slice": _slice,
+    "concatenate": lambda *xs, dimension, **_: np.concatenate(xs, dimension),
+    "convert_element_type": lambda x, *, new_dtype, **_: x.astype(new_dtype),
+}
+# numpy and JAX agree on these for floating point operands only
+FLOATING: dict[str, Callable[..., Any]] = {
+    "div": lambda x, y, **_: x / y,
+    "pow": lambda x, y, **_: x**y,
+}
+
+
+def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
+    """The array behind ``value``; ``read`` gives parameters and constants."""
+    memo = {} if memo is None else memo
+    if value.node is None:
+        return read(value)
+    # Depth first without recursion: programs can be deep.
+    stack = [value.node]
+    while stack:
+        node = stack[-1]
+        waiting = [v.node for v in node.inputs if v.node is not None and id(v) not in memo]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if id(node.outputs[0]) not in memo:
+            args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]
+            memo.update(
+                (id(v), r) for v, r in zip(node.outputs, _apply(node, args), strict=True)
+            )
+    return memo[id(value)]
+
+
+def _apply(node: Node, args: list[Any]) -> list[Any]:
+    out = node.outputs[0]
+    plain = out.dtype.kind in "biuf" and all(isinstance(a, np.ndarray) for a in args)
+    table: Mapping[str, Callable[..., Any]] = NUMPY
+    if out.dtype.kind == "f" and node.op in FLOATING:
+        table = FLOATING
+    if not plain or node.op not in table:
+        return [_host(r) for r in reference.run_node(node, args, {})]
+    with np.errstate(all="ignore"):
+        result = np.asarray(table[node.op](*args, **node.params))
+    return [result.astype(out.dtype, copy=False)]
+
+
+def _host(array: Any) -> Any:
+    """JAX arrays come home as numpy; PRNG keys, which have no numpy form, stay."""
+    return np.asarray(array) if array.dtype.kind in "biufcV" else array
+
+
+def is_computable(node: Node) -> bool:
+    """Pure, without bodies, and of known shapes."""
+    return not node.bodies and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))

@@ -1,0 +1,256 @@
+"""What every node means, in JAX: a primitive is itself, a composite is its formula in jnp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from converter import dims
+from converter.errors import CheckError
+from converter.graph import Graph, Node, Value
+from converter.trace import bind
+
+Sizes = Mapping[str, int]
+
+# Elementwise nodes broadcast as numpy does; JAX's primitives want equal shapes.
+ELEMENTWISE: dict[str, Callable[..., jax.Array]] = {
+    "add": lax.add,
+    "sub": lax.sub,
+    "mul": lax.mul,
+    "div": lax.div,
+    "max": lax.max,
+    "min": lax.min,
+    "pow": lax.pow,
+    "rem": lax.rem,
+    "atan2": lax.atan2,
+    "nextafter": lax.nextafter,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+    "eq": lax.eq,
+    "ne": lax.ne,
+    "lt": lax.lt,
+    "le": lax.le,
+    "gt": lax.gt,
+    "ge": lax.ge,
+    "shift_left": lax.shift_left,
+    "shift_right_logical": lax.shift_right_logical,
+    "shift_right_arithmetic": lax.shift_right_arithmetic,
+    "select_n": lax.select_n,
+    "clamp": lax.clamp,
+}
+
+
+def einsum(
+    x: jax.Array, y: jax.Array, *, lhs: Any, rhs: Any, out: Any, dtype: Any, precision: Any = None
+) -> jax.Array:
+    """A contraction by axis labels; ``dtype`` is the accumulator's and the result's."""
+    return jnp.einsum(x, lhs, y, rhs, out, preferred_element_type=dtype, precision=precision)
+
+
+def softmax(x: jax.Array, *, axis: int) -> jax.Array:
+    """exp(x - max) / sum(exp(x - max)) along one axis."""
+    return jax.nn.softmax(x, axis=axis)
+
+
+def layer_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
+) -> jax.Array:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
+    axes = tuple(range(axis, x.ndim))
+    centred = x - jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
+    y = centred * lax.rsqrt(variance + jnp.asarray(epsilon, x.dtype)) * scale
+    return y if bias is None else y + bias
+
+
+def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
+    """x * Phi(x), with erf or with the tanh approximation."""
+    return jax.nn.gelu(x, approximate=approximate)
+
+
+def rotary(
+    x: jax.Array, cos: jax.Array, sin: jax.Array, *, seq: int, width: int, interleaved: bool
+) -> jax.Array:
+    """Rotate pairs along axis ``width`` by the angles of position ``seq``; tables [S, width/2]."""
+    y = jnp.moveaxis(x, (seq, width), (-2, -1))
+    if interleaved:
+        a, b = y[..., ::2], y[..., 1::2]
+    else:
+        a, b = jnp.split(y, 2, axis=-1)
+    real, imag = a * cos - b * sin, a * sin + b * cos
+    if interleaved:
+        turned = jnp.stack([real, imag], axis=-1).reshape(y.shape)
+    else:
+        turned = jnp.concatenate([real, imag], axis=-1)
+    return jnp.moveaxis(turned, (-2, -1), (seq, width))
+
+
+def rotary_heads(
+    x: jax.Array,
+    cos: jax.Array,
+    sin: jax.Array,
+    positions: jax.Array,
+    *,
+    heads: int,
+    interleaved: bool,
+) -> jax.Array:
+    """``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D."""
+    del positions  # row s of the tables belongs to position s
+    if x.ndim == 4:
+        return rotary(x, cos, sin, seq=2, width=3, interleaved=interleaved)
+    split = x.reshape(*x.shape[:2], heads, -1)
+    turned = rotary(jnp.moveaxis(split, 2, 1), cos, sin, seq=2, width=3, interleaved=interleaved)
+    return jnp.moveaxis(turned, 1, 2).reshape(x.shape)
+
+
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    scale: float,
+    q_heads: int,
+    kv_heads: int,
+    precision: Any,
+) -> jax.Array:
+    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands."""
+    flat = q.ndim == 3
+    if flat:
+        q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
+    group = q_heads // kv_heads
+    k, v = (jnp.repeat(x, group, axis=1) for x in (k, v))
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k, preferred_element_type=precision) * scale
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    out = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+    return jnp.moveaxis(out, 1, 2).reshape(*_flat_shape(out)) if flat else out
+
+
+def _heads(x: jax.Array, n: int) -> jax.Array:
+    return jnp.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
+
+
+def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
+    return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
+
+
+def _select(x: jax.Array, *, axis: int, index: int) -> jax.Array:
+    return lax.index_in_dim(x, index, axis, keepdims=False)
+
+
+def _split(x: jax.Array, *, axis: int, sizes: Sequence[int]) -> tuple[jax.Array, ...]:
+    return tuple(jnp.split(x, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)], axis))
+
+
+# Operations that the converter itself writes into graphs.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "reshape": lambda x, *, shape: lax.reshape(x, shape),
+    "transpose": lambda x, *, permutation: lax.transpose(x, permutation),
+    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions: lax.broadcast_in_dim(
+        x, shape, broadcast_dimensions
+    ),
+    "slice": lambda x, *, start_indices, limit_indices, strides: lax.slice(
+        x, start_indices, limit_indices, strides
+    ),
+    "concatenate": lambda *xs, dimension: lax.concatenate(xs, dimension),
+    "convert_element_type": lambda x, *, new_dtype: lax.convert_element_type(x, new_dtype),
+    "neg": lambda x: lax.neg(x),
+    "dim_as_value": lambda *, dim: jnp.asarray(dim),
+    "einsum": einsum,
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "gelu": gelu,
+    "rotary": rotary,
+    "rotary_heads": rotary_heads,
+    "attention": attention,
+    "select_index": _select,
+    "split": _split,
+}
+
+
+def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+    """Run ``graph`` on ``args``; parameters by name, bound ones may be left out."""
+    if len(args) != len(graph.inputs):
+        raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
+    arrays = [jnp.asarray(a) for a in args]
+    sizes: dict[str, int] = {}
+    for value, array in zip(graph.inputs, arrays, strict=True):
+        for dim, size in zip(value.shape, array.shape, strict=True):
+            if not dims.is_static(dim) and str(dim).isidentifier():
+                sizes[str(dim)] = size
+    env = {id(v): jnp.asarray(params.get(v.name, v.const)) for v in graph.params}
+    return _run(graph, arrays, env, sizes)
+
+
+def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    """One node without bodies, on arrays."""
+    params = dims.concrete(node.params, sizes)
+    if node.op in ELEMENTWISE:
+        shape = dims.concrete(node.out.shape, sizes)
+        return [ELEMENTWISE[node.op](*(jnp.broadcast_to(a, shape) for a in args))]
+    if node.op in OPERATIONS:
+        out = OPERATIONS[node.op](*args, **params)
+        return list(out) if isinstance(out, tuple) else [out]
+    return bind(node, args, params)
+
+
+def _run(graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+    env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
+
+    def read(value: Value) -> Any:
+        if value.kind != "const":
+            return env[id(value)]
+        const: Any = value.const
+        return jnp.asarray(const) if value.dtype.kind in "biufcV" else const
+
+    for node in graph.nodes:
+        inputs = [read(v) for v in node.inputs]
+        control = CONTROL.get(node.op)
+        results = control(node, inputs, env, sizes) if control else run_node(node, inputs, sizes)
+        env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return [read(v) for v in graph.outputs]
+
+
+def _scan(node: Node, inputs: list[Any], env: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+    n, body = node.params["num_carry"], node.bodies["body"]
+
+    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+        results = _run(body, [*carry, *x], env, sizes)
+        return results[:n], results[n:]
+
+    length = dims.evaluate(node.params["length"], sizes)
+    carry, ys = lax.scan(
+        step, inputs[:n], inputs[n:], length=length, reverse=node.params["reverse"]
+    )
+    return [*carry, *ys]
+
+
+def _while(node: Node, inputs: list[Any], env: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+    return lax.while_loop(
+        lambda state: _run(node.bodies["cond"], state, env, sizes)[0],
+        lambda state: _run(node.bodies["body"], state, env, sizes),
+        inputs,
+    )
+
+
+def _cond(node: Node, inputs: list[Any], env: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+    branches = [lambda b=b: _run(b, [], env, sizes) for b in node.bodies.values()]
+    return lax.switch(inputs[0].astype(jnp.int32), branches)
+
+
+CONTROL: dict[str, Callable[..., list[Any]]] = {"scan": _scan, "while": _while, "cond": _cond}
+
+
+def size_in_bytes(value: Value) -> float:
+    """Bytes of a value; infinite where a dimension is symbolic."""
+    if not dims.all_static(value.shape):
+        return math.inf
+    return math.prod(value.shape) * value.dtype.itemsize

@@ -1,0 +1,461 @@
+"""Local clean-up: forward what does nothing, evaluate what is known, merge equals, drop the dead.
+
+It also settles on one spelling where JAX has several: ``reshape`` for every change of shape,
+slices for ``split``, ``einsum`` (labelled axes, no transposes around it) for ``dot_general``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from converter import dims, params
+from converter.graph import Graph, Node, Value, const
+from converter.rewrite import Editor, Rule, drop_dead, moves_only_ones, sweep
+
+logger = logging.getLogger(__name__)
+
+ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
+
+
+def simplify(graph: Graph) -> Graph:
+    """The simplified graph; ``graph`` itself is left as it is."""
+    graph = graph.clone()
+    drop_dead(graph)
+    for _ in range(ROUNDS):
+        before = len(graph.nodes)
+        editor = sweep(graph, RULES)
+        drop_dead(graph)
+        folded = _fold(graph)
+        merge_equals(graph)
+        drop_dead(graph)
+        if not (editor.changed or folded or len(graph.nodes) != before):
+            break
+    logger.info("simplified to %d nodes", len(graph.nodes))
+    return graph
+
+
+# ------------------------------------------------------------------------------------ constants
+
+
+def scalar(value: Value) -> float | int | bool | None:
+    """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
+    while value.node is not None and value.node.op in ("broadcast_in_dim", "reshape"):
+        value = value.node.inputs[0]
+    if value.kind != "const" or value.const is None or value.const.size != 1:
+        return None
+    return value.const.item() if value.dtype.kind in "biufV" else None
+
+
+def _fold(graph: Graph) -> bool:
+    """Evaluate nodes that depend on constants alone; only results that something needs."""
+    known: set[int] = set()
+    needed: dict[int, Value] = {}
+
+    def is_known(value: Value) -> bool:
+        return value.kind == "const" or id(value) in known
+
+    def need(value: Value) -> None:
+        while value.node is not None and value.node.op == "broadcast_in_dim":
+            value = value.node.inputs[0]  # growing a constant is left to its reader
+        if id(value) in known and params_size(value) <= params.CEILING and _has_dtype(value):
+            needed[id(value)] = value
+
+    def visit(body: Graph) -> None:
+        for node in body.nodes:
+            for inner in node.bodies.values():
+                visit(inner)
+            if params.is_computable(node) and all(is_known(v) for v in node.inputs):
+                known.update(id(v) for v in node.outputs)
+            else:
+                for value in node.inputs:
+                    need(value)
+        for value in body.outputs:
+            need(value)
+
+    visit(graph)
+    memo: dict[int, Any] = {}
+    table = {
+        key: const(params.compute(value, _constant, memo)) for key, value in needed.items()
+    }
+    graph.replace_operands(lambda v: table.get(id(v), v))
+    return bool(table)
+
+
+def _constant(value: Value) -> Any:
+    return value.const
+
+
+def _has_dtype(value: Value) -> bool:
+    return value.dtype.kind in "biufcV"
+
+
+def params_size(value: Value) -> float:
+    return params.reference.size_in_bytes(value) if _has_dtype(value) else 0
+
+
+# ----------------------------------------------------------------------------------------- equals
+
+
+def merge_equals(graph: Graph) -> None:
+    """Common subexpressions become one, in place; equal small constants too."""
+    constants: dict[Any, Value] = {}
+    table: dict[int, Value] = {}
+    _merge(graph, {}, constants, table)
+
+
+def _merge(
+    graph: Graph, seen: dict[Any, Node], constants: dict[Any, Value], table: dict[int, Value]
+) -> None:
+    def resolve(value: Value) -> Value:
+        value = table.get(id(value), value)
+        if value.kind == "const" and isinstance(value.const, np.ndarray) and value.const.nbytes <= 4096:
+            key = (value.dtype, value.shape, value.const.tobytes())
+            return constants.setdefault(key, value)
+        return value
+
+    kept: list[Node] = []
+    for node in graph.nodes:
+        node.inputs = [resolve(v) for v in node.inputs]
+        for body in node.bodies.values():
+            _merge(body, dict(seen), constants, table)
+        if node.bodies:
+            kept.append(node)
+            continue
+        key = (node.op, tuple(id(v) for v in node.inputs), _frozen(node))
+        twin = seen.setdefault(key, node)
+        if twin is node:
+            kept.append(node)
+        else:
+            table.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
+    graph.nodes = kept
+    graph.outputs = [resolve(v) for v in graph.outputs]
+
+
+def _frozen(node: Node) -> str:
+    types = " ".join(v.type_text() if _has_dtype(v) else str(v.dtype) for v in node.outputs)
+    return f"{sorted(node.params.items(), key=lambda kv: kv[0])} {types}" if node.params else types
+
+
+# ------------------------------------------------------------------------------------------ rules
+
+
+def _forward(node: Node, _: Editor) -> Sequence[Value]:
+    return node.inputs
+
+
+def _convert(node: Node, editor: Editor) -> Value | None:
+    if node.inputs[0].dtype == node.out.dtype:
+        return node.inputs[0]
+    return None
+
+
+def _reshape(node: Node, editor: Editor) -> Value | None:
+    source = node.inputs[0]
+    if dims.same_shape(source.shape, node.out.shape):
+        return source
+    inner = source.node
+    if inner is not None and inner.op == "reshape":
+        return editor.reshape(inner.inputs[0], node.out.shape)
+    if node.op == "reshape" and set(node.params) == {"shape"}:
+        return None
+    return editor.reshape(source, node.out.shape)
+
+
+def _transpose(node: Node, editor: Editor) -> Value | None:
+    source, order = node.inputs[0], tuple(node.params["permutation"])
+    inner = source.node
+    if moves_only_ones(source.shape, order):
+        return editor.reshape(source, node.out.shape)
+    if inner is None:
+        return None
+    if inner.op == "transpose":
+        first = inner.params["permutation"]
+        return editor.transpose(inner.inputs[0], [first[i] for i in order])
+    if inner.op == "broadcast_in_dim":
+        axes = [order.index(a) for a in inner.params["broadcast_dimensions"]]
+        return editor.broadcast(inner.inputs[0], node.out.shape, axes) if axes == sorted(axes) else None
+    if inner.op == "einsum" and editor.single_use(source):
+        out = [inner.params["out"][i] for i in order]
+        return editor.add(
+            "einsum", inner.inputs, node.out.shape, node.out.dtype, {**inner.params, "out": out}
+        )
+    return None
+
+
+def _broadcast(node: Node, editor: Editor) -> Value | None:
+    source, shape = node.inputs[0], node.out.shape
+    axes = list(node.params["broadcast_dimensions"])
+    inner = source.node
+    if inner is not None and inner.op == "broadcast_in_dim":
+        outer = [axes[a] for a in inner.params["broadcast_dimensions"]]
+        return editor.broadcast(inner.inputs[0], shape, outer)
+    result = editor.broadcast(source, shape, axes) if _only_ones(source, shape, axes) else None
+    if result is None and inner is not None and inner.op == "reshape":
+        squeezed = [a for a in range(source.rank) if not dims.same(source.shape[a], 1)]
+        bare = tuple(source.shape[a] for a in squeezed)
+        if dims.same_shape(inner.inputs[0].shape, bare):
+            return editor.broadcast(inner.inputs[0], shape, [axes[a] for a in squeezed])
+    return result
+
+
+def _only_ones(source: Value, shape: Any, axes: list[int]) -> bool:
+    ones = tuple(source.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape)))
+    return dims.same_shape(ones, shape)
+
+
+def _slice(node: Node, editor: Editor) -> Value | None:
+    source = node.inputs[0]
+    if dims.same_shape(source.shape, node.out.shape):
+        return source  # no stride shortens nothing: a full slice of equal shape is the whole
+    inner = source.node
+    starts, limits = node.params["start_indices"], node.params["limit_indices"]
+    if inner is not None and inner.op == "concatenate" and _plain_strides(node):
+        return _slice_of_concatenate(node, editor, inner, starts, limits)
+    if node.params["strides"] is None:
+        kept = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * source.rank}
+        return editor.add("slice", [source], node.out.shape, node.out.dtype, kept)
+    if inner is not None and inner.op == "slice" and _plain_strides(node) and _plain_strides(inner):
+        base = inner.params["start_indices"]
+        kept = {
+            "start_indices": tuple(dims.as_dim(a + b) for a, b in zip(starts, base, strict=True)),
+            "limit_indices": tuple(dims.as_dim(a + b) for a, b in zip(limits, base, strict=True)),
+            "strides": node.params["strides"],
+        }
+        return editor.add("slice", inner.inputs, node.out.shape, node.out.dtype, kept)
+    return None
+
+
+def _slice_of_concatenate(
+    node: Node, editor: Editor, inner: Node, starts: Any, limits: Any
+) -> Value | None:
+    """A slice that lies within one part of a concatenation is a slice of that part."""
+    axis, offset = inner.params["dimension"], 0
+    if not all(dims.is_static(v.shape[axis]) for v in inner.inputs[:-1]):
+        return None
+    start, stop = starts[axis], limits[axis]
+    for part in inner.inputs:
+        end = dims.as_dim(offset + part.shape[axis])
+        inside = dims.is_static(start) and start >= offset
+        ends = dims.same(stop, end) or (dims.is_static(stop) and dims.is_static(end) and stop <= end)
+        if inside and ends:
+            kept = {
+                "start_indices": tuple(
+                    start - offset if i == axis else s for i, s in enumerate(starts)
+                ),
+                "limit_indices": tuple(
+                    dims.as_dim(stop - offset) if i == axis else s for i, s in enumerate(limits)
+                ),
+                "strides": (1,) * part.rank,
+            }
+            if dims.same_shape(part.shape, node.out.shape):
+                return part
+            return editor.add("slice", [part], node.out.shape, node.out.dtype, kept)
+        offset = end
+        if not dims.is_static(offset):
+            return None
+    return None
+
+
+def _plain_strides(node: Node) -> bool:
+    strides = node.params["strides"]
+    return strides is None or all(s == 1 for s in strides)
+
+
+def _split(node: Node, editor: Editor) -> list[Value] | None:
+    source, axis = node.inputs[0], node.params["axis"]
+    if "sizes" not in node.params:
+        return None
+    parts, start = [], 0
+    for size in node.params["sizes"]:
+        stop = dims.as_dim(start + size)
+        parts.append(editor.slice(source, axis, start, stop))
+        start = stop
+    return parts
+
+
+def _concatenate(node: Node, editor: Editor) -> Value | None:
+    axis = node.params["dimension"]
+    parts = [v for v in node.inputs if not dims.same(v.shape[axis], 0)]
+    if len(parts) == 1:
+        return parts[0]
+    if parts and len(parts) < len(node.inputs):
+        return editor.concatenate(parts, axis)
+    return None
+
+
+def _neutral(node: Node, number: float, sides: Sequence[int]) -> Value | None:
+    """``x op number`` is x, where x already has the result's type."""
+    for side in sides:
+        other = node.inputs[1 - side]
+        if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
+            return other
+    return None
+
+
+def _max(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, float("-inf"), (0, 1))
+
+
+def _min(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, float("inf"), (0, 1))
+
+
+def _add(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, 0, (0, 1))
+
+
+def _sub(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, 0, (1,))
+
+
+def _mul(node: Node, editor: Editor) -> Value | None:
+    if node.inputs[0] is node.inputs[1]:
+        return editor.add("square", node.inputs[:1], node.out.shape, node.out.dtype)
+    return _neutral(node, 1, (0, 1))
+
+
+def _div(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, 1, (1,))
+
+
+def _and(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, True, (0, 1)) if node.out.dtype == np.bool_ else None
+
+
+def _or(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, False, (0, 1)) if node.out.dtype == np.bool_ else None
+
+
+def _integer_pow(node: Node, editor: Editor) -> Value | None:
+    if node.params["y"] == 1:
+        return node.inputs[0]
+    if node.params["y"] == 2:
+        return editor.add("square", node.inputs, node.out.shape, node.out.dtype)
+    return None
+
+
+def _select(node: Node, _: Editor) -> Value | None:
+    which = scalar(node.inputs[0])
+    chosen = None if which is None else node.inputs[1 + int(which)]
+    return chosen
+
+
+def _reduce(node: Node, editor: Editor) -> Value | None:
+    source = node.inputs[0]
+    if all(dims.same(source.shape[a], 1) for a in node.params["axes"]):
+        return editor.reshape(source, node.out.shape)
+    return None
+
+
+def _pad(node: Node, _: Editor) -> Value | None:
+    empty = all(tuple(p) == (0, 0, 0) for p in node.params["padding_config"])
+    return node.inputs[0] if empty else None
+
+
+def _dim_as_value(node: Node, _: Editor) -> Value | None:
+    dim = node.params["dim"]
+    return const(dim, node.out.dtype) if dims.is_static(dim) else None
+
+
+def _dot_general(node: Node, editor: Editor) -> Value:
+    """Batch axes, then the free ones of the left operand, then those of the right."""
+    (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
+    x, y = node.inputs
+    lhs = list(range(x.rank))
+    rhs = [x.rank + i for i in range(y.rank)]
+    for i, j in zip((*lhs_sum, *lhs_batch), (*rhs_sum, *rhs_batch), strict=True):
+        rhs[j] = lhs[i]
+    shared = {*(lhs[i] for i in lhs_sum), *(lhs[i] for i in lhs_batch)}
+    out = [lhs[i] for i in lhs_batch]
+    out += [a for a in lhs if a not in shared]
+    out += [a for a in rhs if a not in shared]
+    return editor.add(
+        "einsum",
+        [x, y],
+        node.out.shape,
+        node.out.dtype,
+        {
+            "lhs": lhs,
+            "rhs": rhs,
+            "out": out,
+            "dtype": node.out.dtype,
+            "precision": node.params.get("precision"),
+        },
+    )
+
+
+def _einsum(node: Node, editor: Editor) -> Value | None:
+    """Transposed operands are operands with other labels; broadcast ones have fewer."""
+    labels = [node.params["lhs"], node.params["rhs"]]
+    inputs = list(node.inputs)
+    for side in (0, 1):
+        inner = inputs[side].node
+        if inner is not None and inner.op == "transpose":
+            order = list(inner.params["permutation"])
+            labels[side] = [labels[side][order.index(i)] for i in range(len(order))]
+            inputs[side] = inner.inputs[0]
+        elif inner is not None and inner.op == "broadcast_in_dim":
+            kept = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
+            if kept is not None:
+                labels[side], inputs[side] = kept, inner.inputs[0]
+    if inputs == node.inputs:
+        return None
+    kept = {**node.params, "lhs": labels[0], "rhs": labels[1]}
+    return editor.add("einsum", inputs, node.out.shape, node.out.dtype, kept)
+
+
+def _unbroadcast(inner: Node, own: Any, other: Any, out: Any) -> list[Any] | None:
+    """The labels left to a broadcast operand, if the other operand has the ones it loses."""
+    axes, source = inner.params["broadcast_dimensions"], inner.inputs[0]
+    if not all(dims.same(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
+        return None
+    lost = [own[a] for a in range(inner.out.rank) if a not in axes]
+    return [own[a] for a in axes] if all(a in other and a in out for a in lost) else None
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(
+        (
+            "copy",
+            "copy_p",
+            "stop_gradient",
+            "optimization_barrier",
+            "name",
+            "sharding_constraint",
+            "device_put",
+            "pvary",
+        ),
+        _forward,
+    ),
+    "convert_element_type": _convert,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "transpose": _transpose,
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "split": _split,
+    "concatenate": _concatenate,
+    "max": _max,
+    "min": _min,
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "and": _and,
+    "or": _or,
+    "integer_pow": _integer_pow,
+    "select_n": _select,
+    "pad": _pad,
+    "dim_as_value": _dim_as_value,
+    "dot_general": _dot_general,
+    "einsum": _einsum,
+    **dict.fromkeys(
+        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"),
+        _reduce,
+    ),
+}

@@ -1,0 +1,308 @@
+"""From a JAX function to a ``Graph``. The only module that touches jaxpr internals.
+
+JAX traces the function and applies its own transformations; what comes back is a jaxpr whose calls
+(``jit``, ``custom_jvp_call``, ``remat`` …) are inlined here. Differences between JAX versions end
+in this file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+from jax.extend import core as jex
+from jax.extend import source_info_util
+
+from converter.dims import as_shape
+from converter.errors import SpecError
+from converter.graph import Graph, Node, Value, const, make_node
+
+# primitive -> the parameter that holds its jaxpr; each is a plain call at inference
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+}
+
+Spec = Any  # a shape, (shape, dtype), an array or a jax.ShapeDtypeStruct
+
+
+def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> Graph:
+    """Trace ``fn`` to a ``Graph``.
+
+    With ``params``, ``fn(params, *inputs)`` is traced and the array leaves of ``params`` become the
+    graph's parameters; without, ``fn(*inputs)`` is, and ``fn``'s own array leaves do if it is a
+    pytree (an Equinox module). Arrays that ``fn`` closes over become parameters where they can be
+    found in the module it wraps, else constants.
+    """
+    call: Callable[..., Any] = fn
+    if params is None and _array_leaves(fn):
+        params, call = fn, _call_module
+    inputs = _structs(specs)
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
+    slots = [i for i, (_, leaf) in enumerate(leaves) if is_array_like(leaf)]
+
+    def flat(arrays: Sequence[Any], *args: Any) -> Any:
+        filled = [leaf for _, leaf in leaves]
+        for slot, array in zip(slots, arrays, strict=True):
+            filled[slot] = array
+        head = () if params is None else (jax.tree_util.tree_unflatten(treedef, filled),)
+        return call(*head, *args)
+
+    structs = [jax.ShapeDtypeStruct(leaves[i][1].shape, leaves[i][1].dtype) for i in slots]
+    closed, out_tree = jax.make_jaxpr(flat, return_shape=True)(structs, *inputs)
+    values = [_parameter(_path_name(leaves[i][0]), leaves[i][1]) for i in slots]
+    arguments = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(slots) :]]
+    for value, name in zip(arguments, _input_names(fn, len(inputs), params is not fn), strict=True):
+        value.name = name
+    captured = _closed_over(fn)
+    constants = [_captured(c, captured) for c in closed.consts]
+    nodes: list[Node] = []
+    outputs = _inline(closed, [*values, *arguments], nodes, constants)
+    extra = [c for c in constants if c.kind == "param"]
+    return Graph(arguments, outputs, nodes, [*values, *extra], _output_names(out_tree))
+
+
+def is_array_like(leaf: Any) -> bool:
+    """A concrete or abstract array (PRNG keys stay static)."""
+    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)) and not jax.dtypes.issubdtype(
+        leaf.dtype, jax.dtypes.extended
+    )
+
+
+def bind(node: Node, args: Iterable[Any], params: Mapping[str, Any]) -> list[Any]:
+    """Apply a node's JAX primitive to concrete or traced arrays."""
+    out = node.primitive.bind(*args, **node.primitive.get_bind_params(params))
+    return list(out) if node.primitive.multiple_results else [out]
+
+
+def source_line(node: Node) -> str:
+    """The user's own source line that a node came from, where JAX recorded it."""
+    return source_info_util.summarize(node.source) if node.source else "unknown"
+
+
+def _call_module(module: Callable[..., Any], *args: Any) -> Any:
+    return module(*args)
+
+
+# ------------------------------------------------------------------------------- specs and names
+
+
+def _structs(specs: Sequence[Spec]) -> list[jax.ShapeDtypeStruct]:
+    if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
+        raise SpecError(
+            f"specs must be a list with one entry per input, received {specs!r}; "
+            f"for one input write [{specs!r}]"
+        )
+    scope = export.SymbolicScope()
+    return [_struct(spec, scope) for spec in specs]
+
+
+def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
+    dtype: Any = np.float32
+    if isinstance(spec, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)):
+        return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
+    if isinstance(spec, (list, tuple)) and len(spec) == 2 and isinstance(spec[0], (list, tuple)):
+        spec, dtype = spec
+    if not isinstance(spec, (list, tuple)):
+        raise SpecError(
+            f"an input spec must be a shape, a (shape, dtype) pair, an array or a "
+            f"jax.ShapeDtypeStruct, received {spec!r}"
+        )
+    text = ",".join(str(d) for d in spec)
+    try:
+        shape = export.symbolic_shape(text, scope=scope) if text else ()
+    except ValueError as error:
+        raise SpecError(f"shape {tuple(spec)!r} cannot be read: {error}") from error
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
+
+
+def _input_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
+    """The function's own argument names where they can be told, else ``input_<i>``."""
+    fallback = [f"input_{i}" for i in range(count)]
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return fallback
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    names = positional[1:] if skip_params and len(positional) > count else positional
+    return names[:count] if len(names) >= count else fallback
+
+
+def _output_names(tree: Any) -> list[str]:
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [
+        name if name and not name[0].isdigit() else f"output_{i}"
+        for i, name in enumerate(_path_name(path) for path, _ in paths)
+    ]
+
+
+def _path_name(path: Any) -> str:
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    # eqx.filter_vmap and filter_jit wrap the module in a field of that name
+    while name.startswith(("_fun.", "__wrapped__.")):
+        name = name.split(".", 1)[1]
+    return name
+
+
+def _array_leaves(tree: Any) -> list[tuple[Any, Any]]:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(path, leaf) for path, leaf in leaves if is_array_like(leaf)]
+
+
+def _closed_over(fn: Callable[..., Any]) -> dict[int, str]:
+    """id(array) -> path, for the modules that a plain function wraps or closes over.
+
+    Only names come from here: ``jax.vmap(model)`` and ``lambda x: model(x)`` give the parameters
+    their paths in ``model``.
+    """
+    inner = inspect.unwrap(fn)
+    found = {id(leaf): _path_name(path) for path, leaf in _array_leaves(inner)}
+    if found or not inspect.isfunction(inner):
+        return found
+    variables = inspect.getclosurevars(inner)
+    scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
+    named = {name: leaves for name, tree in scopes.items() if (leaves := _array_leaves(tree))}
+    for name, leaves in named.items():
+        for path, leaf in leaves:
+            parts = [name] if len(named) > 1 or not path else []
+            parts += [_path_name(path)] if path else []
+            found[id(leaf)] = ".".join(parts)
+    return found
+
+
+# ---------------------------------------------------------------------------------------- values
+
+
+def _value(aval: Any, kind: Any) -> Value:
+    return Value(as_shape(aval.shape), aval.dtype, kind=kind)
+
+
+def _parameter(name: str, leaf: Any) -> Value:
+    bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+    return Value(as_shape(leaf.shape), np.dtype(leaf.dtype), "param", name, const=bound)
+
+
+def _captured(array: Any, names: Mapping[int, str]) -> Value:
+    if id(array) in names:
+        return _parameter(names[id(array)], array)
+    if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        return Value(array.shape, array.dtype, kind="const", const=array)
+    return const(array)
+
+
+# ---------------------------------------------------------------------------------------- jaxprs
+
+
+def _inline(
+    closed: Any, args: Sequence[Value], nodes: list[Node], constants: Sequence[Value] | None = None
+) -> list[Value]:
+    """Append the equations of a closed jaxpr to ``nodes``, calls inlined; returns its outputs."""
+    jaxpr = closed.jaxpr
+    given = [_captured(c, {}) for c in closed.consts] if constants is None else constants
+    env: dict[Any, Value] = dict(zip(jaxpr.constvars, given, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom: Any) -> Value:
+        return const(atom.val, atom.aval.dtype) if isinstance(atom, jex.Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        inputs = [read(a) for a in eqn.invars]
+        name = eqn.primitive.name
+        if name in CALLS:
+            outputs = _inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
+        else:
+            node = CONTROL.get(name, _plain)(eqn, inputs)
+            nodes.append(node)
+            outputs = node.outputs
+        env.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(a) for a in jaxpr.outvars]
+
+
+def _closed(jaxpr: Any) -> Any:
+    """Some primitives carry an open jaxpr (``remat``); close it."""
+    return jaxpr if isinstance(jaxpr, jex.ClosedJaxpr) else jex.ClosedJaxpr(jaxpr, ())
+
+
+def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    return [(as_shape(v.aval.shape), v.aval.dtype) for v in variables]
+
+
+def _plain(eqn: Any, inputs: list[Value]) -> Node:
+    params = {k: _plain_ints(v) for k, v in eqn.params.items()}
+    node = Node(eqn.primitive.name, inputs, params, primitive=eqn.primitive)
+    node.source = eqn.source_info
+    for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
+        node.outputs.append(Value(shape, dtype, node=node, index=i))
+    return node
+
+
+def _plain_ints(param: Any) -> Any:
+    """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
+    if type(param) is tuple:
+        return tuple(int(x) if isinstance(x, np.integer) else _plain_ints(x) for x in param)
+    return param
+
+
+def _body(closed: Any, captured: Sequence[Value]) -> Graph:
+    """A nested graph: the first arguments are captured from outside, the rest are its inputs."""
+    inner = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(captured) :]]
+    nodes: list[Node] = []
+    outputs = _inline(closed, [*captured, *inner], nodes)
+    return Graph(inner, outputs, nodes)
+
+
+def _control(
+    eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
+) -> Node:
+    node = make_node(eqn.primitive.name, inputs, _types(eqn.outvars), params)
+    node.bodies = bodies
+    node.source = eqn.source_info
+    return node
+
+
+def _scan(eqn: Any, inputs: list[Value]) -> Node:
+    fixed, carried = _scan_counts(eqn.params)
+    kept = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
+    body = _body(eqn.params["jaxpr"], inputs[:fixed])
+    return _control(eqn, inputs[fixed:], kept, body=body)
+
+
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands of a scan are loop invariant, how many are carried."""
+    if "ft_in" in params:  # jax >= 0.12
+        fixed, carried, _ = (len(part) for part in params["ft_in"].unpack())
+        return fixed, carried
+    return params["num_consts"], params["num_carry"]
+
+
+def _while(eqn: Any, inputs: list[Value]) -> Node:
+    n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    cond = _body(eqn.params["cond_jaxpr"], inputs[:n_cond])
+    body = _body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
+    return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+
+
+def _cond(eqn: Any, inputs: list[Value]) -> Node:
+    branches = [_body(b, inputs[1:]) for b in eqn.params["branches"]]
+    return _control(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
+
+
+CONTROL: dict[str, Callable[[Any, list[Value]], Node]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+}
