@@ -24,7 +24,8 @@ class Value:
     """One array in the graph.
 
     ``kind`` says where it comes from: a graph input, a parameter (bound when the file is saved),
-    a constant (``const`` holds it) or output ``index`` of ``node``.
+    a constant (``const`` holds it) or output ``index`` of ``node``. A parameter may be bound
+    (``const``) or computed from others (``program``, a value of the graph it was taken from).
     """
 
     shape: Shape
@@ -34,6 +35,7 @@ class Value:
     const: np.ndarray | None = None
     node: Node | None = None
     index: int = 0
+    program: Value | None = None
 
     @property
     def rank(self) -> int:

@@ -127,3 +127,20 @@ def _host(array: Any) -> Any:
 def is_computable(node: Node) -> bool:
     """Pure, without bodies, and of known shapes."""
     return not node.bodies and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))
+
+
+def sources(value: Value) -> dict[int, Value]:
+    """The parameters and constants that a value is made from, by id."""
+    seen: set[int] = set()
+    found: dict[int, Value] = {}
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if current.kind in ("param", "const"):
+            found[id(current)] = current
+        elif current.node is not None:
+            stack.extend(reversed(current.node.inputs))
+    return found

@@ -53,6 +53,11 @@ def einsum(
     return jnp.einsum(x, lhs, y, rhs, out, preferred_element_type=dtype, precision=precision)
 
 
+def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Numpy's matrix product."""
+    return jnp.matmul(x, y, preferred_element_type=x.dtype)
+
+
 def softmax(x: jax.Array, *, axis: int) -> jax.Array:
     """exp(x - max) / sum(exp(x - max)) along one axis."""
     return jax.nn.softmax(x, axis=axis)
@@ -142,6 +147,52 @@ def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
     return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
 
 
+def conv(
+    x: jax.Array,
+    w: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    spread: Any = None,
+) -> jax.Array:
+    """Convolution of [batch, channels, space…] with [out, in / groups, space…], plus a bias [out]."""
+    y = lax.conv_general_dilated(
+        x, w, strides, padding, lhs_dilation=spread, rhs_dilation=dilation, feature_group_count=groups
+    )
+    return y if bias is None else y + bias.reshape(-1, *(1 for _ in strides))
+
+
+def conv_transpose(
+    x: jax.Array,
+    w: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    strides: Any,
+    cuts: Any,
+    dilation: Any,
+    groups: int,
+) -> jax.Array:
+    """ONNX's ``ConvTranspose``: kernel [in, out / groups, space…], ``cuts`` off each end."""
+    ins, outs, *space = w.shape
+    kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
+    kernel = jnp.flip(kernel, range(3, kernel.ndim)).reshape(groups * outs, ins // groups, *space)
+    whole = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
+    padding = [(n - low, n - high) for n, (low, high) in zip(whole, cuts, strict=True)]
+    return conv(
+        x,
+        kernel,
+        bias,
+        strides=[1] * len(space),
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        spread=strides,
+    )
+
+
 def _select(x: jax.Array, *, axis: int, index: int) -> jax.Array:
     return lax.index_in_dim(x, index, axis, keepdims=False)
 
@@ -152,25 +203,32 @@ def _split(x: jax.Array, *, axis: int, sizes: Sequence[int]) -> tuple[jax.Array,
 
 # Operations that the converter itself writes into graphs.
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "reshape": lambda x, *, shape: lax.reshape(x, shape),
+    "reshape": lambda x, *, shape=None, new_sizes=None, **_: lax.reshape(x, shape or new_sizes or ()),
     "transpose": lambda x, *, permutation: lax.transpose(x, permutation),
-    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions: lax.broadcast_in_dim(
+    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions, **_: lax.broadcast_in_dim(
         x, shape, broadcast_dimensions
     ),
     "slice": lambda x, *, start_indices, limit_indices, strides: lax.slice(
         x, start_indices, limit_indices, strides
     ),
     "concatenate": lambda *xs, dimension: lax.concatenate(xs, dimension),
-    "convert_element_type": lambda x, *, new_dtype: lax.convert_element_type(x, new_dtype),
+    "convert_element_type": lambda x, *, new_dtype, **_: lax.convert_element_type(x, new_dtype),
+    "iota": lambda *, dtype, shape, dimension, **_: lax.broadcasted_iota(dtype, shape, dimension),
     "neg": lambda x: lax.neg(x),
+    "square": lambda x: lax.square(x),
     "dim_as_value": lambda *, dim: jnp.asarray(dim),
     "einsum": einsum,
+    "matmul": matmul,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "gelu": gelu,
     "rotary": rotary,
     "rotary_heads": rotary_heads,
     "attention": attention,
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "pad": lambda x, filler, *, padding_config: lax.pad(x, filler, padding_config),
+    "rev": lambda x, *, dimensions: lax.rev(x, dimensions),
     "select_index": _select,
     "split": _split,
 }
@@ -186,8 +244,22 @@ def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> li
         for dim, size in zip(value.shape, array.shape, strict=True):
             if not dims.is_static(dim) and str(dim).isidentifier():
                 sizes[str(dim)] = size
-    env = {id(v): jnp.asarray(params.get(v.name, v.const)) for v in graph.params}
+    env: dict[int, Any] = {}
+    for value in graph.params:
+        env[id(value)] = _parameter(value.program or value, params, env)
     return _run(graph, arrays, env, sizes)
+
+
+def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> Any:
+    """A parameter by name, or what a weight program makes of others."""
+    if id(value) not in env:
+        if value.node is None:
+            env[id(value)] = jnp.asarray(params.get(value.name, value.const))
+        else:
+            args = [_parameter(v, params, env) for v in value.node.inputs]
+            results = run_node(value.node, args, {})
+            env.update((id(v), r) for v, r in zip(value.node.outputs, results, strict=True))
+    return env[id(value)]
 
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:

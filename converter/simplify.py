@@ -218,7 +218,7 @@ def _slice(node: Node, editor: Editor) -> Value | None:
     if node.params["strides"] is None:
         kept = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * source.rank}
         return editor.add("slice", [source], node.out.shape, node.out.dtype, kept)
-    if inner is not None and inner.op == "slice" and _plain_strides(node) and _plain_strides(inner):
+    if inner is not None and inner.op == "slice" and _cuts_alike(inner, node):
         base = inner.params["start_indices"]
         kept = {
             "start_indices": tuple(dims.as_dim(a + b) for a, b in zip(starts, base, strict=True)),
@@ -227,6 +227,15 @@ def _slice(node: Node, editor: Editor) -> Value | None:
         }
         return editor.add("slice", inner.inputs, node.out.shape, node.out.dtype, kept)
     return None
+
+
+def _cuts_alike(inner: Node, outer: Node) -> bool:
+    """Both cut the same axes, so that one slice says what the two do; others keep their roles."""
+    cuts = [
+        [not dims.same(a, b) for a, b in zip(n.inputs[0].shape, n.out.shape, strict=True)]
+        for n in (inner, outer)
+    ]
+    return cuts[0] == cuts[1] and _plain_strides(inner) and _plain_strides(outer)
 
 
 def _slice_of_concatenate(
@@ -277,14 +286,50 @@ def _split(node: Node, editor: Editor) -> list[Value] | None:
     return parts
 
 
+def _stack(node: Node, editor: Editor) -> Value:
+    axis = node.params["axis"] % node.out.rank
+    shape = tuple(1 if i == axis else d for i, d in enumerate(node.out.shape))
+    return editor.concatenate([editor.reshape(v, shape) for v in node.inputs], axis)
+
+
 def _concatenate(node: Node, editor: Editor) -> Value | None:
     axis = node.params["dimension"]
     parts = [v for v in node.inputs if not dims.same(v.shape[axis], 0)]
     if len(parts) == 1:
         return parts[0]
-    if parts and len(parts) < len(node.inputs):
-        return editor.concatenate(parts, axis)
+    merged = _merge_broadcasts(parts, axis, editor)
+    if parts and len(merged) < len(node.inputs):
+        return merged[0] if len(merged) == 1 else editor.concatenate(merged, axis)
     return None
+
+
+def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Value]:
+    """Neighbours that are broadcast alike are joined first and broadcast once."""
+    result: list[Value] = []
+    for part in parts:
+        above = result[-1].node if result else None
+        node = part.node
+        if above is not None and node is not None and _broadcast_alike(above, node, axis):
+            axes = node.params["broadcast_dimensions"]
+            joined = editor.concatenate([above.inputs[0], node.inputs[0]], axes.index(axis))
+            size = dims.as_dim(above.out.shape[axis] + part.shape[axis])
+            shape = (*part.shape[:axis], size, *part.shape[axis + 1 :])
+            result[-1] = editor.broadcast(joined, shape, axes)
+        else:
+            result.append(part)
+    return result
+
+
+def _broadcast_alike(first: Node, second: Node, axis: int) -> bool:
+    if not first.op == second.op == "broadcast_in_dim":
+        return False
+    axes = first.params["broadcast_dimensions"]
+    if axes != second.params["broadcast_dimensions"] or axis not in axes:
+        return False
+    shapes = [[n.inputs[0].shape[axes.index(a)] for a in axes if a != axis] for n in (first, second)]
+    own = axes.index(axis)
+    whole = all(dims.same(n.inputs[0].shape[own], n.out.shape[axis]) for n in (first, second))
+    return whole and dims.same_shape(*shapes)
 
 
 def _neutral(node: Node, number: float, sides: Sequence[int]) -> Value | None:
@@ -439,6 +484,7 @@ RULES: dict[str, Rule] = {
     "broadcast_in_dim": _broadcast,
     "slice": _slice,
     "split": _split,
+    "stack": _stack,
     "concatenate": _concatenate,
     "max": _max,
     "min": _min,

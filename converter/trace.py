@@ -66,8 +66,7 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     arguments = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(slots) :]]
     for value, name in zip(arguments, _input_names(fn, len(inputs), params is not fn), strict=True):
         value.name = name
-    captured = _closed_over(fn)
-    constants = [_captured(c, captured) for c in closed.consts]
+    constants = _constants(closed.consts, _closed_over(fn))
     nodes: list[Node] = []
     outputs = _inline(closed, [*values, *arguments], nodes, constants)
     extra = [c for c in constants if c.kind == "param"]
@@ -163,25 +162,27 @@ def _array_leaves(tree: Any) -> list[tuple[Any, Any]]:
     return [(path, leaf) for path, leaf in leaves if is_array_like(leaf)]
 
 
-def _closed_over(fn: Callable[..., Any]) -> dict[int, str]:
-    """id(array) -> path, for the modules that a plain function wraps or closes over.
+def _closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """(path, array) of the modules that a plain function wraps or closes over.
 
     Only names come from here: ``jax.vmap(model)`` and ``lambda x: model(x)`` give the parameters
     their paths in ``model``.
     """
     inner = inspect.unwrap(fn)
-    found = {id(leaf): _path_name(path) for path, leaf in _array_leaves(inner)}
+    found = _array_leaves(inner)
     if found or not inspect.isfunction(inner):
-        return found
+        return [(_path_name(path), leaf) for path, leaf in found]
     variables = inspect.getclosurevars(inner)
     scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
     named = {name: leaves for name, tree in scopes.items() if (leaves := _array_leaves(tree))}
+    trees = sum(any(path for path, _ in leaves) for leaves in named.values())
+    result: list[tuple[str, Any]] = []
     for name, leaves in named.items():
         for path, leaf in leaves:
-            parts = [name] if len(named) > 1 or not path else []
+            parts = [name] if trees > 1 or not path else []
             parts += [_path_name(path)] if path else []
-            found[id(leaf)] = ".".join(parts)
-    return found
+            result.append((".".join(parts), leaf))
+    return result
 
 
 # ---------------------------------------------------------------------------------------- values
@@ -196,9 +197,28 @@ def _parameter(name: str, leaf: Any) -> Value:
     return Value(as_shape(leaf.shape), np.dtype(leaf.dtype), "param", name, const=bound)
 
 
-def _captured(array: Any, names: Mapping[int, str]) -> Value:
-    if id(array) in names:
-        return _parameter(names[id(array)], array)
+def _constants(arrays: Sequence[Any], named: Sequence[tuple[str, Any]]) -> list[Value]:
+    """Closed-over arrays as parameters under the names they are found by, else as constants."""
+    by_id = {id(leaf): name for name, leaf in named}
+    spare = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
+    result: list[Value] = []
+    for array in arrays:
+        name = by_id.get(id(array)) or _name_by_content(array, spare)
+        result.append(_parameter(name, array) if name else _constant(array))
+    return result
+
+
+def _name_by_content(array: Any, spare: list[tuple[str, Any]]) -> str:
+    """JAX copies numpy arrays that it captures, so those are found by what they hold."""
+    for i, (name, leaf) in enumerate(spare):
+        alike = leaf.shape == array.shape and leaf.dtype == array.dtype
+        if alike and np.array_equal(leaf, np.asarray(array)):
+            del spare[i]
+            return name
+    return ""
+
+
+def _constant(array: Any) -> Value:
     if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
         return Value(array.shape, array.dtype, kind="const", const=array)
     return const(array)
@@ -212,7 +232,7 @@ def _inline(
 ) -> list[Value]:
     """Append the equations of a closed jaxpr to ``nodes``, calls inlined; returns its outputs."""
     jaxpr = closed.jaxpr
-    given = [_captured(c, {}) for c in closed.consts] if constants is None else constants
+    given = [_constant(c) for c in closed.consts] if constants is None else constants
     env: dict[Any, Value] = dict(zip(jaxpr.constvars, given, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
 

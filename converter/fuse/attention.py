@@ -73,7 +73,7 @@ def _match(node: Node, side: int, weights: View, editor: Editor) -> Value | str:
     scores = _take_apart(softmax.inputs[0], editor)
     if isinstance(scores, str):
         return scores
-    plan = _plan(node, side, weights, scores)
+    plan = _plan(node, side, weights, scores, editor)
     if isinstance(plan, str):
         return plan
     mask = _masks(scores, plan, editor)
@@ -180,7 +180,21 @@ class Plan:
     value_width: list[int]
 
 
-def _plan(node: Node, side: int, weights: View, scores: Scores) -> Plan | str:
+def _unscaled(value: Value, editor: Editor) -> tuple[Value, float]:
+    """Queries are often scaled before the product; the number joins the others."""
+    node = value.node
+    if node is None or not editor.single_use(value):
+        return value, 1.0
+    for index in {"mul": (0, 1), "div": (1,)}.get(node.op, ()):
+        number, other = scalar(node.inputs[index]), node.inputs[1 - index]
+        if number and dims.same_shape(other.shape, value.shape):
+            return other, float(number) if node.op == "mul" else 1 / float(number)
+    return value, 1.0
+
+
+def _plan(
+    node: Node, side: int, weights: View, scores: Scores, editor: Editor
+) -> Plan | str:
     shape = weights.base.shape
     columns = weights.node().params["axis"]
     first = scores.product.node()
@@ -191,8 +205,10 @@ def _plan(node: Node, side: int, weights: View, scores: Scores) -> Plan | str:
     numbers = _Numbers(len(shape))
     upper = {first.params["out"][a]: i for i, a in enumerate(scores.product.axes) if a is not None}
     lower = {label: i for label, i in zip(node.params[own], between, strict=True) if i is not None}
-    left = numbers.operand(first.inputs[0], first.params["lhs"], upper)
-    right = numbers.operand(first.inputs[1], first.params["rhs"], upper)
+    (x, x_scale), (y, y_scale) = (_unscaled(v, editor) for v in first.inputs)
+    left = numbers.operand(x, first.params["lhs"], upper)
+    right = numbers.operand(y, first.params["rhs"], upper)
+    scores.scale *= x_scale * y_scale
     value = numbers.operand(node.inputs[1 - side], node.params[other], lower)
     out = [
         None if dims.same(d, 1) else lower.get(label)

@@ -20,6 +20,7 @@ from converter.fuse.match import (
     operands,
     peel,
     product,
+    whole,
 )
 from converter.graph import Node, Value, const
 from converter.rewrite import Editor
@@ -89,18 +90,17 @@ def _rotate_half(view: View, editor: Editor) -> tuple[View, int, bool] | None:
         node, interleaved = joined, True
     if node is None or node.op != "concatenate" or len(node.inputs) != 2:
         return None
-    along = node.params["dimension"]
-    if interleaved:
-        along -= 1
-    first = _signed(node.inputs[0], editor)
-    second = _signed(node.inputs[1], editor)
-    b, a = _part(first[0]), _part(second[0])
-    if a is None or b is None or (first[1], second[1]) != (-1, 1):
+    along = node.params["dimension"] - (1 if interleaved else 0)
+    b, a = (_signed_part(v, editor) for v in node.inputs)
+    if a is None or b is None or along not in axes or (b[1], a[1]) != (-1, 1):
         return None
-    right = a.base is b.base and a.axis == b.axis == along and b.second and not a.second
-    if not right or not a.interleaved == b.interleaved == interleaved or along not in axes:
+    (second, _, order), (first, _, other) = b, a
+    halves = second.second and not first.second and first.base is second.base
+    kinds = first.interleaved == second.interleaved == interleaved
+    if not halves or not kinds or order != other or order[along] != first.axis:
         return None
-    return peel(View(a.base, axes)), axes.index(along), interleaved
+    inner = tuple(None if i is None else order[i] for i in axes)
+    return peel(View(first.base, inner)), axes.index(along), interleaved
 
 
 def _unpaired(node: Node) -> Node | None:
@@ -116,12 +116,14 @@ def _unpaired(node: Node) -> Node | None:
     return inner if dims.same_shape(merged, node.out.shape) else None
 
 
-def _signed(value: Value, editor: Editor) -> tuple[Value, float]:
-    """A value without its sign and without reshapes by ones, and the sign."""
-    parts = product(View(value, tuple(range(value.rank))), editor)
-    if len(parts.factors) == 1 and not parts.divisors and abs(parts.coefficient) == 1:
-        return peel(parts.factors[0]).base, parts.coefficient
-    return value, 1
+def _signed_part(value: Value, editor: Editor) -> tuple[Part, float, tuple[int | None, ...]] | None:
+    """(half, sign, axes): a half of something, plain or negated, in any layout."""
+    parts = product(whole(value), editor)
+    if len(parts.factors) != 1 or parts.divisors:
+        return None
+    view = peel(parts.factors[0])
+    half = _part(view.base)
+    return None if half is None else (half, parts.coefficient, view.axes)
 
 
 def _emit_full(

@@ -1,0 +1,94 @@
+"""Weight programs: what depends on parameters alone is evaluated when the file is saved."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from converter.graph import Graph, Value, const
+from converter.params import CEILING, compute, is_computable, sources
+from converter.reference import size_in_bytes
+from converter.rewrite import drop_dead
+
+
+def weights(graph: Graph) -> set[int]:
+    """ids of the values that depend on nothing but parameters and constants."""
+    found = {id(v) for v in graph.params}
+    _collect(graph, found)
+    return found
+
+
+def _collect(graph: Graph, found: set[int]) -> None:
+    for node in graph.nodes:
+        for body in node.bodies.values():
+            _collect(body, found)
+        fixed = all(v.kind in ("const", "param") or id(v) in found for v in node.inputs)
+        if fixed and is_computable(node):
+            found.update(id(v) for v in node.outputs)
+
+
+def hoist(graph: Graph) -> Graph:
+    """Replace weight programs by parameters that carry them, in place.
+
+    A program is taken when its result is not larger than what it is made from plus 1 MiB; else its
+    last step stays in the graph and its operands are tried. A result made from one parameter, which
+    nothing else needs, keeps that parameter's name.
+    """
+    found = weights(graph)
+    table: dict[int, Value] = {}
+    queue = list(_boundary(graph, found))
+    while queue:
+        value = queue.pop()
+        if value.node is None or id(value) not in found or id(value) in table:
+            continue
+        leaves = sources(value)
+        if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
+            queue.extend(value.node.inputs)
+        elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
+            table[id(value)] = Value(
+                value.shape, value.dtype, "param", value.name, program=value
+            )
+        else:
+            table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
+    graph.replace_operands(lambda v: table.get(id(v), v))
+    drop_dead(graph)
+    used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}
+    used.update((id(v), v) for v in _all_outputs(graph) if v.kind == "param")
+    graph.params = list(used.values())
+    _name(graph.params)
+    return graph
+
+
+def _boundary(graph: Graph, found: set[int]) -> list[Value]:
+    """Values that something reads which is not itself a weight program."""
+    read = _all_outputs(graph)
+    for node in graph.walk():
+        if not any(id(v) in found for v in node.outputs):
+            read.extend(node.inputs)
+    return read
+
+
+def _all_outputs(graph: Graph) -> list[Value]:
+    bodies = [b for n in graph.walk() for b in n.bodies.values()]
+    return [v for g in (graph, *bodies) for v in g.outputs]
+
+
+def _name(params: list[Value]) -> None:
+    """Name programs after the parameter they are made from, all names different."""
+    wanted = [v.name or _origin(v) for v in params]
+    plain = {v.name for v in params if v.program is None}
+    counts = Counter(wanted)
+    taken = set(plain)
+    for value, name in zip(params, wanted, strict=True):
+        if value.program is None:
+            continue
+        value.name = name
+        number = 0
+        while value.name in taken or (number == 0 and counts[name] > 1 and name not in plain):
+            number += 1
+            value.name = f"{name}_{number}"
+        taken.add(value.name)
+
+
+def _origin(value: Value) -> str:
+    leaves = sources(value.program or value).values()
+    return "+".join(v.name for v in leaves if v.kind == "param") or "const"

@@ -1,0 +1,258 @@
+"""The small builder that lowering rules write with, over onnx_ir's ``Tape``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import dims
+from converter.dims import Dim, Shape
+from converter.errors import SpecError
+from converter.graph import Graph, Node, Value
+
+
+@dataclass
+class Shared:
+    """What one model's builders have in common."""
+
+    opset: int
+    main: ir.tape.Tape
+    values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
+    constants: dict[Any, ir.Value] = field(default_factory=dict)
+    sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
+    origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def fresh(self, stem: str) -> str:
+        """``stem_0``, ``stem_1`` …, the same on every run."""
+        self.counts[stem] += 1
+        return f"{stem}_{self.counts[stem] - 1}"
+
+
+class Builder:
+    """Emits ONNX nodes into one (sub)graph. ``node`` is the graph node being lowered."""
+
+    def __init__(self, shared: Shared, tape: ir.tape.Tape) -> None:
+        self.shared = shared
+        self.tape = tape
+        self.node: Node = Node("", [], {})
+
+    @property
+    def opset(self) -> int:
+        return self.shared.opset
+
+    @property
+    def out(self) -> Value:
+        """The first output of the node being lowered: its shape and dtype."""
+        return self.node.outputs[0]
+
+    def operand(self, index: int = 0) -> Value:
+        """An operand of the node being lowered: its shape and dtype."""
+        return self.node.inputs[index]
+
+    # -------------------------------------------------------------------------------- operators
+
+    def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """One ONNX node with one output. Attributes that are ``None`` are left out."""
+        return self.ops(name, inputs, 1, **attributes)[0]
+
+    def ops(
+        self, name: str, inputs: Sequence[ir.Value | None], outputs: int, **attributes: Any
+    ) -> Sequence[ir.Value]:
+        """One ONNX node with several outputs."""
+        given = {k: v for k, v in attributes.items() if v is not None}
+        label = self.shared.fresh(name)
+        results = self.tape.op_multi_out(
+            name, list(inputs), attributes=given, num_outputs=outputs, name=label
+        )
+        for i, value in enumerate(results):
+            value.name = label if outputs == 1 else f"{label}_{i}"
+        return results
+
+    # -------------------------------------------------------------------------------- constants
+
+    def const(self, array: Any, dtype: Any = None) -> ir.Value:
+        """An initializer; equal constants are one."""
+        array = np.ascontiguousarray(np.asarray(array, dtype)).reshape(np.shape(array))
+        key = (array.dtype, array.shape, array.tobytes())
+        if key not in self.shared.constants:
+            name = self.shared.fresh("const")
+            self.shared.constants[key] = self.shared.main.initializer(ir.tensor(array, name=name))
+        return self.shared.constants[key]
+
+    def like(self, number: float, value: Value | None = None) -> ir.Value:
+        """A scalar constant of an operand's dtype (by default the first's)."""
+        return self.const(number, (value or self.operand()).dtype)
+
+    def ints(self, numbers: Iterable[int]) -> ir.Value:
+        """A 1-D constant of int64."""
+        return self.const(np.asarray(list(numbers), np.int64))
+
+    # ------------------------------------------------------------------------------------ shapes
+
+    def dim(self, dim: Dim) -> ir.Value:
+        """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
+        if dims.is_static(dim):
+            return self.ints([dim])
+        key = str(dim)
+        if key not in self.shared.sizes:
+            outer = Builder(self.shared, self.shared.main)
+            self.shared.sizes[key] = dims.fold(dim, outer._leaf, outer._apply)
+        return self.shared.sizes[key]
+
+    def shape(self, shape: Shape) -> ir.Value:
+        """A shape as int64 [rank]."""
+        if dims.all_static(shape):
+            return self.ints(shape)
+        outer = Builder(self.shared, self.shared.main)
+        key = dims.shape_text(shape) + ","
+        if key not in self.shared.sizes:
+            parts: list[ir.Value] = []
+            run: list[int] = []
+            for dim in shape:
+                if dims.is_static(dim):
+                    run.append(dim)
+                    continue
+                parts += [self.ints(run)] if run else []
+                parts.append(self.dim(dim))
+                run = []
+            parts += [self.ints(run)] if run else []
+            joined = outer.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
+            self.shared.sizes[key] = joined
+        return self.shared.sizes[key]
+
+    def _leaf(self, leaf: str | int) -> ir.Value:
+        if isinstance(leaf, int):
+            return self.ints([leaf])
+        if leaf not in self.shared.sizes:
+            if leaf not in self.shared.origins:
+                raise SpecError(
+                    f"dimension '{leaf}' cannot be read off any input's shape; give one input an "
+                    f"axis that is '{leaf}' or a multiple of it"
+                )
+            value, axis, factor = self.shared.origins[leaf]
+            size = self.op("Shape", value, start=axis, end=axis + 1)
+            self.shared.sizes[leaf] = (
+                size if factor == 1 else self.op("Div", size, self.ints([factor]))
+            )
+        return self.shared.sizes[leaf]
+
+    def _apply(self, op: str, args: list[ir.Value]) -> ir.Value:
+        if op == "floordiv":  # Div truncates; sizes may be negative on the way
+            return self._floordiv(*args)
+        return self.op(_ARITHMETIC[op], *args)
+
+    def _floordiv(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.op("Div", self.op("Sub", x, self.op("Mod", x, y)), y)
+
+    def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
+        """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""
+        if dims.same_shape(before, after):
+            return x
+        zero = any(dims.same(d, 0) for d in after)
+        target: list[int] = []
+        for i, dim in enumerate(after):
+            if dims.is_static(dim):
+                target.append(dim)
+            elif not zero and i < len(before) and dims.same(before[i], dim):
+                target.append(0)
+            else:
+                target.append(-1)
+        if target.count(-1) <= 1 and not (zero and -1 in target):
+            return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
+        return self.op("Reshape", x, self.shape(after))
+
+    def unsqueeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
+        axes = list(axes)
+        return self.op("Unsqueeze", x, self.ints(axes)) if axes else x
+
+    def squeeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
+        axes = list(axes)
+        return self.op("Squeeze", x, self.ints(axes)) if axes else x
+
+    def transpose(self, x: ir.Value, order: Sequence[int]) -> ir.Value:
+        order = list(order)
+        return x if order == sorted(order) else self.op("Transpose", x, perm=order)
+
+    def expand(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
+        """Broadcast; the target names only the axes that change."""
+        wanted = tuple(
+            1 if i >= len(after) - len(before) and dims.same(before[i - len(after) + len(before)], d)
+            else d
+            for i, d in enumerate(after)
+        )
+        return x if dims.same_shape(before, after) else self.op("Expand", x, self.shape(wanted))
+
+    def cast(self, x: ir.Value, dtype: Any) -> ir.Value:
+        """Cast, always written."""
+        return self.op("Cast", x, to=ir.DataType.from_numpy(np.dtype(dtype)))
+
+    # ------------------------------------------------------------------------------------ graphs
+
+    def value(self, value: Value) -> ir.Value:
+        """The ONNX value of a graph value that is already lowered."""
+        if value.kind == "const":
+            return self.const(value.const, value.dtype)
+        return self.shared.values[id(value)]
+
+    def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+        """Lower a body into the graph being built."""
+        self.shared.values.update(
+            (id(v), x) for v, x in zip(body.inputs, inputs, strict=True)
+        )
+        from converter.lower import lower_nodes  # the walker builds with this class
+
+        lower_nodes(self, body.nodes)
+        return [self.value(v) for v in body.outputs]
+
+    def subgraph(
+        self, name: str, body: Graph, extra: Sequence[tuple[str, Shape, Any]] = ()
+    ) -> tuple[Builder, list[ir.Value]]:
+        """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
+        inner = Builder(self.shared, ir.tape.Tape())
+        label = self.shared.fresh(name)
+        types = [*extra, *((v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs))]
+        inputs = [
+            typed(ir.Value(name=f"{label}_{stem}"), shape, dtype) for stem, shape, dtype in types
+        ]
+        return inner, inputs
+
+    def close(
+        self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> ir.Graph:
+        """The nested graph that this builder wrote; outputs are made its own where they are not."""
+        own = {id(o) for n in self.tape.nodes for o in n.outputs}
+        results: list[ir.Value] = []
+        for value in outputs:
+            fresh = id(value) in own and value not in results
+            results.append(value if fresh else self._copy(value))
+        return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.fresh(name))
+
+    def _copy(self, value: ir.Value) -> ir.Value:
+        copy = self.op("Identity", value)
+        copy.dtype, copy.shape = value.dtype, value.shape
+        return copy
+
+
+_ARITHMETIC = {
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "pow": "Pow",
+    "neg": "Neg",
+    "mod": "Mod",
+    "max": "Max",
+    "min": "Min",
+}
+
+
+def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
+    """Stamp an ONNX value with shape and dtype."""
+    value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
+    value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
+    return value

@@ -1,0 +1,162 @@
+"""``to_onnx``: all the stages in a row."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from converter import save as saving
+from converter.arrange import AttentionLayout, arrange
+from converter.errors import SpecError
+from converter.fuse import NearMiss, fuse
+from converter.graph import Graph
+from converter.lower import OPSETS, lower
+from converter.simplify import simplify
+from converter.tidy import tidy
+from converter.trace import Spec, trace
+
+logger = logging.getLogger(__name__)
+
+FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "Gelu")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the file holds: fused operators, nodes by operator, and what was left decomposed."""
+
+    fused: dict[str, int]
+    histogram: dict[str, int]
+    near_misses: list[NearMiss]
+
+    @property
+    def nodes(self) -> int:
+        return sum(self.histogram.values())
+
+    def __str__(self) -> str:
+        lines = [f"{self.nodes} nodes: " + ", ".join(f"{n} {op}" for op, n in self.fused.items())]
+        lines += [f"not fused: {miss.pattern}: {miss.reason}" for miss in self.near_misses]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Export:
+    """A converted model, the graph it was written from, and the report."""
+
+    model: ir.Model
+    graph: Graph
+    report: Report
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        values: Mapping[str, Any] | None = None,
+        progress: saving.Progress | None = None,
+    ) -> None:
+        """Write the file; ``values`` binds abstract parameters by name, read one at a time.
+
+        ``progress(name, bytes)`` is called as each tensor is written.
+        """
+        saving.bind(self.model, self.graph, values, progress)
+        saving.save(self.model, path)
+
+
+def to_onnx(
+    fn: Callable[..., Any],
+    specs: Sequence[Spec],
+    *,
+    params: Any = None,
+    opset: int = 23,
+    path: str | os.PathLike[str] | None = None,
+    attention_layout: AttentionLayout = "4d",
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> Export:
+    """Convert a JAX function or an Equinox module to ONNX.
+
+    Args:
+        fn: called as ``fn(*inputs)``, or ``fn(params, *inputs)`` where ``params`` is given.
+        specs: one per input: a shape (float32), a (shape, dtype) pair, an array or a
+            ``jax.ShapeDtypeStruct``. A dimension may be a name, ``("B", 3, 224, 224)``.
+        params: a pytree whose array leaves become initializers named by their path; leaves may be
+            abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
+        opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
+        path: also save the model there.
+        attention_layout: operands of ``Attention`` as [batch, heads, positions, width] (``"4d"``) or
+            [batch, positions, heads * width] (``"3d"``).
+        input_names, output_names: instead of the names found in ``fn``.
+
+    Raises:
+        SpecError: an argument cannot be used.
+        Unsupported: a primitive has no rule at this opset.
+    """
+    if opset not in OPSETS:
+        raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
+    if attention_layout not in ("4d", "3d"):
+        raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
+    dump = _Dump(os.environ.get("CONVERTER_DUMP"))
+    graph = trace(fn, specs, params)
+    _rename(graph, input_names, output_names)
+    dump("trace", graph)
+    graph = simplify(graph)
+    dump("simplify", graph)
+    graph, near_misses = fuse(graph, opset)
+    dump("fuse", graph)
+    graph = arrange(graph, opset, attention_layout)
+    dump("arrange", graph)
+    model = tidy(lower(graph, opset))
+    dump("model", model.graph)
+    export = Export(model, graph, _report(model, near_misses))
+    if not saving.missing(graph):
+        saving.bind(model, graph)
+    if path is not None:
+        export.save(path)
+    return export
+
+
+class _Dump:
+    """Writes each stage as text into ``CONVERTER_DUMP``, where that is set."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = Path(folder) if folder else None
+        self._count = 0
+
+    def __call__(self, stage: str, content: object) -> None:
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / f"{self._count}_{stage}.txt").write_text(f"{content}\n")
+        self._count += 1
+
+
+def _rename(
+    graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None
+) -> None:
+    for given, count, what in (
+        (inputs, len(graph.inputs), "input_names"),
+        (outputs, len(graph.outputs), "output_names"),
+    ):
+        if given is not None and (len(given) != count or len(set(given)) != count):
+            raise SpecError(f"{what} needs {count} different names, received {list(given)}")
+    for value, name in zip(graph.inputs, inputs or (), strict=False):
+        value.name = name
+    if outputs is not None:
+        graph.output_names = list(outputs)
+    taken = {v.name for v in graph.params}
+    clash = [n for n in (*(v.name for v in graph.inputs), *graph.output_names) if n in taken]
+    if clash:
+        raise SpecError(f"{clash[0]!r} names both a parameter and an input or output; rename one")
+
+
+def _report(model: ir.Model, near_misses: list[NearMiss]) -> Report:
+    counts = Counter(node.op_type for node in model.graph.all_nodes())
+    return Report(
+        fused={op: counts.get(op, 0) for op in FUSED},
+        histogram=dict(sorted(counts.items())),
+        near_misses=near_misses,
+    )

@@ -1,0 +1,119 @@
+"""The walker: every node by its rule, types stamped in one place."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import dims
+from converter.build import Builder, Shared, typed
+from converter.errors import ConverterError, SpecError
+from converter.graph import Graph, Node, Value
+from converter.lower import registry
+
+# Modules that register rules when imported.
+DOMAINS = (
+    "composite",
+    "conv",
+    "elementwise",
+    "shape",
+    "window",
+)
+for _domain in DOMAINS:
+    importlib.import_module(f"{__name__}.{_domain}")
+
+IR_VERSIONS = {**dict.fromkeys(range(17, 21), 8), **dict.fromkeys(range(21, 24), 10)}
+IR_VERSIONS.update(dict.fromkeys(range(24, 27), 11))
+OPSETS = range(17, 27)
+
+
+def lower(graph: Graph, opset: int) -> ir.Model:
+    """The ONNX model of an arranged graph; parameters are initializers without values yet."""
+    if opset not in OPSETS:
+        raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
+    main = ir.tape.Tape()
+    shared = Shared(opset, main)
+    builder = Builder(shared, main)
+    inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
+    initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
+    for value, onnx_value in zip((*graph.inputs, *graph.params), (*inputs, *initializers), strict=True):
+        shared.values[id(value)] = onnx_value
+    _find_origins(shared, graph.inputs, inputs)
+    lower_nodes(builder, graph.nodes)
+    outputs = _outputs(builder, graph, inputs)
+    body = ir.Graph(
+        inputs,
+        outputs,
+        nodes=main.nodes,
+        initializers=[*initializers, *main.initializers],
+        opset_imports={"": opset},
+        name="main_graph",
+    )
+    return ir.Model(body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo")
+
+
+def lower_nodes(builder: Builder, nodes: Iterable[Node]) -> None:
+    """Lower nodes in order into the builder's graph."""
+    for node in nodes:
+        builder.node = node
+        for value in node.outputs:
+            _check_dtype(value, node, builder.opset)
+        rule = registry.find(node, builder.opset)
+        results = rule(builder, *(builder.value(v) for v in node.inputs), **_params(node))
+        builder.node = node
+        given: Sequence[ir.Value] = [results] if isinstance(results, ir.Value) else list(results)
+        if len(given) != len(node.outputs):
+            raise ConverterError(
+                f"the rule for '{node.op}' gave {len(given)} values for {len(node.outputs)} outputs"
+            )
+        for value, result in zip(node.outputs, given, strict=True):
+            builder.shared.values[id(value)] = result
+            if result.producer() is not None:
+                typed(result, value.shape, value.dtype)
+
+
+def _params(node: Node) -> dict[str, object]:
+    """Parameters by keyword, nested graphs among them."""
+    return {**node.params, **node.bodies}
+
+
+def _check_dtype(value: Value, node: Node, opset: int) -> None:
+    supported = isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufV"
+    if not supported:
+        raise registry.unsupported(node, opset, f"ONNX has no values of dtype {value.dtype}")
+
+
+def _find_origins(shared: Shared, values: Sequence[Value], inputs: Sequence[ir.Value]) -> None:
+    """Which input axis gives each named dimension: ``h`` itself, else a multiple such as ``16*h``."""
+    for value, source in zip(values, inputs, strict=True):
+        for axis, dim in enumerate(value.shape):
+            if dims.is_static(dim):
+                continue
+            name, factor = _single(str(dim))
+            known = shared.origins.get(name)
+            if name and (known is None or factor < known[2]):
+                shared.origins[name] = (source, axis, factor)
+
+
+def _single(text: str) -> tuple[str, int]:
+    """``h`` -> (h, 1), ``16*h`` -> (h, 16), anything else -> ("", 0)."""
+    factor, _, name = text.rpartition("*")
+    if not name.isidentifier() or not (factor == "" or factor.isdigit()):
+        return "", 0
+    return name, int(factor or 1)
+
+
+def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+    """Graph outputs under their names; what is not a fresh node output is copied."""
+    results: list[ir.Value] = []
+    for value, name in zip(graph.outputs, graph.output_names, strict=True):
+        result = builder.value(value)
+        if result.producer() is None or any(result is r for r in results):
+            result = builder.op("Identity", result)
+        typed(result, value.shape, value.dtype)
+        result.name = name
+        results.append(result)
+    return results

@@ -1,0 +1,109 @@
+"""Rules for what the recognisers and the arrangement write."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+
+from converter import dims
+from converter.build import Builder
+from converter.lower.registry import lower, table
+
+table({"matmul": "MatMul"})
+
+
+@lower("layer_norm")
+def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float) -> ir.Value:
+    return b.op("LayerNormalization", *xs, axis=axis - b.out.rank, epsilon=epsilon)
+
+
+@lower("softmax")
+def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
+    return b.op("Softmax", x, axis=axis - b.out.rank)
+
+
+@lower("gelu", since=20)
+def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
+    return b.op("Gelu", x, approximate="tanh" if approximate else None)
+
+
+@lower("gelu")
+def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
+    gate = b.op("Tanh", _tanh_argument(b, x)) if approximate else _erf_gate(b, x)
+    return b.op("Mul", b.op("Mul", x, b.like(0.5)), b.op("Add", gate, b.like(1)))
+
+
+def _erf_gate(b: Builder, x: ir.Value) -> ir.Value:
+    return b.op("Erf", b.op("Mul", x, b.like(math.sqrt(0.5))))
+
+
+def _tanh_argument(b: Builder, x: ir.Value) -> ir.Value:
+    """sqrt(2/pi) x (1 + 0.044715 x^2)."""
+    square = b.op("Mul", b.op("Mul", x, x), b.like(0.044715))
+    scaled = b.op("Mul", x, b.like(math.sqrt(2 / math.pi)))
+    return b.op("Mul", scaled, b.op("Add", square, b.like(1)))
+
+
+@lower("rotary_heads", since=23)
+def _(
+    b: Builder,
+    x: ir.Value,
+    cos: ir.Value,
+    sin: ir.Value,
+    positions: ir.Value,
+    *,
+    heads: int,
+    interleaved: bool,
+) -> ir.Value:
+    return b.op(
+        "RotaryEmbedding",
+        x,
+        cos,
+        sin,
+        positions,
+        interleaved=1 if interleaved else None,
+        num_heads=heads if b.out.rank == 3 else None,
+    )
+
+
+@lower("attention", since=23)
+def _(
+    b: Builder,
+    *xs: ir.Value,
+    scale: float,
+    q_heads: int,
+    kv_heads: int,
+    precision: Any,
+) -> ir.Value:
+    flat = b.out.rank == 3
+    width = b.operand().shape[-1]
+    width = dims.divides(q_heads, width) if flat else width
+    usual = dims.is_static(width) and math.isclose(scale, width**-0.5, rel_tol=1e-6)
+    wider = b.out.dtype != precision
+    return b.op(
+        "Attention",
+        *xs,
+        scale=None if usual else scale,
+        q_num_heads=q_heads if flat else None,
+        kv_num_heads=kv_heads if flat else None,
+        softmax_precision=ir.DataType.from_numpy(precision).value if wider else None,
+    )
+
+
+@lower("select_index")
+def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
+    return b.op("Gather", x, b.const(index, "int64"), axis=axis)
+
+
+@lower("split", since=18)
+def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
+    even = len(set(sizes)) == 1
+    inputs = [x] if even else [x, b.ints(sizes)]
+    return b.ops("Split", inputs, len(sizes), axis=axis, num_outputs=len(sizes) if even else None)
+
+
+@lower("split")
+def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
+    return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)

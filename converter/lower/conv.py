@@ -1,0 +1,43 @@
+"""Convolutions, already in ONNX's layout (``arrange/convolution.py``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from converter.build import Builder
+from converter.lower.registry import lower
+
+
+@lower("conv")
+def _(
+    b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
+) -> ir.Value:
+    return b.op(
+        "Conv",
+        *xs,
+        kernel_shape=b.operand(1).shape[2:],
+        strides=strides,
+        pads=[low for low, _ in padding] + [high for _, high in padding],
+        dilations=dilation,
+        group=groups,
+    )
+
+
+@lower("conv_transpose")
+def _(
+    b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int
+) -> ir.Value:
+    """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
+    ends = [high for _, high in cuts]
+    return b.op(
+        "ConvTranspose",
+        *xs,
+        kernel_shape=b.operand(1).shape[2:],
+        strides=strides,
+        pads=[low for low, _ in cuts] + [max(e, 0) for e in ends],
+        output_padding=[max(-e, 0) for e in ends],
+        dilations=dilation,
+        group=groups,
+    )

@@ -1,0 +1,85 @@
+"""Rules for moving elements about without changing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import dims
+from converter.build import Builder
+from converter.lower.registry import lower
+
+
+@lower("reshape")
+def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    return b.reshape(x, b.operand().shape, b.out.shape)
+
+
+@lower("transpose")
+def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
+    return b.op("Transpose", x, perm=list(permutation))
+
+
+@lower("broadcast_in_dim")
+def _(b: Builder, x: ir.Value, *_: ir.Value, broadcast_dimensions: Any, **__: Any) -> ir.Value:
+    """Ones where the operand has no axis, then Expand."""
+    before = b.operand().shape
+    ones: list[dims.Dim] = [1] * b.out.rank
+    for axis, size in zip(broadcast_dimensions, before, strict=True):
+        ones[axis] = size
+    first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
+    lean = tuple(ones[first:])
+    return b.expand(b.reshape(x, before, lean), lean, b.out.shape)
+
+
+@lower("concatenate")
+def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
+    return b.op("Concat", *xs, axis=dimension)
+
+
+@lower("slice")
+def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
+    shape = b.operand().shape
+    steps = strides or (1,) * len(shape)
+    cut = [
+        a
+        for a in range(len(shape))
+        if steps[a] != 1 or not dims.same(start_indices[a], 0) or not dims.same(limit_indices[a], shape[a])
+    ]
+    starts, ends, by = (tuple(p[a] for a in cut) for p in (start_indices, limit_indices, steps))
+    return b.op("Slice", x, b.shape(starts), b.shape(ends), b.ints(cut), b.ints(by))
+
+
+@lower("tile")
+def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
+    return b.op("Tile", x, b.ints(reps))
+
+
+@lower("convert_element_type")
+def _(b: Builder, x: ir.Value, *, new_dtype: Any, **_: Any) -> ir.Value:
+    return b.cast(x, new_dtype)
+
+
+@lower("dim_as_value")
+def _(b: Builder, *, dim: Any) -> ir.Value:
+    return b.cast(b.squeeze(b.dim(dim), [0]), b.out.dtype)
+
+
+@lower("rev")
+def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
+    first = np.iinfo(np.int64).min  # an end that means "to the first element and with it"
+    turned = [-1] * len(dimensions)
+    return b.op(
+        "Slice", x, b.ints(turned), b.ints([first] * len(turned)), b.ints(dimensions), b.ints(turned)
+    )
+
+
+@lower("iota")
+def _(b: Builder, *_: ir.Value, dtype: Any, shape: Any, dimension: int, **__: Any) -> ir.Value:
+    zero, one = b.const(0, np.int64), b.const(1, np.int64)
+    line = b.op("Range", zero, b.squeeze(b.dim(shape[dimension]), [0]), one)
+    line = line if dtype == np.int64 else b.cast(line, dtype)
+    lean = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))
+    return b.expand(b.reshape(line, lean[:1], lean), lean, shape)

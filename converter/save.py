@@ -1,0 +1,118 @@
+"""Binding values to initializers and writing the file: lazily, atomically, the same every time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import params
+from converter.errors import SaveError, SpecError
+from converter.graph import Graph, Value
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int], None]
+LARGEST_FILE = 2_000_000_000  # protobuf ends at 2 GiB; above this the weights go beside the file
+
+
+def bind(
+    model: ir.Model,
+    graph: Graph,
+    values: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Give every initializer a tensor that is read, or computed, when the file is written.
+
+    ``values`` maps parameter names to arrays (read one at a time) and goes before bound leaves.
+    """
+    given = values or {}
+    _check_names(graph, given)
+
+    def read(value: Value) -> Any:
+        if value.kind == "param" and value.name in given:
+            return _checked(value, np.asarray(given[value.name]))
+        return np.asarray(value.const)
+
+    for value in graph.params:
+        model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
+
+
+def missing(graph: Graph, values: Mapping[str, Any] | None = None) -> list[str]:
+    """Names of parameters that have no value yet."""
+    given = values or {}
+    return [v.name for v in _leaves(graph) if v.const is None and v.name not in given]
+
+
+def save(
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = True,
+) -> None:
+    """Write the model to ``path``, complete or not at all; above 2 GB with ``<name>_data`` beside it."""
+    target = Path(path)
+    if target.exists() and not force:
+        raise SaveError(f"{target} exists already; choose another path or overwrite it")
+    size = sum(t.const_value.nbytes for t in model.graph.initializers.values() if t.const_value)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise SaveError(f"{target} cannot be written: {error.strerror or error}") from error
+    try:
+        beside = target.name + "_data" if size > LARGEST_FILE else None
+        ir.save(model, scratch / target.name, external_data=beside, max_workers=1)
+        for name in filter(None, (beside, target.name)):
+            os.replace(scratch / name, target.parent / name)
+    except OSError as error:
+        raise SaveError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    logger.info("wrote %s (%d bytes of weights)", target, size)
+
+
+def _leaves(graph: Graph) -> list[Value]:
+    """The parameters that have to be given, programs replaced by what they read."""
+    found: dict[int, Value] = {}
+    for value in graph.params:
+        for leaf in params.sources(value.program or value).values():
+            if leaf.kind == "param":
+                found[id(leaf)] = leaf
+    return list(found.values())
+
+
+def _check_names(graph: Graph, values: Mapping[str, Any]) -> None:
+    absent = missing(graph, values)
+    if absent:
+        shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+        raise SpecError(
+            f"{len(absent)} parameters have no value: {shown}; pass them in values, by name"
+        )
+
+
+def _checked(value: Value, array: np.ndarray) -> np.ndarray:
+    if array.shape != value.shape or array.dtype != value.dtype:
+        raise SpecError(
+            f"parameter {value.name} is {value.type_text()}, received "
+            f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
+        )
+    return array
+
+
+def _lazy(value: Value, read: params.Read, progress: Progress | None) -> ir.LazyTensor:
+    def load() -> ir.Tensor:
+        array = params.compute(value.program or value, read)
+        if progress is not None:
+            progress(value.name, array.nbytes)
+        return ir.tensor(np.ascontiguousarray(array).reshape(value.shape), name=value.name)
+
+    dtype = ir.DataType.from_numpy(value.dtype)
+    return ir.LazyTensor(load, dtype=dtype, shape=ir.Shape(value.shape), name=value.name)

@@ -1,0 +1,18 @@
+"""Clean-up of the ONNX model itself, with onnx_ir's own passes."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import Sequential, common
+
+
+def tidy(model: ir.Model) -> ir.Model:
+    """Merge equal nodes, drop identities and unused nodes, sort; in place."""
+    passes = Sequential(
+        common.IdentityEliminationPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+        common.TopologicalSortPass(),
+    )
+    passes(model)
+    return model

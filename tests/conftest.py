@@ -1,0 +1,70 @@
+"""Seeded checkpoints in the published layout, and the reference's outputs for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxtyping import install_import_hook
+
+# Before anything imports the models: their shape annotations are checked in every test.
+install_import_hook(["zoo.layers", "zoo.posemb", "zoo.vit"], "beartype.beartype")
+
+from weights import bind, leaf_shapes, meta_weights, read_pth  # noqa: E402
+from weights.distributions import Float32, Shape  # noqa: E402
+from weights.mapping import plan, source_shapes  # noqa: E402
+from weights.meta import DINOV3_VIT  # noqa: E402
+from weights.synthetic import digest, make_state, save_pth  # noqa: E402
+from zoo import info  # noqa: E402
+from zoo.entry import ViTConfig  # noqa: E402
+from zoo.vit import VisionTransformer, abstract  # noqa: E402
+
+GOLDEN = Path(__file__).parent / "golden"
+
+TINY7B = ViTConfig(
+    dim=256, depth=3, heads=2, hidden=512, ffn="swiglu", qkv_bias=False, untied_norms=True
+)
+"""All the switches of the 7B model at a small width; head_dim is its 128."""
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A seeded checkpoint, the model it belongs to, and what the reference makes of it."""
+
+    config: ViTConfig
+    expected: Mapping[str, np.ndarray]
+    shapes: dict[str, Shape]
+    state: dict[str, Float32]
+    path: Path
+
+    @property
+    def model(self) -> VisionTransformer:
+        """The model with the checkpoint's weights."""
+        weights = meta_weights(self.path, read_pth(self.path), self.shapes)
+        return bind(abstract(self.config), weights.arrays)
+
+
+def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
+    expected = np.load(GOLDEN / f"{variant}.npz")
+    shapes = leaf_shapes(abstract(config))
+    keys = source_shapes(plan(DINOV3_VIT, shapes))
+    state = make_state(keys, int(expected["seed"]))
+    assert digest(state) == str(expected["state_sha256"]), "another stream of random numbers"
+    save_pth(path, state)
+    return Golden(config, expected, shapes, state, path)
+
+
+@pytest.fixture(scope="session")
+def vits16(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """DINOv3 ViT-S/16 under the name of its published file (86 MB)."""
+    entry = info("dinov3_vits16")
+    path = tmp_path_factory.mktemp("vits16") / entry.checkpoint
+    return make_golden("dinov3_vits16", entry.config, path)
+
+
+@pytest.fixture(scope="session")
+def tiny7b(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """`TINY7B` as a file."""
+    path = tmp_path_factory.mktemp("tiny7b") / "tiny7b.pth"
+    return make_golden("dinov3_tiny7b", TINY7B, path)

@@ -1,0 +1,251 @@
+"""The command line, from the outside."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ZOO = [sys.executable, "-c", "import sys; sys.argv[0] = 'zoo'; from zoo.cli import main; main()"]
+EXPORT = [sys.executable, "-m", "zoo.export"]
+NAME = "dinov3_vits16-opset23.onnx"
+
+
+@pytest.fixture(autouse=True)
+def no_weights_around(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.delenv("ZOO_WEIGHTS_DIR", raising=False)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+def call(command, *arguments, cwd, code=0, **options):
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+    assert done.returncode == code, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def exported(vits16, tmp_path_factory):
+    """The main command on a checkpoint that it finds by itself, at two opsets."""
+    folder = tmp_path_factory.mktemp("exported")
+    environment = {
+        **os.environ,
+        "ZOO_WEIGHTS_DIR": str(vits16.path.parent),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = call(
+        EXPORT,
+        *("dinov3_vits16", "--opset", 23, "--opset", 18, "--json"),
+        cwd=folder,
+        env=environment,
+    )
+    return folder, json.loads(done.stdout)
+
+
+def test_manifest(exported, vits16):
+    folder, manifests = exported
+    record = manifests[0]
+    path = folder / NAME
+    assert json.loads(path.with_suffix(".json").read_text()) == record
+    assert record["files"] == [
+        {
+            "name": NAME,
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+    ]
+    assert (record["model"], record["opset"], record["ir_version"]) == ("dinov3_vits16", 23, 10)
+    assert record["inputs"] == [
+        {"name": "pixel_values", "dtype": "float32", "shape": ["batch_size", 3, 224, 224]}
+    ]
+    assert [(output["name"], output["shape"]) for output in record["outputs"]] == [
+        ("last_hidden_state", ["batch_size", 201, 384]),
+        ("pooler_output", ["batch_size", 384]),
+    ]
+    digest = hashlib.sha256(vits16.path.read_bytes()).hexdigest()
+    assert record["weights"] == {
+        "kind": "meta",
+        "name": vits16.path.name,
+        "sha256": digest,
+        "is_published_file": False,
+    }
+    assert record["preprocessing"]["mean"] == [0.485, 0.456, 0.406]
+    assert record["nodes"] == sum(record["histogram"].values())
+    assert str(folder) not in json.dumps(record)
+
+
+def test_fused_operators(exported):
+    _, (fused, portable) = exported
+    assert fused["fused"] == {
+        "Attention": 12,
+        "Gelu": 12,
+        "LayerNormalization": 25,
+        "RotaryEmbedding": 24,
+    }
+    assert portable["fused"] == {"LayerNormalization": 25}
+    assert fused["near_misses"] == portable["near_misses"] == []
+
+
+def test_verification(exported):
+    for record in exported[1]:
+        verification = record["verification"]
+        assert verification["passed"]
+        assert {c["batch"] for c in verification["comparisons"]} == {1, 3}
+        assert {c["output"] for c in verification["comparisons"]} == {
+            "last_hidden_state",
+            "pooler_output",
+        }
+        assert all(0 < c["max_abs"] <= 1e-4 for c in verification["comparisons"])
+
+
+def test_files_are_readable_by_others(exported):
+    folder, _ = exported
+    umask = os.umask(0)
+    os.umask(umask)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted(
+        f"dinov3_vits16-opset{n}.{e}" for n in (18, 23) for e in ("json", "onnx")
+    )
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_verify(exported, vits16):
+    folder, _ = exported
+    done = call(ZOO, "verify", NAME, "--weights", vits16.path, cwd=folder)
+    assert "passed" in done.stdout
+    done = call(ZOO, "verify", NAME, cwd=folder, code=2)
+    assert vits16.path.name in done.stderr
+    done = call(ZOO, "verify", NAME, "--weights", "random", cwd=folder, code=2)
+    assert "other weights" in done.stderr
+
+
+def test_verify_notices_a_changed_file(tmp_path):
+    call(EXPORT, "dinov3_vits16", "--weights", "random", "--no-verify", cwd=tmp_path)
+    assert "passed" in call(ZOO, "verify", NAME, cwd=tmp_path).stdout
+    with (tmp_path / NAME).open("r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        file.write(b"\x01\x02\x03")
+    assert "has changed" in call(ZOO, "verify", NAME, cwd=tmp_path, code=2).stderr
+
+
+def test_two_processes_write_the_same_bytes(tmp_path):
+    options = ("--weights", "random:5", "--no-verify", "--size", "64x96")
+    for folder in ("a", "b"):
+        call(EXPORT, "dinov3_vits16", *options, "--out", folder, cwd=tmp_path)
+    for suffix in (".onnx", ".json"):
+        one, other = ((tmp_path / f / NAME).with_suffix(suffix).read_bytes() for f in "ab")
+        assert one == other
+
+
+@pytest.mark.parametrize("layout", ["3d", "4d"])
+def test_fixed_batch_and_size(layout, tmp_path):
+    done = call(
+        EXPORT,
+        *("dinov3_vits16", "--weights", "random", "--batch", 2, "--size", "64x96"),
+        *("--attention-layout", layout, "--out", "x/y.onnx"),
+        cwd=tmp_path,
+    )
+    record = json.loads((tmp_path / "x" / "y.json").read_text())
+    assert record["inputs"][0]["shape"] == [2, 3, 64, 96]
+    assert record["preprocessing"]["size"] == [64, 96]
+    assert record["attention_layout"] == layout
+    assert "12 Attention" in done.stdout
+    assert "the features mean nothing" in done.stdout
+
+
+WRONG_USE = {
+    "unknown model": (["dinov3_vits61"], "did you mean dinov3_vits16"),
+    "opset too low": (["dinov3_vits16", "--opset", "16"], "17 to 26"),
+    "opset no number": (["dinov3_vits16", "--opset", "x"], "--opset"),
+    "size": (["dinov3_vits16", "--size", "225"], "multiples of its patch size, 16"),
+    "batch": (["dinov3_vits16", "--batch", "0"], "positive number"),
+    "seed": (["dinov3_vits16", "--weights", "random:x"], "no seed"),
+    "layout": (["dinov3_vits16", "--attention-layout", "5d"], "--attention-layout"),
+    "no weights": (["dinov3_vits16"], "ZOO_WEIGHTS_DIR is not set"),
+    "missing file": (["dinov3_vits16", "--weights", "no.pth"], "does not exist"),
+    "unknown option": (["dinov3_vits16", "--frobnicate"], "--frobnicate"),
+    "no model": ([], "model"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USE.values(), ids=WRONG_USE)
+def test_wrong_use(arguments, message, tmp_path):
+    done = call(EXPORT, *arguments, cwd=tmp_path, code=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_checkpoints(vits16, tiny7b, tmp_path):
+    other = ["dinov3_vitb16", "--no-verify", "--weights", vits16.path]
+    done = call(EXPORT, *other, cwd=tmp_path, code=2)
+    assert "it looks like dinov3_vits16, not like dinov3_vitb16" in done.stderr
+    unknown = ["dinov3_vits16", "--no-verify", "--weights", tiny7b.path]
+    done = call(EXPORT, *unknown, cwd=tmp_path, code=2)
+    assert "does not fit the model" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_existing_output_needs_force(tmp_path):
+    (tmp_path / NAME).write_text("precious")
+    command = ["dinov3_vits16", "--weights", "random", "--no-verify", "--size", 32]
+    assert "--force" in call(EXPORT, *command, cwd=tmp_path, code=2).stderr
+    assert (tmp_path / NAME).read_text() == "precious"
+    call(EXPORT, *command, "--force", cwd=tmp_path)
+    assert (tmp_path / NAME).stat().st_size > 80e6
+
+
+def test_a_full_disk_leaves_nothing(tmp_path):
+    small_files_only = (
+        "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "
+        "runpy.run_module('zoo.export', run_name='__main__', alter_sys=True)"
+    )
+    done = call(
+        [sys.executable, "-c", small_files_only],
+        *("dinov3_vits16", "--weights", "random", "--no-verify"),
+        cwd=tmp_path,
+        code=2,
+    )
+    assert "cannot write" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_killed_export_leaves_nothing(number, tmp_path):
+    command = [*EXPORT, "dinov3_vits16", "--weights", "random"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(number)
+    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_and_info(tmp_path):
+    listed = call(ZOO, "list", "*vitl*", cwd=tmp_path).stdout
+    assert "dinov3_vitl16_sat493m" in listed
+    assert "dinov3_vits16" not in listed
+    told = call(ZOO, "info", "dinov3_vits16_pretrain_lvd1689m", cwd=tmp_path).stdout
+    assert "21,601,152" in told
+    assert "did you mean" in call(ZOO, "info", "dinov3_vit", cwd=tmp_path, code=2).stderr
+
+
+def test_zoo_export_is_the_same_command(tmp_path):
+    call(ZOO, "export", "dinov3_vits16", "--weights", "random", "--no-verify", cwd=tmp_path)
+    assert (tmp_path / NAME).exists()

@@ -1,0 +1,257 @@
+"""Every recogniser, in the spellings of the libraries that people use, under JAX's transformations."""
+
+from __future__ import annotations
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax import lax
+
+from tests.recognisers import Form, assert_recognised
+
+KEY = jax.random.key(0)
+WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
+
+
+def perturbed(module):
+    """Weights that make every branch matter: no zeros, no ones."""
+    leaves, tree = jax.tree.flatten(module, is_leaf=lambda x: False)
+    rng = np.random.default_rng(3)
+    drawn = [
+        leaf + 0.3 * rng.standard_normal(leaf.shape).astype(leaf.dtype)
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        else leaf
+        for leaf in leaves
+    ]
+    return jax.tree.unflatten(tree, drawn)
+
+
+def cast_to(module, dtype):
+    return jax.tree.map(
+        lambda x: x.astype(dtype)
+        if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
+        else x,
+        module,
+    )
+
+
+# ------------------------------------------------------------------------------------ layer norm
+
+
+def layer_norm_by_hand(x):
+    mean = x.mean(-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) / jnp.sqrt(variance + 1e-6) * jnp.arange(1, 9, dtype=x.dtype) / 8 - 0.5
+
+
+def layer_norm_moments(x):
+    mean = jnp.mean(x, -1, keepdims=True)
+    variance = jnp.mean(jnp.square(x), -1, keepdims=True) - jnp.square(mean)
+    return (x - mean) * lax.rsqrt(variance + 1e-5)
+
+
+NORM = perturbed(eqx.nn.LayerNorm(8))
+NORM2 = perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3))
+BARE = eqx.nn.LayerNorm(8, use_weight=False, use_bias=False)
+NO_BIAS = perturbed(eqx.nn.LayerNorm(8, use_bias=False))
+FLAX_NORM = nnx.LayerNorm(8, rngs=nnx.Rngs(0))
+FLAX_SLOW = nnx.LayerNorm(8, use_fast_variance=False, rngs=nnx.Rngs(0))
+
+ONE_NORM = {"LayerNormalization": 1}
+NORMS = [
+    Form("eqx", NORM, ((8,),), ONE_NORM),
+    Form("eqx_rows", jax.vmap(NORM), ((5, 8),), ONE_NORM),
+    Form("eqx_two_axes", NORM2, ((4, 6),), ONE_NORM),
+    Form("eqx_bare", BARE, ((8,),), ONE_NORM),
+    Form("eqx_no_bias", NO_BIAS, ((8,),), ONE_NORM),
+    Form("by_hand", layer_norm_by_hand, ((3, 8),), ONE_NORM),
+    Form("moments", layer_norm_moments, ((3, 8),), ONE_NORM),
+    Form("flax", lambda x: FLAX_NORM(x), ((3, 8),), ONE_NORM),
+    Form("flax_slow", lambda x: FLAX_SLOW(x), ((3, 8),), ONE_NORM),
+]
+
+
+# ------------------------------------------------------------------------------------------ gelu
+
+
+def gelu_by_hand(x):
+    return x * 0.5 * (1 + lax.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh_by_hand(x):
+    return 0.5 * x * (1 + jnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+ONE_GELU = {"Gelu": 1}
+GELUS = [
+    Form("jax_exact", lambda x: jax.nn.gelu(x, approximate=False), ((3, 5),), ONE_GELU),
+    Form("jax_tanh", lambda x: jax.nn.gelu(x, approximate=True), ((3, 5),), ONE_GELU),
+    Form("by_hand", gelu_by_hand, ((3, 5),), ONE_GELU),
+    Form("tanh_by_hand", gelu_tanh_by_hand, ((3, 5),), ONE_GELU),
+    Form("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), ONE_GELU),
+    Form("flax", lambda x: nnx.gelu(x), ((3, 5),), ONE_GELU),
+]
+
+
+# ---------------------------------------------------------------------------------------- rotary
+
+
+def tables(length, width, dtype=jnp.float32):
+    angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
+    return jnp.asarray(np.cos(angles), dtype), jnp.asarray(np.sin(angles), dtype)
+
+
+def rotate_full(x):
+    """The llama spelling, tables tiled to the full width."""
+    cos, sin = (jnp.concatenate([t, t], -1).astype(x.dtype) for t in tables(*x.shape[-2:]))
+    a, b = jnp.split(x, 2, axis=-1)
+    return x * cos + jnp.concatenate([-b, a], -1) * sin
+
+
+def rotate_pairwise(x):
+    cos, sin = tables(*x.shape[-2:], x.dtype)
+    a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def rotate_interleaved(x):
+    cos, sin = tables(*x.shape[-2:], x.dtype)
+    a, b = x[..., ::2], x[..., 1::2]
+    return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
+
+
+def rotate_interleaved_full(x):
+    cos, sin = (jnp.repeat(t, 2, axis=-1).astype(x.dtype) for t in tables(*x.shape[-2:]))
+    turned = jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape)
+    return x * cos + turned * sin
+
+
+def rotate_rest(x):
+    """DINOv3's way: the first tokens are left alone."""
+    return jnp.concatenate([x[..., :2, :], rotate_full(x[..., 2:, :])], -2)
+
+
+ONE_ROTARY = {"RotaryEmbedding": 1}
+ROPE = eqx.nn.RotaryPositionalEmbedding(8)
+ROTARIES = [
+    Form("eqx", ROPE, ((5, 8),), ONE_ROTARY),
+    Form("eqx_heads", jax.vmap(ROPE, in_axes=1, out_axes=1), ((5, 3, 8),), ONE_ROTARY),
+    Form("full", rotate_full, ((3, 5, 8),), ONE_ROTARY),
+    Form("pairwise", rotate_pairwise, ((3, 5, 8),), ONE_ROTARY),
+    Form("interleaved", rotate_interleaved, ((3, 5, 8),), ONE_ROTARY),
+    Form("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ONE_ROTARY),
+    Form("prefix", rotate_rest, ((3, 7, 8),), ONE_ROTARY),
+]
+
+
+# ------------------------------------------------------------------------------------- attention
+
+
+def by_hand_einsum(q, k, v):
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) / math.sqrt(q.shape[-1])
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
+
+
+def by_hand_matmul(q, k, v):
+    return jax.nn.softmax(0.3 * (q @ jnp.swapaxes(k, -1, -2)), axis=-1) @ v
+
+
+def by_hand_exp(q, k, v):
+    scores = jnp.einsum("qhd,khd->hqk", q * 0.25, k)
+    top = jnp.exp(scores - scores.max(-1, keepdims=True))
+    return jnp.einsum("hqk,khd->qhd", top / top.sum(-1, keepdims=True), v)
+
+
+def with_bias(q, k, v, bias):
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) * 0.4 + bias
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
+
+
+def one_head(q, k, v):
+    return jax.nn.softmax(q @ k.T, axis=-1) @ v
+
+
+def causal_by_hand(q, k, v):
+    scores = jnp.einsum("hqd,hkd->hqk", q, k)
+    keep = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    scores = jnp.where(keep, scores, -jnp.inf)
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
+
+
+def dot_product(**kwargs):
+    return lambda *xs: jax.nn.dot_product_attention(*xs, **kwargs)
+
+
+def dot_product_masked(q, k, v, mask):
+    return jax.nn.dot_product_attention(q, k, v, mask=mask > 0)
+
+
+def mha(**kwargs):
+    return perturbed(eqx.nn.MultiheadAttention(3, 12, key=KEY, **kwargs))
+
+
+def mha_masked(q, k, v):
+    mask = jnp.tril(jnp.ones((q.shape[0], k.shape[0]), bool), 1)
+    return MHA(q, k, v, mask=mask)
+
+
+def mha_rotary(q, k, v):
+    def turn(q, k, v):
+        return jax.vmap(ROPE4, 1, 1)(q), jax.vmap(ROPE4, 1, 1)(k), v
+
+    return MHA(q, k, v, process_heads=turn)
+
+
+MHA = mha()
+ROPE4 = eqx.nn.RotaryPositionalEmbedding(4)
+FLAX_MHA = nnx.MultiHeadAttention(3, 12, rngs=nnx.Rngs(0), decode=False)
+HQD = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
+TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
+GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
+ONE = {"Attention": 1}
+ATTENTIONS = [
+    Form("einsum", by_hand_einsum, HQD, ONE),
+    Form("matmul", by_hand_matmul, HQD, ONE),
+    Form("exp", by_hand_exp, ((5, 3, 8), (7, 3, 8), (7, 3, 6)), ONE),
+    Form("one_head", one_head, ((5, 8), (7, 8), (7, 6)), ONE),
+    Form("bias", with_bias, (*HQD, (3, 5, 7)), ONE),
+    Form("bias_shared", with_bias, (*HQD, (5, 7)), ONE),
+    Form("bias_columns", with_bias, (*HQD, (7,)), ONE),
+    Form("causal", causal_by_hand, HQD, ONE),
+    Form("jax", dot_product(), TNH, ONE),
+    Form("jax_scale", dot_product(scale=0.7), TNH, ONE),
+    Form("jax_causal", dot_product(is_causal=True), TNH, ONE),
+    Form("jax_grouped", dot_product(), GROUPED, ONE),
+    Form("jax_grouped_causal", dot_product(is_causal=True), GROUPED, ONE),
+    Form("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE),
+    Form("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE),
+    Form("jax_mask_grouped", dot_product_masked, (*GROUPED, (1, 5, 7)), ONE),
+    Form("jax_local", dot_product(local_window_size=2), TNH, ONE),
+    Form("eqx", MHA, ((5, 12), (7, 12), (7, 12)), ONE),
+    Form("eqx_masked", mha_masked, ((5, 12), (7, 12), (7, 12)), ONE),
+    Form(
+        "eqx_rotary",
+        mha_rotary,
+        ((5, 12), (7, 12), (7, 12)),
+        {"Attention": 1, "RotaryEmbedding": 2},
+    ),
+    Form("flax", lambda x: FLAX_MHA(x), ((5, 12),), ONE),
+]
+
+ALL = [
+    *((f"norm-{f.name}", f) for f in NORMS),
+    *((f"gelu-{f.name}", f) for f in GELUS),
+    *((f"rotary-{f.name}", f) for f in ROTARIES),
+    *((f"attention-{f.name}", f) for f in ATTENTIONS),
+]
+
+
+@pytest.mark.parametrize("how", WRAPS)
+@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+def test_recognised(form, how):
+    assert_recognised(form, how)

@@ -1,0 +1,57 @@
+"""Between a model's tree and names: paths of its leaves, and values put in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import ArrayLike
+
+from weights.distributions import Shape
+
+# JAX is imported inside the functions: it takes half a second, which `zoo list` and every error
+# message would have to wait for.
+if TYPE_CHECKING:
+    import jax
+
+Model = TypeVar("Model")
+
+
+def leaf_shapes(model: object) -> dict[str, Shape]:
+    """Path (`blocks.0.attn.qkv.weight`) to shape of every array leaf, concrete or abstract."""
+    import jax
+
+    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
+    return {_name(path): leaf.shape for path, leaf in leaves if _is_array(leaf)}
+
+
+def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
+    """The same model with the leaf at each path replaced by the value of that name."""
+    import jax
+
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _place(_name(path), leaf, values) if _is_array(leaf) else leaf, model
+    )
+
+
+def _place(
+    name: str, leaf: jax.Array | jax.ShapeDtypeStruct, values: Mapping[str, ArrayLike]
+) -> jax.Array:
+    import jax.numpy as jnp
+
+    value = jnp.asarray(values[name], leaf.dtype)
+    if value.shape != leaf.shape:
+        raise ValueError(f"{name} has shape {leaf.shape} in the model, {value.shape} in the values")
+    return value
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    import jax
+
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def _is_array(leaf: object) -> bool:
+    import jax
+
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)

@@ -1,0 +1,103 @@
+"""How seeded weights are distributed, by the kind of parameter.
+
+Nothing here resembles training. The spreads are chosen so that every part of a network shows in
+its output: with the usual 0.02 everywhere attention is nearly flat and residual branches vanish,
+which would hide a mistake in either.
+"""
+
+import math
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Shape = tuple[int, ...]
+
+# The first pattern that matches a name decides; names of checkpoints and of models both match.
+KINDS: tuple[tuple[str, str], ...] = (
+    ("*periods", "periods"),
+    ("*.bias_mask", "mask"),
+    ("*_token", "token"),
+    ("*_tokens", "token"),
+    ("*.gamma", "scale"),
+    ("*norm*.weight", "norm"),
+    ("*.qkv.weight", "qkv"),
+    ("*.qkv.bias", "qkv_bias"),
+    ("patch_embed.proj.weight", "wide"),
+    ("*.fc1.weight", "wide"),
+    ("*.w1.weight", "wide"),
+    ("*.w2.weight", "wide"),
+    ("*.weight", "narrow"),
+    ("*.bias", "narrow"),
+)
+
+
+def kind_of(name: str) -> str:
+    """The kind of the parameter called `name`."""
+    for pattern, kind in KINDS:
+        if fnmatchcase(name, pattern):
+            return kind
+    raise KeyError(f"no distribution for a parameter called {name!r}: add a row to KINDS")
+
+
+def draw(kind: str, shape: Shape, rng: np.random.Generator) -> Float32:
+    """Values of one parameter. `mask` and `periods` take nothing from `rng`."""
+    return DRAWS[kind](shape, rng)
+
+
+def normal(shape: Shape, rng: np.random.Generator, std: float) -> Float32:
+    """Normal values around 0, drawn and scaled in float32."""
+    values = rng.standard_normal(shape, dtype=np.float32)
+    values *= np.float32(std)
+    return values
+
+
+def uniform(shape: Shape, rng: np.random.Generator, low: float, width: float) -> Float32:
+    """Uniform values in [low, low + width), in float32."""
+    return np.float32(low) + rng.random(shape, dtype=np.float32) * np.float32(width)
+
+
+def around_one(shape: Shape, rng: np.random.Generator) -> Float32:
+    """Uniform values in [0.9, 1.1), in float32; centred before 1 is added, not after."""
+    return np.float32(1) + (rng.random(shape, dtype=np.float32) * np.float32(0.2) - np.float32(0.1))
+
+
+def fan_in(shape: Shape) -> int:
+    """Inputs of one output channel."""
+    return math.prod(shape[1:])
+
+
+def key_mask(shape: Shape) -> Float32:
+    """Ones for the queries' and the values' thirds, zeros for the keys'."""
+    mask = np.ones(shape, np.float32)
+    third = shape[0] // 3
+    mask[third : 2 * third] = 0
+    return mask
+
+
+def periods(count: int) -> Float32:
+    """Rotary periods `100^(k / count)`, rounded to bfloat16 as the published files hold them."""
+    exact = 100.0 ** (2.0 * np.arange(count, dtype=np.float64) / (2 * count))
+    return round_to_bfloat16(exact.astype(np.float32))
+
+
+def round_to_bfloat16(x: Float32) -> Float32:
+    """The nearest bfloat16 values, ties to even, as float32. For finite values only."""
+    bits = x.view(np.uint32)
+    bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+DRAWS: dict[str, Callable[[Shape, np.random.Generator], Float32]] = {
+    "qkv": lambda shape, rng: normal(shape, rng, 1.25 / math.sqrt(fan_in(shape))),
+    "wide": lambda shape, rng: normal(shape, rng, 1.0 / math.sqrt(fan_in(shape))),
+    "narrow": lambda shape, rng: normal(shape, rng, 0.02),
+    "qkv_bias": lambda shape, rng: normal(shape, rng, 0.2),
+    "token": lambda shape, rng: normal(shape, rng, 0.5),
+    "norm": around_one,
+    "scale": lambda shape, rng: uniform(shape, rng, 0.05, 0.95),
+    "mask": lambda shape, _: key_mask(shape),
+    "periods": lambda shape, _: periods(shape[0]),
+}

@@ -1,0 +1,29 @@
+"""What can be wrong with weights. Each message: what was wrong, what was received, what to do."""
+
+
+class WeightsError(Exception):
+    """Base of everything that this package raises about its input."""
+
+
+class WeightsNotFound(WeightsError):
+    """No file there."""
+
+
+class NotACheckpoint(WeightsError):
+    """The file is not one of the formats that are read."""
+
+
+class UnsafeCheckpoint(WeightsError):
+    """Reading the file would run code that it brings along."""
+
+
+class MissingPackage(WeightsError):
+    """The format needs a package that is not installed."""
+
+
+class MappingError(WeightsError):
+    """The tensors of a file do not cover the model exactly."""
+
+
+class BadValues(WeightsError):
+    """A tensor's values cannot be meant as weights."""

@@ -1,0 +1,53 @@
+"""The `zoo` command: export, list, info, verify."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zoo import registry
+from zoo.console import FAILED_CHECK, run
+from zoo.export import export
+
+app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
+app.command()(export)
+
+
+@app.command("list")
+def list_models(
+    pattern: Annotated[str | None, typer.Argument(help="Shell pattern, such as '*vitl*'.")] = None,
+) -> None:
+    """Show the models."""
+    from zoo.tables import show_models
+
+    show_models([registry.info(name) for name in registry.list_models(pattern)])
+
+
+@app.command()
+def info(model: Annotated[str, typer.Argument(help="Name or alias.")]) -> None:
+    """Show one model: architecture, preprocessing, checkpoint, licence."""
+    from zoo.tables import show_model
+
+    show_model(registry.info(model))
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(help="An exported .onnx file, its manifest beside it.")],
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="auto|random[:SEED]|PATH", help="If not where they usually lie."),
+    ] = None,
+) -> int:
+    """Compare an exported file with its manifest and, once more, with JAX."""
+    from zoo.recheck import recheck
+    from zoo.tables import show_verification
+
+    verification = recheck(file, weights)
+    show_verification(file, verification)
+    return 0 if verification.passed else FAILED_CHECK
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    run(app)

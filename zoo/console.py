@@ -1,0 +1,107 @@
+"""How the commands talk: progress and errors on stderr, results on stdout, exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from weights.errors import WeightsError
+from zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+FAILED_CHECK = 1
+WRONG_USE = 2
+INTERRUPTED = 130
+
+
+class Progress(Protocol):
+    """Somebody who wants to know how an export is getting on."""
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        """A new stage begins; `total` bytes of work lie in it, if that is known."""
+        ...
+
+    def step(self, size: int) -> None:
+        """So many more bytes of the stage are done."""
+        ...
+
+
+@contextmanager
+def progress_bar() -> Generator[Progress]:
+    """A progress bar on stderr; only the names of the stages where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
+        yield Bar(rich)
+
+
+class Lines:
+    """Progress as one line a stage."""
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        print(text, file=sys.stderr)
+
+    def step(self, size: int) -> None:
+        pass
+
+
+class Bar:
+    """Progress as a bar of rich's."""
+
+    def __init__(self, rich: RichProgress):
+        self.rich = rich
+        self.task = rich.add_task("starting", total=None)
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        self.rich.reset(self.task, description=text, total=total)
+
+    def step(self, size: int) -> None:
+        self.rich.advance(self.task, size)
+
+
+def run(app: typer.Typer) -> None:
+    """Run a command line and leave the process with its exit code.
+
+    Wrong use gives one sentence on stderr and 2, a failed check 1; everything else that is
+    raised is a mistake of ours and keeps its traceback.
+    """
+    # SIGTERM would end the process at once; as an exception it lets unfinished files be removed.
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = app(standalone_mode=False)
+    except (ZooError, WeightsError) as error:
+        code = _complain(str(error))
+    except typer.TyperException as error:
+        code = _complain(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted; nothing was left behind", file=sys.stderr)
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _complain(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return WRONG_USE
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)

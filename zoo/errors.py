@@ -1,0 +1,21 @@
+"""Wrong use of the zoo. Each message says what was wrong, what was received and what to do."""
+
+
+class ZooError(Exception):
+    """Base of everything that the zoo raises about its input; the CLI exits with 2."""
+
+
+class UnknownModel(ZooError):
+    """No model has that name."""
+
+
+class BadRequest(ZooError):
+    """An option's value makes no sense, alone or with the others."""
+
+
+class BadOutput(ZooError):
+    """The place to write to exists already or cannot be written."""
+
+
+class BadFile(ZooError):
+    """A file to verify is missing, or is not what its manifest says."""

@@ -1,0 +1,72 @@
+"""`python -m zoo.export MODEL`: a model of the zoo as a verified ONNX file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zoo.console import FAILED_CHECK, progress_bar, run
+from zoo.registry import info
+from zoo.request import Layout, read_request
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="Name or alias; `zoo list` shows them.")],
+    opset: Annotated[list[int] | None, typer.Option(help="17 to 26; may be repeated.")] = None,
+    weights: Annotated[
+        str, typer.Option(metavar="auto|random[:SEED]|PATH", help="Where the weights come from.")
+    ] = "auto",
+    size: Annotated[
+        str | None, typer.Option(metavar="N|HxW", help="Pixels; the model's own by default.")
+    ] = None,
+    batch: Annotated[
+        str, typer.Option(metavar="dynamic|N", help="Batch size in the file.")
+    ] = "dynamic",
+    attention_layout: Annotated[
+        Layout, typer.Option(help="4d runs everywhere, 3d is a little faster in ONNX Runtime.")
+    ] = "4d",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder, or a .onnx file for a single opset.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace earlier files.")] = False,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Do not compare the file with JAX.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the manifests as JSON and nothing else.")
+    ] = False,
+) -> int:
+    """Write MODEL-opset23.onnx and its manifest, checked in ONNX Runtime against JAX."""
+    info(model)  # a misspelt name should not wait for JAX to load
+    import converter
+    from zoo import pipeline
+
+    request = read_request(
+        model,
+        opsets=opset or (23,),
+        supported=converter.OPSETS,
+        weights=weights,
+        size=size,
+        batch=batch,
+        layout=attention_layout,
+        out=out,
+        force=force,
+        verify=not no_verify,
+    )
+    with progress_bar() as progress:
+        exports = pipeline.run(request, progress)
+    if json:
+        from zoo.manifest import to_text
+
+        print(to_text([export.manifest for export in exports]), end="")
+    else:
+        from zoo.tables import show_exports
+
+        show_exports(exports)
+    return 0 if all(export.published for export in exports) else FAILED_CHECK
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False)
+    app.command()(export)
+    run(app)

@@ -1,0 +1,1 @@
+"""One module a model family, each a table of variants."""

@@ -1,0 +1,120 @@
+"""The record beside every exported file: what it is, where it comes from, how it was checked.
+
+It holds no time and no folder, so the same export gives the same bytes anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import weights
+import zoo
+from weights.load import sha256
+from zoo.errors import BadFile
+from zoo.request import Request
+from zoo.staging import sidecar_path
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    import converter
+    from zoo.verify import Verification
+
+Manifest = dict[str, Any]
+
+FORMAT = "jax-onnx-zoo manifest"
+LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
+
+
+def describe(
+    request: Request,
+    opset: int,
+    export: converter.Export,
+    file: Path,
+    provenance: weights.Provenance,
+    verification: Verification | None,
+) -> Manifest:
+    """The manifest of one exported file."""
+    entry, report = request.model, export.report
+    graph = export.model.graph
+    return {
+        "format": FORMAT,
+        "format_version": 1,
+        "model": entry.name,
+        "aliases": list(entry.aliases),
+        "source": entry.source,
+        "licence": asdict(entry.licence),
+        "parameters": entry.parameters,
+        "files": [fingerprint(path) for path in (file, sidecar_path(file)) if path.exists()],
+        "opset": opset,
+        "ir_version": export.model.ir_version,
+        "attention_layout": request.layout,
+        "dtype": "float32",
+        "inputs": [_signature(value) for value in graph.inputs],
+        "outputs": [_signature(value) for value in graph.outputs],
+        "preprocessing": {**asdict(entry.preprocessing), "size": list(request.size)},
+        "weights": _origin(provenance, entry.digest),
+        "nodes": sum(report.histogram.values()),
+        "histogram": dict(sorted(report.histogram.items())),
+        "fused": dict(sorted(report.fused.items())),
+        "near_misses": _near_misses(report.near_misses),
+        "verification": None if verification is None else asdict(verification),
+        "tools": {
+            "jax-onnx-zoo": zoo.__version__,
+            "python": platform.python_version(),
+            **{library: version(library) for library in LIBRARIES},
+        },
+    }
+
+
+def fingerprint(path: Path) -> dict[str, str | int]:
+    """Name, size and digest of a file."""
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def _signature(value: ir.Value) -> dict[str, object]:
+    dims = [] if value.shape is None else [_dim(dim) for dim in value.shape]
+    dtype = None if value.dtype is None else value.dtype.numpy().name
+    return {"name": value.name, "dtype": dtype, "shape": dims}
+
+
+def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
+    return dim if isinstance(dim, int) else dim.value
+
+
+def _origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
+    origin = {key: value for key, value in asdict(provenance).items() if value is not None}
+    if provenance.sha256 is not None:
+        # The published file's name carries the beginning of its digest.
+        origin["is_published_file"] = provenance.sha256.startswith(digest)
+    return origin
+
+
+def _near_misses(misses: Sequence[converter.NearMiss]) -> list[dict[str, str]]:
+    return [{"pattern": miss.pattern, "reason": miss.reason} for miss in misses]
+
+
+def to_text(manifest: Manifest | list[Manifest]) -> str:
+    """JSON as it is written to files and to stdout."""
+    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """The manifest at `path`. **Raises** `BadFile` if it is missing or something else."""
+    if not path.is_file():
+        raise BadFile(f"{path} is missing: `verify` needs the manifest that export wrote.")
+    try:
+        manifest: object = json.loads(path.read_text())
+    except (ValueError, OSError) as error:
+        raise BadFile(f"{path} is not a manifest ({error}): export the model again.") from error
+    match manifest:
+        case {"format": str(format)} if format == FORMAT:
+            return cast(Manifest, manifest)
+        case _:
+            raise BadFile(f"{path} is not a manifest that export wrote: export the model again.")

@@ -1,0 +1,39 @@
+"""The photograph that exported files are checked on. `data/README.md` states its licence."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+INSET = 0.04
+"""What one step of cropping takes off each side."""
+
+STEPS = 8
+"""How many crops there are before they repeat."""
+
+
+def photograph() -> Image:
+    """A cat, 336 x 224 pixels, RGB."""
+    from PIL import Image
+
+    with as_file(files("zoo") / "data" / "chelsea.png") as path, Image.open(path) as image:
+        return image.convert("RGB")
+
+
+def photographs(count: int) -> list[Image]:
+    """The photograph, mirrored, cropped, mirrored and cropped, cropped further …"""
+    image = photograph()
+    return [_variant(image, index) for index in range(count)]
+
+
+def _variant(image: Image, index: int) -> Image:
+    from PIL import ImageOps
+
+    inset = INSET * (index // 2 % STEPS)
+    width, height = image.size
+    left, top = round(inset * width), round(inset * height)
+    cropped = image.crop((left, top, width - left, height - top))
+    return ImageOps.mirror(cropped) if index % 2 else cropped

@@ -1,0 +1,93 @@
+"""`zoo verify FILE`: is an exported file still what its manifest says, and still right?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weights import Weights, leaf_shapes, locate
+from zoo import manifest
+from zoo.checkpoint import find, load
+from zoo.entry import ModelInfo
+from zoo.errors import BadFile
+from zoo.registry import create, info
+from zoo.request import Choice, Seed, read_weights
+from zoo.staging import manifest_path
+from zoo.verify import Verification, reference, verify
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a check needs from a manifest."""
+
+    entry: ModelInfo
+    size: tuple[int, int]
+    batch: int | None
+    weights: Mapping[str, Any]
+    digests: Mapping[str, str]
+
+
+def read_record(path: Path) -> Record:
+    """**Raises** `BadFile` if the manifest is missing, damaged or somebody else's."""
+    content = manifest.read(path)
+    try:
+        batch, _, height, width = content["inputs"][0]["shape"]
+        return Record(
+            entry=info(content["model"]),
+            size=(int(height), int(width)),
+            batch=batch if isinstance(batch, int) else None,
+            weights=dict(content["weights"]),
+            digests={file["name"]: file["sha256"] for file in content["files"]},
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise BadFile(f"{path} is damaged ({error!r}): export the model again.") from error
+
+
+def check_digests(file: Path, record: Record) -> None:
+    """Refuse files that are not those the manifest describes."""
+    if file.name not in record.digests:
+        raise BadFile(
+            f"the manifest of {file} describes {', '.join(record.digests)}: "
+            "keep the names that export gave."
+        )
+    for name, digest in record.digests.items():
+        path = file.with_name(name)
+        if not path.is_file():
+            raise BadFile(f"{path} is missing: export the model again.")
+        if manifest.fingerprint(path)["sha256"] != digest:
+            raise BadFile(f"{path} has changed since it was exported: export the model again.")
+
+
+def read_choice(option: str | None, record: Record) -> Choice:
+    """The weights that the option names, by default those that the file was made from."""
+    if option is not None:
+        return find(record.entry) if option == "auto" else read_weights(option)
+    if record.weights["kind"] == "random":
+        return Seed(record.weights["seed"])
+    licence = record.entry.licence
+    return locate(record.weights["name"], licence.page, licence.download)
+
+
+def check_weights(weights: Weights, record: Record) -> None:
+    """Refuse weights that the file was not made from."""
+    found = weights.provenance
+    if (found.seed, found.sha256) != (record.weights.get("seed"), record.weights.get("sha256")):
+        raise BadFile(
+            f"the file was made from other weights ({dict(record.weights)}): name those with "
+            "`--weights`."
+        )
+
+
+def recheck(file: Path, weights_option: str | None) -> Verification:
+    """Check digests, then run the file and its model on the photograph again."""
+    if not file.is_file():
+        raise BadFile(f"{file} does not exist: give the path of an exported .onnx file.")
+    record = read_record(manifest_path(file))
+    check_digests(file, record)
+    model = create(record.entry.name, abstract=True)
+    weights = load(read_choice(weights_option, record), record.entry, leaf_shapes(model))
+    check_weights(weights, record)
+    samples = reference(record.entry, model, weights.arrays, record.size, record.batch)
+    return verify(file, samples)

@@ -1,0 +1,59 @@
+"""Names to models: list, look up, build."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from typing import TYPE_CHECKING
+
+from zoo.entry import ModelInfo
+from zoo.errors import UnknownModel
+from zoo.families import dinov3
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from zoo.vit import VisionTransformer
+
+MODELS: dict[str, ModelInfo] = {model.name: model for model in dinov3.MODELS}
+_BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliases}
+
+
+def list_models(filter: str | None = None) -> list[str]:
+    """Names of the models, in order of size; `filter` is a shell pattern such as `"*vitl*"`."""
+    return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
+
+
+def info(name: str) -> ModelInfo:
+    """The entry called `name`, which may be an alias.
+
+    **Raises** `UnknownModel` with the nearest names.
+    """
+    found = MODELS.get(name) or _BY_ALIAS.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, [*MODELS, *_BY_ALIAS], n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else "`zoo list` names them all."
+        raise UnknownModel(f"there is no model called {name!r}: {hint}")
+    return found
+
+
+def create(
+    name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
+) -> VisionTransformer:
+    """Build a model.
+
+    **Arguments:**
+
+    - `name`: a name or alias.
+    - `key`: draws the initial parameters (as for training from scratch).
+    - `abstract`: leaves are `jax.ShapeDtypeStruct`s and nothing is allocated; takes no key.
+    """
+    model = info(name)
+    # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
+    from zoo import vit
+
+    if abstract:
+        return vit.abstract(model.config)
+    if key is None:
+        raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")
+    return vit.VisionTransformer(model.config, key=key)

@@ -1,0 +1,63 @@
+"""All or nothing: files appear under their final names only when they are complete."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from zoo.errors import BadOutput
+
+
+@contextmanager
+def staged(folder: Path) -> Generator[Path]:
+    """A hidden folder inside `folder`, so that a rename suffices in the end.
+
+    It is removed on the way out, whatever the way: an error, Ctrl-C, or `SystemExit`.
+
+    **Raises** `BadOutput` if `folder` cannot be written.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=".zoo-", dir=folder))
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextmanager
+def writing(place: Path) -> Generator[None]:
+    """Turn what the operating system refuses into `BadOutput`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadOutput(
+            f"cannot write {place} ({error.strerror}): make room there, or choose another place "
+            "with --out."
+        ) from error
+
+
+def manifest_path(model_file: Path) -> Path:
+    """Where the manifest of an ONNX file lies: beside it, ending in `.json`."""
+    return model_file.with_suffix(".json")
+
+
+def sidecar_path(model_file: Path) -> Path:
+    """Where a model of more than 2 GB keeps its tensors."""
+    return model_file.with_name(model_file.name + "_data")
+
+
+def publish(stage: Path, target: Path) -> None:
+    """Move an export to its place: what the model needs before it, what describes it after."""
+    staged_model = stage / target.name
+    for place in (sidecar_path, _itself, manifest_path):
+        if place(staged_model).exists():
+            os.replace(place(staged_model), place(target))
+        else:
+            place(target).unlink(missing_ok=True)
+
+
+def _itself(path: Path) -> Path:
+    return path

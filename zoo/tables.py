@@ -1,0 +1,133 @@
+"""Results as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from zoo.entry import ModelInfo
+
+if TYPE_CHECKING:
+    from zoo.pipeline import Exported
+    from zoo.verify import Verification
+
+NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
+
+
+def show_exports(exports: Sequence[Exported]) -> None:
+    """What was written and how far it is from JAX; then what could not be fused, and why."""
+    first = exports[0].manifest
+    table = Table(title=first["model"])
+    for name in ("opset", "MB", "nodes"):
+        table.add_column(name, justify="right")
+    table.add_column("fused")
+    table.add_column("difference from JAX")
+    for export in exports:
+        record = export.manifest
+        table.add_row(
+            str(record["opset"]),
+            f"{sum(file['bytes'] for file in record['files']) / 1e6:.1f}",
+            str(record["nodes"]),
+            "\n".join(f"{count} {name}" for name, count in record["fused"].items()),
+            verdict(record),
+        )
+    console = Console()
+    console.print(table)
+    for line in notes(exports):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def notes(exports: Sequence[Exported]) -> list[str]:
+    """What the table has no room for: places, weights, patterns that were not fused."""
+    places = [
+        f"{export.target} was {'written' if export.published else 'not written: it is wrong'}"
+        for export in exports
+    ]
+    unfused = [line for export in exports for line in misses(export.manifest)]
+    return [*places, f"weights: {origin(exports[0].manifest['weights'])}", *dict.fromkeys(unfused)]
+
+
+def verdict(record: Mapping[str, Any]) -> str:
+    """One line a batch size: the worst output's largest absolute difference."""
+    verification = record["verification"]
+    if verification is None:
+        return "not verified"
+    worst: dict[int, float] = {}
+    for comparison in verification["comparisons"]:
+        batch = comparison["batch"]
+        worst[batch] = max(comparison["max_abs"], worst.get(batch, 0.0))
+    lines = [f"{error:.1e} at batch {batch}" for batch, error in worst.items()]
+    limit = f"{verification['tolerance']:.0e}"
+    lines.append(f"passed (≤ {limit})" if verification["passed"] else f"FAILED (> {limit})")
+    return "\n".join(lines)
+
+
+def origin(weights: Mapping[str, Any]) -> str:
+    """Where the weights come from."""
+    if weights["kind"] == "random":
+        return NOT_TRAINED.format(**weights)
+    published = "the published file" if weights["is_published_file"] else "not the published file"
+    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…, {published}"
+
+
+def misses(record: Mapping[str, Any]) -> list[str]:
+    """What looked like a pattern and was not fused."""
+    return [f"not fused: {miss['pattern']}: {miss['reason']}" for miss in record["near_misses"]]
+
+
+def show_verification(file: Path, verification: Verification) -> None:
+    """Every output at every batch size."""
+    state = "passed" if verification.passed else "FAILED"
+    table = Table(title=f"{file.name}: {state} (tolerance {verification.tolerance:.0e})")
+    table.add_column("output")
+    for name in ("batch", "max abs", "max rel", "cosine"):
+        table.add_column(name, justify="right")
+    for comparison in verification.comparisons:
+        errors = (comparison.max_abs, comparison.max_rel)
+        table.add_row(
+            comparison.output,
+            str(comparison.batch),
+            *(f"{error:.1e}" for error in errors),
+            f"{comparison.cosine:.7f}",
+        )
+    Console().print(table)
+
+
+def show_models(models: Sequence[ModelInfo]) -> None:
+    """One line a model."""
+    table = Table()
+    table.add_column("model", no_wrap=True)
+    for name in ("parameters", "width", "depth", "heads"):
+        table.add_column(name, justify="right")
+    for model in models:
+        config = model.config
+        numbers = (config.dim, config.depth, config.heads)
+        table.add_row(model.name, f"{model.parameters:,}", *map(str, numbers))
+    Console().print(table)
+
+
+def show_model(model: ModelInfo) -> None:
+    """Everything about one model."""
+    config, how = model.config, model.preprocessing
+    table = Table(show_header=False, title=model.name)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = {
+        "also called": ", ".join(model.aliases),
+        "parameters": f"{model.parameters:,}",
+        "architecture": f"{config.depth} blocks of width {config.dim}, {config.heads} heads, "
+        f"{config.ffn} {config.hidden}, patch {config.patch}, {config.registers} registers",
+        "preprocessing": f"RGB / 255, resized to {how.size[0]} x {how.size[1]} "
+        f"({how.resample}, antialiased), mean {how.mean}, std {how.std}",
+        "checkpoint": model.checkpoint,
+        "licence": f"{model.licence.name}, {model.licence.page}",
+        "download": model.licence.download,
+        "source": model.source,
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    Console().print(table)
