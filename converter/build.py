@@ -182,7 +182,8 @@ class Builder:
     def expand(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Broadcast; the target names only the axes that change."""
         wanted = tuple(
-            1 if i >= len(after) - len(before) and dims.same(before[i - len(after) + len(before)], d)
+            1
+            if i >= len(after) - len(before) and dims.same(before[i - len(after) + len(before)], d)
             else d
             for i, d in enumerate(after)
         )
@@ -202,9 +203,7 @@ class Builder:
 
     def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
         """Lower a body into the graph being built."""
-        self.shared.values.update(
-            (id(v), x) for v, x in zip(body.inputs, inputs, strict=True)
-        )
+        self.shared.values.update((id(v), x) for v, x in zip(body.inputs, inputs, strict=True))
         from converter.lower import lower_nodes  # the walker builds with this class
 
         lower_nodes(self, body.nodes)
@@ -216,15 +215,16 @@ class Builder:
         """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
         inner = Builder(self.shared, ir.tape.Tape())
         label = self.shared.fresh(name)
-        types = [*extra, *((v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs))]
+        types = [
+            *extra,
+            *((v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)),
+        ]
         inputs = [
             typed(ir.Value(name=f"{label}_{stem}"), shape, dtype) for stem, shape, dtype in types
         ]
         return inner, inputs
 
-    def close(
-        self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
-    ) -> ir.Graph:
+    def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
         """The nested graph that this builder wrote; outputs are made its own where they are not."""
         own = {id(o) for n in self.tape.nodes for o in n.outputs}
         results: list[ir.Value] = []
@@ -235,7 +235,9 @@ class Builder:
 
     def _copy(self, value: ir.Value) -> ir.Value:
         copy = self.op("Identity", value)
-        copy.dtype, copy.shape = value.dtype, value.shape
+        if value.dtype is not None:
+            copy.dtype = value.dtype
+        copy.shape = value.shape
         return copy
 
 

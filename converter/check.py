@@ -34,10 +34,8 @@ class Errors:
     cosine: float
 
 
-def check(
-    model: Any, fn: Callable[..., Any], inputs: Sequence[Any]
-) -> dict[str, Errors]:
-    """Run ``model`` (an export, an ``onnx_ir.Model`` or a path) in ONNX Runtime and ``fn`` in JAX."""
+def check(model: Any, fn: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, Errors]:
+    """Run ``model`` (an export, an onnx_ir model or a path) in ONNX Runtime, ``fn`` in JAX."""
     arrays = [np.asarray(x) for x in inputs]
     got = run(model, arrays)
     wanted = [np.asarray(x) for x in jax.tree_util.tree_leaves(fn(*inputs))]

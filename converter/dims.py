@@ -105,8 +105,8 @@ _OPERATORS: dict[type[ast.operator], str] = {
 def fold(dim: Dim, leaf: Callable[[str | int], T], apply: Callable[[str, list[T]], T]) -> T:
     """Fold a dimension expression bottom up.
 
-    ``leaf`` gets names and integers, ``apply`` an operation (add, sub, mul, pow, neg, floordiv, mod,
-    max, min) and its operands. The grammar is the one ``jax.export.symbolic_shape`` documents.
+    ``leaf`` gets names and integers, ``apply`` an operation (add, sub, mul, pow, neg, floordiv,
+    mod, max, min) and its operands. The grammar is that of ``jax.export.symbolic_shape``.
     """
 
     def go(node: ast.expr) -> T:

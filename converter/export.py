@@ -88,8 +88,8 @@ def to_onnx(
             abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
         opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
         path: also save the model there.
-        attention_layout: operands of ``Attention`` as [batch, heads, positions, width] (``"4d"``) or
-            [batch, positions, heads * width] (``"3d"``).
+        attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
+            or [batch, positions, heads * width] (``"3d"``).
         input_names, output_names: instead of the names found in ``fn``.
 
     Raises:
@@ -134,9 +134,7 @@ class _Dump:
         self._count += 1
 
 
-def _rename(
-    graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None
-) -> None:
+def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
     for given, count, what in (
         (inputs, len(graph.inputs), "input_names"),
         (outputs, len(graph.outputs), "output_names"),

@@ -32,7 +32,7 @@ class Value:
     dtype: np.dtype
     kind: Kind = "node"
     name: str = ""
-    const: np.ndarray | None = None
+    const: Any = None
     node: Node | None = None
     index: int = 0
     program: Value | None = None
@@ -55,7 +55,7 @@ class Node:
     outputs: list[Value] = field(default_factory=list)
     bodies: dict[str, Graph] = field(default_factory=dict)
     primitive: Any = None
-    source: str = ""
+    source: Any = None  # JAX's source information, turned into text only when it is needed
 
     @property
     def out(self) -> Value:
@@ -89,7 +89,7 @@ class Graph:
         self.outputs = [resolve(v) for v in self.outputs]
 
     def captured(self) -> Iterator[Value]:
-        """Values read here but defined in a surrounding graph (constants and parameters included)."""
+        """Values read here but defined outside, constants and parameters included."""
         own = {id(v) for v in self.inputs}
         for node in self.nodes:
             own.update(id(v) for v in node.outputs)
@@ -161,7 +161,7 @@ def make_node(
     params: Mapping[str, Any] | None = None,
     *,
     primitive: Any = None,
-    source: str = "",
+    source: Any = None,
 ) -> Node:
     """A node with fresh outputs of the given types."""
     node = Node(op, list(inputs), dict(params or {}), primitive=primitive, source=source)

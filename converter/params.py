@@ -100,9 +100,7 @@ def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any
         stack.pop()
         if id(node.outputs[0]) not in memo:
             args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]
-            memo.update(
-                (id(v), r) for v, r in zip(node.outputs, _apply(node, args), strict=True)
-            )
+            memo.update((id(v), r) for v, r in zip(node.outputs, _apply(node, args), strict=True))
     return memo[id(value)]
 
 

@@ -158,9 +158,15 @@ def conv(
     groups: int,
     spread: Any = None,
 ) -> jax.Array:
-    """Convolution of [batch, channels, space…] with [out, in / groups, space…], plus a bias [out]."""
+    """[batch, channels, space…] convolved with [out, in / groups, space…], plus a bias [out]."""
     y = lax.conv_general_dilated(
-        x, w, strides, padding, lhs_dilation=spread, rhs_dilation=dilation, feature_group_count=groups
+        x,
+        w,
+        strides,
+        padding,
+        lhs_dilation=spread,
+        rhs_dilation=dilation,
+        feature_group_count=groups,
     )
     return y if bias is None else y + bias.reshape(-1, *(1 for _ in strides))
 
@@ -193,6 +199,13 @@ def conv_transpose(
     )
 
 
+def _reshape(
+    x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None, **_: Any
+) -> jax.Array:
+    """Ours has ``shape``, JAX's own has ``new_sizes`` and may transpose first."""
+    return lax.reshape(x, shape or new_sizes, dimensions)
+
+
 def _select(x: jax.Array, *, axis: int, index: int) -> jax.Array:
     return lax.index_in_dim(x, index, axis, keepdims=False)
 
@@ -203,7 +216,7 @@ def _split(x: jax.Array, *, axis: int, sizes: Sequence[int]) -> tuple[jax.Array,
 
 # Operations that the converter itself writes into graphs.
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "reshape": lambda x, *, shape=None, new_sizes=None, **_: lax.reshape(x, shape or new_sizes or ()),
+    "reshape": _reshape,
     "transpose": lambda x, *, permutation: lax.transpose(x, permutation),
     "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions, **_: lax.broadcast_in_dim(
         x, shape, broadcast_dimensions

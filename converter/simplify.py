@@ -14,6 +14,7 @@ import numpy as np
 
 from converter import dims, params
 from converter.graph import Graph, Node, Value, const
+from converter.reference import size_in_bytes
 from converter.rewrite import Editor, Rule, drop_dead, moves_only_ones, sweep
 
 logger = logging.getLogger(__name__)
@@ -78,9 +79,7 @@ def _fold(graph: Graph) -> bool:
 
     visit(graph)
     memo: dict[int, Any] = {}
-    table = {
-        key: const(params.compute(value, _constant, memo)) for key, value in needed.items()
-    }
+    table = {key: const(params.compute(value, _constant, memo)) for key, value in needed.items()}
     graph.replace_operands(lambda v: table.get(id(v), v))
     return bool(table)
 
@@ -94,7 +93,7 @@ def _has_dtype(value: Value) -> bool:
 
 
 def params_size(value: Value) -> float:
-    return params.reference.size_in_bytes(value) if _has_dtype(value) else 0
+    return size_in_bytes(value) if _has_dtype(value) else 0
 
 
 # ----------------------------------------------------------------------------------------- equals
@@ -112,7 +111,11 @@ def _merge(
 ) -> None:
     def resolve(value: Value) -> Value:
         value = table.get(id(value), value)
-        if value.kind == "const" and isinstance(value.const, np.ndarray) and value.const.nbytes <= 4096:
+        if (
+            value.kind == "const"
+            and isinstance(value.const, np.ndarray)
+            and value.const.nbytes <= 4096
+        ):
             key = (value.dtype, value.shape, value.const.tobytes())
             return constants.setdefault(key, value)
         return value
@@ -155,6 +158,8 @@ def _convert(node: Node, editor: Editor) -> Value | None:
 
 def _reshape(node: Node, editor: Editor) -> Value | None:
     source = node.inputs[0]
+    if (order := node.params.get("dimensions")) is not None and node.op == "reshape":
+        return editor.reshape(editor.transpose(source, order), node.out.shape)
     if dims.same_shape(source.shape, node.out.shape):
         return source
     inner = source.node
@@ -177,7 +182,11 @@ def _transpose(node: Node, editor: Editor) -> Value | None:
         return editor.transpose(inner.inputs[0], [first[i] for i in order])
     if inner.op == "broadcast_in_dim":
         axes = [order.index(a) for a in inner.params["broadcast_dimensions"]]
-        return editor.broadcast(inner.inputs[0], node.out.shape, axes) if axes == sorted(axes) else None
+        return (
+            editor.broadcast(inner.inputs[0], node.out.shape, axes)
+            if axes == sorted(axes)
+            else None
+        )
     if inner.op == "einsum" and editor.single_use(source):
         out = [inner.params["out"][i] for i in order]
         return editor.add(
@@ -249,7 +258,9 @@ def _slice_of_concatenate(
     for part in inner.inputs:
         end = dims.as_dim(offset + part.shape[axis])
         inside = dims.is_static(start) and start >= offset
-        ends = dims.same(stop, end) or (dims.is_static(stop) and dims.is_static(end) and stop <= end)
+        ends = dims.same(stop, end) or (
+            dims.is_static(stop) and dims.is_static(end) and stop <= end
+        )
         if inside and ends:
             kept = {
                 "start_indices": tuple(
@@ -326,7 +337,9 @@ def _broadcast_alike(first: Node, second: Node, axis: int) -> bool:
     axes = first.params["broadcast_dimensions"]
     if axes != second.params["broadcast_dimensions"] or axis not in axes:
         return False
-    shapes = [[n.inputs[0].shape[axes.index(a)] for a in axes if a != axis] for n in (first, second)]
+    shapes = [
+        [n.inputs[0].shape[axes.index(a)] for a in axes if a != axis] for n in (first, second)
+    ]
     own = axes.index(axis)
     whole = all(dims.same(n.inputs[0].shape[own], n.out.shape[axis]) for n in (first, second))
     return whole and dims.same_shape(*shapes)
@@ -444,9 +457,9 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
             labels[side] = [labels[side][order.index(i)] for i in range(len(order))]
             inputs[side] = inner.inputs[0]
         elif inner is not None and inner.op == "broadcast_in_dim":
-            kept = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
-            if kept is not None:
-                labels[side], inputs[side] = kept, inner.inputs[0]
+            left = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
+            if left is not None:
+                labels[side], inputs[side] = left, inner.inputs[0]
     if inputs == node.inputs:
         return None
     kept = {**node.params, "lhs": labels[0], "rhs": labels[1]}

@@ -75,9 +75,11 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
 
 def is_array_like(leaf: Any) -> bool:
     """A concrete or abstract array (PRNG keys stay static)."""
-    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)) and not jax.dtypes.issubdtype(
-        leaf.dtype, jax.dtypes.extended
-    )
+    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)) and not _is_key(leaf)
+
+
+def _is_key(array: Any) -> bool:
+    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
 
 
 def bind(node: Node, args: Iterable[Any], params: Mapping[str, Any]) -> list[Any]:
@@ -219,7 +221,7 @@ def _name_by_content(array: Any, spare: list[tuple[str, Any]]) -> str:
 
 
 def _constant(array: Any) -> Value:
-    if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if _is_key(array):
         return Value(array.shape, array.dtype, kind="const", const=array)
     return const(array)
 
@@ -237,7 +239,8 @@ def _inline(
     env.update(zip(jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Value:
-        return const(atom.val, atom.aval.dtype) if isinstance(atom, jex.Literal) else env[atom]
+        is_literal = isinstance(atom, jex.Literal)
+        return const(atom.val, atom.aval.dtype) if is_literal else env[atom]
 
     for eqn in jaxpr.eqns:
         inputs = [read(a) for a in eqn.invars]
@@ -285,9 +288,7 @@ def _body(closed: Any, captured: Sequence[Value]) -> Graph:
     return Graph(inner, outputs, nodes)
 
 
-def _control(
-    eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
-) -> Node:
+def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
     node = make_node(eqn.primitive.name, inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     node.source = eqn.source_info

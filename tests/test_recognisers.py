@@ -1,4 +1,4 @@
-"""Every recogniser, in the spellings of the libraries that people use, under JAX's transformations."""
+"""Every recogniser, in the spellings that people use, under JAX's transformations."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ def perturbed(module):
 
 def cast_to(module, dtype):
     return jax.tree.map(
-        lambda x: x.astype(dtype)
-        if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
-        else x,
+        lambda x: (
+            x.astype(dtype)
+            if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
+            else x
+        ),
         module,
     )
 

@@ -130,8 +130,7 @@ class Block(eqx.Module):
         self.attn = Attention(config, key=attn_key)
         self.ls1 = LayerScale(config)
         self.norm = eqx.nn.LayerNorm(config.dim, eps=config.norm_eps)
-        ffn = {"mlp": Mlp, "swiglu": SwiGlu}[config.ffn]
-        self.mlp = ffn(config, key=mlp_key)
+        self.mlp = (Mlp if config.ffn == "mlp" else SwiGlu)(config, key=mlp_key)
         self.ls2 = LayerScale(config)
 
     def __call__(

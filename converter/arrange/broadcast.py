@@ -1,4 +1,4 @@
-"""Elementwise operations broadcast their operands themselves; explicit broadcasts before them go."""
+"""Elementwise operations broadcast their own operands; explicit broadcasts before them go."""
 
 from __future__ import annotations
 

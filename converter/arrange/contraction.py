@@ -29,10 +29,10 @@ def rule(fixed: set[int]) -> Rule:
     def contract(node: Node, editor: Editor) -> Value:
         lhs, rhs, out = (list(node.params[k]) for k in ("lhs", "rhs", "out"))
         x, y = (editor.convert(v, node.out.dtype) for v in node.inputs)
-        plain = (x, lhs, y, rhs)
-        swapped = (y, rhs, x, lhs)
-        best = min((plain, swapped), key=lambda p: _cost(*p, out, fixed))
-        return _emit(editor, node, *best, out)
+        straight, turned = _cost(x, lhs, y, rhs, out, fixed), _cost(y, rhs, x, lhs, out, fixed)
+        if straight <= turned:
+            return _emit(editor, x, lhs, y, rhs, out)
+        return _emit(editor, y, rhs, x, lhs, out)
 
     return contract
 
@@ -59,7 +59,6 @@ def _cost(
 
 def _emit(
     editor: Editor,
-    node: Node,
     x: Value,
     lhs: list[int],
     y: Value,
@@ -92,9 +91,7 @@ def _matmul(
     right = [parts.right] if parts.right or parts.batch else []
     a = _arranged(editor, x, lhs, [*batch, *left, parts.summed], sizes)
     b = _arranged(editor, y, rhs, [*batch, parts.summed, *right], sizes)
-    shape = tuple(
-        dims.product([sizes[i] for i in group]) for group in [*batch, *left, *right]
-    )
+    shape = tuple(dims.product([sizes[i] for i in group]) for group in [*batch, *left, *right])
     return editor.add("matmul", [a, b], shape, a.dtype)
 
 

@@ -16,9 +16,7 @@ def _bias(node: Node, editor: Editor) -> Value | None:
         bias = _along(other, axis, node.out, editor)
         if bias is not None:
             inner = conv.out
-            whole = editor.add(
-                conv.op, [*conv.inputs, bias], inner.shape, inner.dtype, conv.params
-            )
+            whole = editor.add(conv.op, [*conv.inputs, bias], inner.shape, inner.dtype, conv.params)
             view = term.node
             return whole if view is conv or view is None else editor.like(view, [whole])
     return None

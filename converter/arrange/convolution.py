@@ -85,7 +85,7 @@ def pad_space(
     editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0
 ) -> Value:
     """``x`` with its spatial axes spread by interior padding, then padded or cropped."""
-    config = ((0, 0, 0), (0, 0, 0))
+    config: tuple[tuple[Dim, Dim, Dim], ...] = ((0, 0, 0), (0, 0, 0))
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
     shape = tuple(
         dims.as_dim(size + low + high + (size - 1) * inner)

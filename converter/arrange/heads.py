@@ -82,9 +82,7 @@ def _pairs(editor: Editor, first: Value, second: Value, axis: int) -> Value:
     """first[0], second[0], first[1], second[1] … along an axis."""
     shape = first.shape
     single = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    joined = editor.concatenate(
-        [editor.reshape(v, single) for v in (first, second)], axis + 1
-    )
+    joined = editor.concatenate([editor.reshape(v, single) for v in (first, second)], axis + 1)
     return editor.reshape(joined, (*shape[:axis], shape[axis] * 2, *shape[axis + 1 :]))
 
 

@@ -44,9 +44,7 @@ def hoist(graph: Graph) -> Graph:
         if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
             queue.extend(value.node.inputs)
         elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
-            table[id(value)] = Value(
-                value.shape, value.dtype, "param", value.name, program=value
-            )
+            table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=value)
         else:
             table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
     graph.replace_operands(lambda v: table.get(id(v), v))

@@ -1,13 +1,15 @@
 """Chains of reshapes, transposes and slices in their shortest form.
 
-A chain is followed up to the value it rearranges and written as a ``Layout``: each axis of that value
-split into *atoms*, the atoms cut and permuted, then merged into the axes of the result. Emitting it
-takes at most a slice, a reshape, a transpose and a reshape, each left out where it does nothing.
+A chain is followed up to the value it rearranges: each axis of that value is split into *atoms*,
+the atoms are cut and permuted, then merged into the axes of the result. Writing that down takes at
+most a slice, a reshape, a transpose and a reshape, each left out where it does nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from converter import dims
 from converter.dims import Dim, Shape
@@ -34,9 +36,7 @@ Axes = tuple[tuple[Atom, ...], ...]
 
 
 def _identity(shape: Shape) -> Axes:
-    return tuple(
-        (Atom(i, 0, d, 0, d),) if not dims.same(d, 1) else () for i, d in enumerate(shape)
-    )
+    return tuple((Atom(i, 0, d, 0, d),) if not dims.same(d, 1) else () for i, d in enumerate(shape))
 
 
 def _after(node: Node, axes: Axes) -> Axes | None:
@@ -120,11 +120,12 @@ def _shorten(node: Node, editor: Editor) -> Value | None:
 def _plan(chain: list[Node]) -> list[tuple[str, object]] | None:
     """The operations that take the chain's base to its end."""
     base = chain[0].inputs[0]
-    axes: Axes | None = _identity(base.shape)
+    axes = _identity(base.shape)
     for node in chain:
-        axes = _after(node, axes)
-        if axes is None:
+        after = _after(node, axes)
+        if after is None:
             return None
+        axes = after
     return _operations(base.shape, axes, chain[-1].out.shape)
 
 
@@ -161,7 +162,7 @@ def _first(run: tuple[Atom, ...]) -> tuple[int, int]:
 
 
 def _runs(source: list[Atom], flat: list[Atom]) -> list[tuple[Atom, ...]]:
-    """Atoms that stay neighbours, in the order of the result; atoms of different axes stay apart."""
+    """Atoms that stay neighbours, in the result's order; those of different axes stay apart."""
     runs: list[list[Atom]] = []
     for atom in flat:
         place = source.index(atom)
@@ -176,7 +177,7 @@ def _reshape_step(shape: Shape, target: Shape) -> list[tuple[str, object]]:
     return [] if dims.same_shape(shape, target) else [("reshape", target)]
 
 
-_STEPS = {
+_STEPS: dict[str, Callable[[Editor, Value, Any], Value]] = {
     "slice": lambda editor, x, cut: editor.slice(x, *cut),
     "reshape": lambda editor, x, shape: editor.reshape(x, shape),
     "transpose": lambda editor, x, order: editor.transpose(x, order),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from converter.fuse import attention, gelu, layer_norm, rotary, softmax
-from converter.fuse.match import NearMiss, Recogniser
-from converter.graph import Graph
-from converter.rewrite import sweep
+from converter.fuse.match import Match, NearMiss, Recogniser
+from converter.graph import Graph, Node, Value
+from converter.rewrite import Editor, Rule, sweep
 from converter.simplify import simplify
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def fuse(graph: Graph, opset: int) -> tuple[Graph, list[NearMiss]]:
         if opset < since:
             continue
         graph = graph.clone()
-        rules = {}
+        rules: dict[str, list[Match]] = {}
         for recogniser in recognisers:
             for op in recogniser.roots:
                 rules.setdefault(op, []).append(recogniser.match)
@@ -44,8 +44,8 @@ def fuse(graph: Graph, opset: int) -> tuple[Graph, list[NearMiss]]:
     return graph, notes
 
 
-def _first(matches, notes):
-    def rule(node, editor):
+def _first(matches: list[Match], notes: list[NearMiss]) -> Rule:
+    def rule(node: Node, editor: Editor) -> Value | None:
         for match in matches:
             result = match(node, editor, notes)
             if result is not None:

@@ -28,6 +28,7 @@ from converter.graph import Node, Value, const
 from converter.rewrite import Editor
 from converter.simplify import scalar
 
+
 @dataclass
 class Scores:
     """softmax's operand taken apart: ``scale * first_product + sum(terms)``."""
@@ -192,9 +193,7 @@ def _unscaled(value: Value, editor: Editor) -> tuple[Value, float]:
     return value, 1.0
 
 
-def _plan(
-    node: Node, side: int, weights: View, scores: Scores, editor: Editor
-) -> Plan | str:
+def _plan(node: Node, side: int, weights: View, scores: Scores, editor: Editor) -> Plan | str:
     shape = weights.base.shape
     columns = weights.node().params["axis"]
     first = scores.product.node()
@@ -295,7 +294,7 @@ def _roles(
 # ---------------------------------------------------------------------------------------- masks
 
 
-def _masks(scores: Scores, plan: Plan, editor: Editor) -> Value | None | str:
+def _masks(scores: Scores, plan: Plan, editor: Editor) -> Value | str | None:
     """All terms as one additive mask [batch, heads, rows, columns], or why that is not the same."""
     hidden = [t for t in scores.terms if t.fill is not None]
     reason = _unsafe(hidden, scores.product.base.dtype, plan.columns)
@@ -406,9 +405,7 @@ def _emit(
     return editor.reshape(turned, node.out.shape)
 
 
-def _arrange(
-    editor: Editor, plan: Plan, operand_: Operand, groups: tuple[list[int], ...]
-) -> Value:
+def _arrange(editor: Editor, plan: Plan, operand_: Operand, groups: tuple[list[int], ...]) -> Value:
     """An operand with one axis per group, batch axes that it lacks broadcast."""
     order = [i for group in groups for i in group]
     present = [i for i in order if i in operand_.axes]

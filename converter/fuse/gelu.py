@@ -1,10 +1,9 @@
-"""GELU, exact (erf, erfc) and with the tanh approximation [Hendrycks & Gimpel, arXiv:1606.08415]."""
+"""GELU, exact (erf, erfc) and tanh-approximated [Hendrycks & Gimpel, arXiv:1606.08415]."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
 
 from converter.fuse.match import (
     NearMiss,

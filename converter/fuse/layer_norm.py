@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-
 from converter import dims
 from converter.fuse.match import (
     NearMiss,
@@ -59,9 +58,7 @@ def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
 
 
 def _spread(editor: Editor, view: View, like: Value) -> Value:
-    shape = tuple(
-        1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True)
-    )
+    shape = tuple(1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True))
     return materialise(editor, view, shape)
 
 

@@ -1,8 +1,8 @@
 """What the recognisers share: logical axes, products, reductions.
 
-A matcher numbers the axes of its root node; those are the *logical axes*. A ``View`` is a value seen
-along them, whatever transposes, broadcasts and size-one reshapes lie between, so that ``vmap``,
-einsum's operand order and memory layouts all look alike.
+A matcher numbers the axes of its root node; those are the *logical axes*. A ``View`` is a value
+seen along them, whatever transposes, broadcasts and size-one reshapes lie between, so that
+``vmap``, einsum's operand order and memory layouts all look alike.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Recogniser:
 
 @dataclass(frozen=True)
 class View:
-    """``base`` seen along logical axes: logical axis i is axis ``axes[i]`` of it, or none of them."""
+    """``base`` seen along logical axes: logical axis i is its axis ``axes[i]``, or none of them."""
 
     base: Value
     axes: tuple[int | None, ...]

@@ -16,7 +16,6 @@ from converter.fuse.match import (
     Recogniser,
     View,
     materialise,
-    operand,
     operands,
     peel,
     product,
@@ -80,40 +79,49 @@ def _full(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
 
 def _rotate_half(view: View, editor: Editor) -> tuple[View, int, bool] | None:
     """(x, logical axis, interleaved) where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
-    base, axes = view.base, view.axes
-    interleaved = False
-    node = base.node
-    if node is not None and node.op == "reshape":
-        joined = _unpaired(node)
-        if joined is None:
-            return None
-        node, interleaved = joined, True
-    if node is None or node.op != "concatenate" or len(node.inputs) != 2:
+    joined = _joined(view)
+    if joined is None:
         return None
-    along = node.params["dimension"] - (1 if interleaved else 0)
-    b, a = (_signed_part(v, editor) for v in node.inputs)
-    if a is None or b is None or along not in axes or (b[1], a[1]) != (-1, 1):
+    b, a = (_signed_part(v, editor) for v in joined.node.inputs)
+    if a is None or b is None or joined.along not in joined.axes or (b[1], a[1]) != (-1, 1):
         return None
     (second, _, order), (first, _, other) = b, a
     halves = second.second and not first.second and first.base is second.base
-    kinds = first.interleaved == second.interleaved == interleaved
-    if not halves or not kinds or order != other or order[along] != first.axis:
+    kinds = first.interleaved == second.interleaved == joined.interleaved
+    if not halves or not kinds or order != other or order[joined.along] != first.axis:
         return None
-    inner = tuple(None if i is None else order[i] for i in axes)
-    return peel(View(first.base, inner)), axes.index(along), interleaved
+    inner = tuple(None if i is None else order[i] for i in joined.axes)
+    return peel(View(first.base, inner)), joined.axes.index(joined.along), joined.interleaved
 
 
-def _unpaired(node: Node) -> Node | None:
-    """``reshape(concatenate([y, z], -1))`` that interleaves y and z: the concatenation."""
-    inner = node.inputs[0].node
-    if inner is None or inner.op != "concatenate":
+@dataclass(frozen=True)
+class Joined:
+    """Two halves put together: one after the other, or taking turns."""
+
+    node: Node  # the concatenation
+    axes: tuple[int | None, ...]  # logical axis -> axis of the concatenation
+    along: int  # the axis, of the concatenation, that counts the pairs or elements
+    interleaved: bool
+
+
+def _joined(view: View) -> Joined | None:
+    if view.op() == "concatenate" and len(view.node().inputs) == 2:
+        return Joined(view.node(), view.axes, view.node().params["dimension"], False)
+    if view.op() != "reshape":
         return None
-    shape = inner.out.shape
-    last = len(shape) - 1
-    if inner.params["dimension"] != last or not dims.same(shape[last], 2):
+    # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis
+    node = view.node()
+    pairs = node.inputs[0]
+    inner = whole(pairs)
+    if inner.op() != "concatenate" or len(inner.node().inputs) != 2 or pairs.rank < 2:
         return None
-    merged = (*shape[:-2], dims.as_dim(shape[-2] * 2))
-    return inner if dims.same_shape(merged, node.out.shape) else None
+    merged = (*pairs.shape[:-2], dims.as_dim(pairs.shape[-2] * 2))
+    last = inner.axes[-1] == inner.node().params["dimension"] and dims.same(pairs.shape[-1], 2)
+    along = inner.axes[-2]
+    if not last or along is None or not dims.same_shape(merged, node.out.shape):
+        return None
+    axes = tuple(None if a is None else inner.axes[a] for a in view.axes)
+    return Joined(inner.node(), axes, along, True)
 
 
 def _signed_part(value: Value, editor: Editor) -> tuple[Part, float, tuple[int | None, ...]] | None:
@@ -190,21 +198,13 @@ def _emit(
 
 
 def _pairwise(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
-    interleaved, joined = False, node
-    if node.op == "reshape":
-        found = _unpaired(node)
-        if found is None:
-            return None
-        interleaved, joined = True, found
-    if len(joined.inputs) != 2:
+    joined = _joined(View(node.out, tuple(range(node.out.rank))))
+    if joined is None or joined.along not in joined.axes:
         return None
-    real, imag = (peel(View(v, tuple(range(v.rank)))) for v in joined.inputs)
+    real, imag = (peel(View(v, joined.axes)) for v in joined.node.inputs)
     if real.op() != "sub" or imag.op() != "add":
         return None
-    rank = node.out.rank
-    axis = joined.params["dimension"] - (1 if interleaved else 0)
-    views = [View(v.base, v.axes[:rank]) for v in (real, imag)]
-    terms = [_half_terms(t, editor) for v in views for t in operands(v)]
+    terms = [_half_terms(t, editor) for v in (real, imag) for t in operands(v)]
     if any(t is None for t in terms):
         return None
     ac, bs, *rest = (t for t in terms if t is not None)
@@ -212,8 +212,9 @@ def _pairwise(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None
         first, second = ac[0], bs[0]
         halves = not first.second and second.second and first.base is second.base
         crossed = bc[0] == second and as_[0] == first and ac[2] == as_[2] and bs[2] == bc[2]
-        tables_ok = ac[1] == bc[1] and bs[1] == as_[1]
-        if halves and crossed and tables_ok and first.interleaved == interleaved:
+        same_tables = ac[1] == bc[1] and bs[1] == as_[1]
+        if halves and crossed and same_tables and first.interleaved == joined.interleaved:
+            axis = joined.axes.index(joined.along)
             return _emit_pairwise(node, editor, notes, ac, bs, axis)
     return None
 

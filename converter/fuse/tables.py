@@ -1,8 +1,8 @@
 """Halving a table whose columns come in pairs of equals.
 
 Rotary tables are usually tiled to the full width. The fused operator wants half of one, so the
-equality of the two halves has to be proved: from the numbers where they are known, else from how the
-table is made.
+equality of the two halves has to be proved: from the numbers where they are known, else from how
+the table is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,21 @@ from converter.rewrite import Editor
 
 # One operand, applied to each element alone.
 UNARY = frozenset(
-    "cos sin tan exp log neg sqrt rsqrt tanh square abs convert_element_type integer_pow".split()
+    (
+        "abs",
+        "convert_element_type",
+        "cos",
+        "exp",
+        "integer_pow",
+        "log",
+        "neg",
+        "rsqrt",
+        "sin",
+        "sqrt",
+        "square",
+        "tan",
+        "tanh",
+    )
 )
 
 
@@ -56,9 +70,7 @@ def _half_of_known(editor: Editor, value: Value, axis: int, interleaved: bool) -
     return editor.slice(value, axis, 0, width)
 
 
-def _half_of_elementwise(
-    editor: Editor, node: Node, axis: int, interleaved: bool
-) -> Value | None:
+def _half_of_elementwise(editor: Editor, node: Node, axis: int, interleaved: bool) -> Value | None:
     parts: list[Value] = []
     for value in node.inputs:
         own = axis - (node.out.rank - value.rank)
@@ -110,9 +122,7 @@ def _reshape(editor: Editor, node: Node, axis: int, interleaved: bool) -> Value 
     source, target = node.inputs[0], node.out.shape
     real = [i for i, d in enumerate(source.shape) if not dims.same(d, 1)]
     kept = [i for i, d in enumerate(target) if not dims.same(d, 1)]
-    if axis in kept and dims.same_shape(
-        [source.shape[i] for i in real], [target[i] for i in kept]
-    ):
+    if axis in kept and dims.same_shape([source.shape[i] for i in real], [target[i] for i in kept]):
         inner = half(editor, source, real[kept.index(axis)], interleaved)
         return None if inner is None else editor.reshape(inner, _halved(node.out, axis))
     return _repeated(editor, node, axis, interleaved)

@@ -39,7 +39,9 @@ def lower(graph: Graph, opset: int) -> ir.Model:
     builder = Builder(shared, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
-    for value, onnx_value in zip((*graph.inputs, *graph.params), (*inputs, *initializers), strict=True):
+    for value, onnx_value in zip(
+        (*graph.inputs, *graph.params), (*inputs, *initializers), strict=True
+    ):
         shared.values[id(value)] = onnx_value
     _find_origins(shared, graph.inputs, inputs)
     lower_nodes(builder, graph.nodes)
@@ -87,7 +89,7 @@ def _check_dtype(value: Value, node: Node, opset: int) -> None:
 
 
 def _find_origins(shared: Shared, values: Sequence[Value], inputs: Sequence[ir.Value]) -> None:
-    """Which input axis gives each named dimension: ``h`` itself, else a multiple such as ``16*h``."""
+    """The input axis that gives each named dimension: ``h``, else a multiple such as ``16*h``."""
     for value, source in zip(values, inputs, strict=True):
         for axis, dim in enumerate(value.shape):
             if dims.is_static(dim):

@@ -79,7 +79,7 @@ def _(
 ) -> ir.Value:
     flat = b.out.rank == 3
     width = b.operand().shape[-1]
-    width = dims.divides(q_heads, width) if flat else width
+    width = width // q_heads if flat else width
     usual = dims.is_static(width) and math.isclose(scale, width**-0.5, rel_tol=1e-6)
     wider = b.out.dtype != precision
     return b.op(

@@ -26,9 +26,7 @@ def _(
 
 
 @lower("conv_transpose")
-def _(
-    b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int
-) -> ir.Value:
+def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
     ends = [high for _, high in cuts]
     return b.op(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from converter.build import Builder
-from converter.lower.registry import lower, table
+from converter.lower.formula import Term
+from converter.lower.registry import lower, table, unsupported
 
 table(
     {
@@ -15,6 +19,7 @@ table(
         "acos": "Acos",
         "acosh": "Acosh",
         "add": "Add",
+        "add_any": "Add",
         "asin": "Asin",
         "asinh": "Asinh",
         "atan": "Atan",
@@ -37,7 +42,6 @@ table(
         "min": "Min",
         "mul": "Mul",
         "neg": "Neg",
-        "pow": "Pow",
         "sign": "Sign",
         "sin": "Sin",
         "sinh": "Sinh",
@@ -47,6 +51,17 @@ table(
         "tanh": "Tanh",
     }
 )
+
+
+@lower("ne")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return b.op("Not", b.op("Equal", x, y))
+
+
+@lower("rem")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The sign of the dividend, which is what ``fmod`` means."""
+    return b.op("Mod", x, y, fmod=1)
 
 
 @lower("square")
@@ -59,6 +74,146 @@ def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Reciprocal", b.op("Sqrt", x))
 
 
-@lower("erfc")
+@lower("exp2")
+def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    return b.op("Pow", b.like(2), x)
+
+
+@lower("pow")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """ONNX Runtime raises integers in double precision, which neither wraps nor is exact."""
+    if b.out.dtype.kind != "f":
+        raise unsupported(b.node, b.opset, "integers raised to an array of powers; raise floats")
+    return b.op("Pow", x, y)
+
+
+@lower("integer_pow")
+def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
+    """Repeated squaring, as JAX does it: integers wrap, floats round the same way."""
+    if y == 0:
+        return b.expand(b.like(1), (), b.out.shape)
+    result, square, left = None, x, abs(y)
+    while left:
+        if left & 1:
+            result = square if result is None else b.op("Mul", result, square)
+        left >>= 1
+        square = b.op("Mul", square, square) if left else square
+    assert result is not None
+    return b.op("Reciprocal", result) if y < 0 else result
+
+
+@lower("round")
+def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
+    """Method 1 is to even, as ``Round`` does it; 0 is away from zero."""
+    if int(rounding_method) == 1:
+        return b.op("Round", x)
+    term = Term(b, x)
+    size = abs(term)
+    whole = size.apply("Floor")
+    up = (size - whole >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
+    return ((whole + up) * term.apply("Sign")).value
+
+
+@lower("is_finite")
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Sub", b.like(1), b.op("Erf", x))
+    return b.op("Less", b.op("Abs", x), b.like(math.inf))
+
+
+@lower("clamp")
+def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
+    """``Clip`` takes scalars only."""
+    if b.operand(0).rank == b.operand(2).rank == 0:
+        return b.op("Clip", x, low, high)
+    return b.op("Min", b.op("Max", x, low), high)
+
+
+@lower("select_n")
+def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
+    """``cases[which]``; a boolean chooses among two."""
+    if b.operand().dtype == np.bool_:
+        return b.op("Where", which, *cases[::-1]) if len(cases) == 2 else cases[0]
+    result = cases[-1]
+    for i in reversed(range(len(cases) - 1)):
+        result = b.op("Where", b.op("LessOrEqual", which, b.like(i)), cases[i], result)
+    return result
+
+
+@lower("convert_element_type")
+def _(b: Builder, x: ir.Value, *, new_dtype: Any, **_: Any) -> ir.Value:
+    return b.cast(x, new_dtype)
+
+
+@lower("bitcast_convert_type", since=26)
+def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
+        raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
+    return b.op("BitCast", x, to=ir.DataType.from_numpy(np.dtype(new_dtype)))
+
+
+# (exponent bits, mantissa bits) of the formats that ONNX has
+PRECISIONS = {(8, 7): ir.DataType.BFLOAT16, (5, 10): ir.DataType.FLOAT16}
+
+
+@lower("reduce_precision")
+def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
+    info = np.finfo(b.out.dtype)
+    if (exponent_bits, mantissa_bits) == (info.nexp, info.nmant):
+        return x
+    if (exponent_bits, mantissa_bits) not in PRECISIONS:
+        raise unsupported(b.node, b.opset, "ONNX has no floating point format of that precision")
+    narrow = b.op("Cast", x, to=PRECISIONS[exponent_bits, mantissa_bits])
+    return b.cast(narrow, b.out.dtype)
+
+
+# ------------------------------------------------------------------------------------------- bits
+
+
+def _logical(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
+    if b.out.dtype != np.bool_:
+        raise unsupported(b.node, b.opset)
+    return b.op(name, *xs)
+
+
+def _logical_or_bitwise(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
+    return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
+
+
+for _op, _name in {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}.items():
+    lower(_op)(partial(_logical, name=_name))
+    lower(_op, since=18)(partial(_logical_or_bitwise, name=_name))
+
+
+def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
+    """Shift the bits of ``x`` in a 32 or 64 bit unsigned integer; ``BitShift`` has no others.
+
+    Widening through the unsigned type of the same width keeps zeros on the left.
+    """
+    dtype = b.out.dtype
+    bits = dtype.itemsize * 8
+    wide = np.uint64 if bits == 64 else np.uint32
+    bare = b.cast(b.cast(x, f"uint{bits}"), wide)
+    amount = b.cast(b.op("Min", b.cast(by, np.int64), b.const(bits, np.int64)), wide)
+    moved = b.op("BitShift", bare, amount, direction=direction)
+    enough = b.op("Less", amount, b.const(bits, wide))  # C++ leaves larger shifts undefined
+    return b.cast(b.cast(b.op("Where", enough, moved, b.const(0, wide)), f"uint{bits}"), dtype)
+
+
+@lower("shift_left")
+def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
+    return _shift(b, x, by, "LEFT")
+
+
+@lower("shift_right_logical")
+def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
+    return _shift(b, x, by, "RIGHT")
+
+
+@lower("shift_right_arithmetic")
+def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
+    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``."""
+    if b.out.dtype.kind == "u":
+        return _shift(b, x, by, "RIGHT")
+    minus = b.like(-1)
+    negative = b.op("Less", x, b.like(0))
+    moved = _shift(b, b.op("Max", x, b.op("Sub", minus, x)), by, "RIGHT")
+    return b.op("Where", negative, b.op("Sub", minus, moved), moved)

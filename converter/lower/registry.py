@@ -2,7 +2,7 @@
 
 A rule is a function of the builder, the ONNX values of the operands and the node's parameters by
 keyword. It returns the ONNX value of each output; the walker stamps names, dtypes and shapes.
-Several rules for one operation differ in ``since``: the newest that the target opset allows is taken.
+Several rules for one operation differ in ``since``: the newest that the opset allows is taken.
 """
 
 from __future__ import annotations
@@ -54,10 +54,8 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
-    if needed:
-        hint = f"it needs opset {min(needed)} or newer"
-    else:
-        hint = why or "there is no rule for it"
+    newer = f"it needs opset {min(needed)} or newer" if needed else "there is no rule for it"
+    hint = why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint} "
         f"[{source_line(node)}]"

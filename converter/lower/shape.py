@@ -46,7 +46,9 @@ def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, stride
     cut = [
         a
         for a in range(len(shape))
-        if steps[a] != 1 or not dims.same(start_indices[a], 0) or not dims.same(limit_indices[a], shape[a])
+        if steps[a] != 1
+        or not dims.same(start_indices[a], 0)
+        or not dims.same(limit_indices[a], shape[a])
     ]
     starts, ends, by = (tuple(p[a] for a in cut) for p in (start_indices, limit_indices, steps))
     return b.op("Slice", x, b.shape(starts), b.shape(ends), b.ints(cut), b.ints(by))
@@ -55,11 +57,6 @@ def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, stride
 @lower("tile")
 def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
     return b.op("Tile", x, b.ints(reps))
-
-
-@lower("convert_element_type")
-def _(b: Builder, x: ir.Value, *, new_dtype: Any, **_: Any) -> ir.Value:
-    return b.cast(x, new_dtype)
 
 
 @lower("dim_as_value")
@@ -72,7 +69,12 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
     first = np.iinfo(np.int64).min  # an end that means "to the first element and with it"
     turned = [-1] * len(dimensions)
     return b.op(
-        "Slice", x, b.ints(turned), b.ints([first] * len(turned)), b.ints(dimensions), b.ints(turned)
+        "Slice",
+        x,
+        b.ints(turned),
+        b.ints([first] * len(turned)),
+        b.ints(dimensions),
+        b.ints(turned),
     )
 
 

@@ -1,0 +1,190 @@
+"""Functions that ONNX lacks, by formulas accurate to a few units in the last place of float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+
+from converter.build import Builder
+from converter.lower.formula import Term
+from converter.lower.registry import lower
+
+
+@lower("erfc")
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    return b.op("Sub", b.like(1), b.op("Erf", x))
+
+
+@lower("cbrt")
+def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    root = b.op("Pow", b.op("Abs", x), b.like(1 / 3))
+    return b.op("Mul", b.op("Sign", x), root)
+
+
+@lower("expm1")
+def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    """``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
+    term = Term(b, x)
+    return ((term * 0.5).apply("Tanh") * (term.apply("Exp") + 1)).value
+
+
+@lower("log1p")
+def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    return _log1p(Term(b, x)).value
+
+
+def _log1p(x: Term) -> Term:
+    """``log(u) + (x - (u - 1)) / u`` with ``u = 1 + x``: what rounding ``u`` lost is added back."""
+    u = x + 1
+    lost = (x - (u - 1)) / u
+    at_limit = lost.apply("IsNaN")  # x = -1, inf or itself NaN: log(u) alone is right
+    return u.apply("Log") + at_limit.where(0, lost)
+
+
+# Giles, "Approximating the erfinv function": for w < 5, and for w >= 5
+ERF_INV_NEAR = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    0.00021858087,
+    -0.00125372503,
+    -0.00417768164,
+    0.246640727,
+    1.50140941,
+)
+ERF_INV_FAR = (
+    -0.000200214257,
+    0.000100950558,
+    0.00134934322,
+    -0.00367342844,
+    0.00573950773,
+    -0.0076224613,
+    0.00943887047,
+    1.00167406,
+    2.83297682,
+)
+
+
+@lower("erf_inv")
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    term = Term(b, x)
+    w = -_log1p(-(term * term))
+    near = w < 5
+    y = near.where(w - 2.5, w.apply("Sqrt") - 3)
+    pairs = zip(ERF_INV_NEAR, ERF_INV_FAR, strict=True)
+    inner = y.polynomial([near.where(n, f) for n, f in pairs]) * term
+    edge = abs(term).equals(1)
+    return edge.where(term * math.inf, inner).value
+
+
+# Lanczos' approximation, g = 7, nine coefficients
+LANCZOS_G = 7.0
+LANCZOS = (
+    676.520368121885098567009190444019,
+    -1259.13921672240287047156078755283,
+    771.3234287776530788486528258894,
+    -176.61502916214059906584551354,
+    12.507343278686904814458936853,
+    -0.13857109526572011689554707,
+    9.984369578019570859563e-6,
+    1.50563273514931155834e-7,
+)
+
+
+@lower("lgamma")
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    """Reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 - x)``."""
+    term = Term(b, x)
+    reflect = term < 0.5
+    z = reflect.where(-term, term - 1)
+    total: Term = z.number(0.99999999999980993227684700473478)
+    for i, coefficient in enumerate(LANCZOS):
+        total = total + coefficient / (z + (i + 1))
+    t = z + (LANCZOS_G + 0.5)
+    log_t = _log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
+    log_y = (z + 0.5 - t / log_t) * log_t + total.apply("Log") + math.log(2 * math.pi) / 2
+    size = abs(term)
+    part = size - size.apply("Floor")
+    part = (part - 0.5 >= 0).where(1 - part, part)
+    sine = (part * math.pi).apply("Sin").apply("Log")
+    folded = math.log(math.pi) - sine - log_y
+    infinite = size.equals(math.inf)
+    return infinite.where(math.inf, reflect.where(folded, log_y)).value
+
+
+@lower("digamma")
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    """Reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``; a pole at 0, -1, -2 …"""
+    term = Term(b, x)
+    reflect = term < 0.5
+    z = reflect.where(-term, term - 1)
+    top: Term = z.number(0)
+    bottom: Term = z.number(0.99999999999980993227684700473478)
+    for i, coefficient in enumerate(LANCZOS):
+        step = z + (i + 1)
+        top = top - coefficient / (step * step)
+        bottom = bottom + coefficient / step
+    t = z + (LANCZOS_G + 0.5)
+    log_t = _log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
+    y = log_t + top / bottom - LANCZOS_G / t
+    fraction = term + abs(term + 0.5).apply("Floor")
+    folded = y - math.pi / (fraction * math.pi).apply("Tan")
+    pole = _both(b, term.equals(term.apply("Floor")), 1 - term >= 1)
+    return pole.where(math.nan, reflect.where(folded, y)).value
+
+
+def _both(b: Builder, x: Term, y: Term) -> Term:
+    return Term(b, b.op("And", x.value, y.value))
+
+
+@lower("atan2")
+def _(b: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
+    """``atan(|y| / |x|)`` brought to its quadrant; the sign of a zero is not seen."""
+    rise, run = Term(b, y), Term(b, x)
+    diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
+    angle = diagonal.where(math.pi / 4, (abs(rise) / abs(run)).apply("Atan"))
+    angle = _both(b, diagonal, rise.equals(0)).where(0, angle)
+    angle = (run < 0).where(math.pi - angle, angle)
+    return (rise < 0).where(-angle, angle).value
+
+
+# ------------------------------------------------------------------------------------------- bits
+
+
+@lower("population_count", since=18)
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    return b.cast(_population(b, _words(b, x)), b.out.dtype)
+
+
+@lower("clz", since=18)
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    """Spread the leading one to the right, then count the zeros."""
+    bits = b.out.dtype.itemsize * 8
+    word = _words(b, x)
+    for step in (1, 2, 4, 8, 16, 32):
+        if step < bits:
+            word = b.op("BitwiseOr", word, _right(b, word, step))
+    return b.cast(b.op("Sub", b.const(bits, "uint64"), _population(b, word)), b.out.dtype)
+
+
+def _words(b: Builder, x: ir.Value) -> ir.Value:
+    """The bits of an integer in uint64, zeros on the left."""
+    return b.cast(b.cast(x, f"uint{b.out.dtype.itemsize * 8}"), "uint64")
+
+
+def _right(b: Builder, x: ir.Value, by: int) -> ir.Value:
+    return b.op("BitShift", x, b.const(by, "uint64"), direction="RIGHT")
+
+
+def _population(b: Builder, x: ir.Value) -> ir.Value:
+    """Ones in a uint64: sums of pairs, of fours, of bytes, then all bytes by one product."""
+    mask = [b.const(0x5555555555555555 * m // d, "uint64") for m, d in ((1, 1), (3, 5), (1, 5))]
+    pairs = b.op("Sub", x, b.op("BitwiseAnd", _right(b, x, 1), mask[0]))
+    low, high = (b.op("BitwiseAnd", v, mask[1]) for v in (pairs, _right(b, pairs, 2)))
+    fours = b.op("Add", low, high)
+    nibbles = b.const(0x0F0F0F0F0F0F0F0F, "uint64")
+    octets = b.op("BitwiseAnd", b.op("Add", fours, _right(b, fours, 4)), nibbles)
+    return _right(b, b.op("Mul", octets, b.const(0x0101010101010101, "uint64")), 56)
