@@ -206,14 +206,19 @@ class Builder:
         self.shared.values.update((id(v), x) for v, x in zip(body.inputs, inputs, strict=True))
         from converter.lower import lower_nodes  # the walker builds with this class
 
+        outer = self.node
         lower_nodes(self, body.nodes)
+        self.node = outer
         return [self.value(v) for v in body.outputs]
+
+    def nested(self) -> Builder:
+        """A builder for a graph inside this one."""
+        return Builder(self.shared, ir.tape.Tape())
 
     def subgraph(
         self, name: str, body: Graph, extra: Sequence[tuple[str, Shape, Any]] = ()
     ) -> tuple[Builder, list[ir.Value]]:
         """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
-        inner = Builder(self.shared, ir.tape.Tape())
         label = self.shared.fresh(name)
         types = [
             *extra,
@@ -222,7 +227,7 @@ class Builder:
         inputs = [
             typed(ir.Value(name=f"{label}_{stem}"), shape, dtype) for stem, shape, dtype in types
         ]
-        return inner, inputs
+        return self.nested(), inputs
 
     def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
         """The nested graph that this builder wrote; outputs are made its own where they are not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -199,6 +200,35 @@ def conv_transpose(
     )
 
 
+def _pool(
+    x: jax.Array,
+    *,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    start: float,
+    combine: Any,
+) -> jax.Array:
+    """Windows over the spatial axes of [batch, channels, space…]."""
+    none = ((0, 0), (0, 0))
+    return lax.reduce_window(
+        x,
+        jnp.asarray(start, x.dtype),
+        combine,
+        (1, 1, *size),
+        (1, 1, *strides),
+        (*none, *padding),
+        window_dilation=(1, 1, *dilation),
+    )
+
+
+def _max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
+    """``source`` added where each window of ``x`` has its maximum: the gradient of max pooling."""
+    _, pull = jax.vjp(partial(_pool, start=-jnp.inf, combine=lax.max, **window), x)
+    return pull(source)[0]
+
+
 def _reshape(
     x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None, **_: Any
 ) -> jax.Array:
@@ -242,6 +272,14 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "conv_transpose": conv_transpose,
     "pad": lambda x, filler, *, padding_config: lax.pad(x, filler, padding_config),
     "rev": lambda x, *, dimensions: lax.rev(x, dimensions),
+    "max_pool": partial(_pool, start=-jnp.inf, combine=lax.max),
+    "sum_pool": partial(_pool, start=0.0, combine=lax.add),
+    "avg_pool": lambda x, **window: (
+        _pool(x, start=0.0, combine=lax.add, **window) / math.prod(window["size"])
+    ),
+    "max_pool_scatter": _max_pool_scatter,
+    "reduce_and": lambda x, *, axes: jnp.all(x, axes),
+    "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
     "select_index": _select,
     "split": _split,
 }

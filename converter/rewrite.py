@@ -73,13 +73,15 @@ class Editor:
             self.uses[id(value)] += 1
         return node.outputs
 
-    def like(self, node: Node, inputs: Sequence[Value], shape: Shape | None = None) -> Value:
-        """The same operation on other operands."""
+    def like(
+        self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
+    ) -> Value:
+        """The same operation on other operands, some parameters changed."""
         copy = make_node(
             node.op,
             inputs,
             [(node.out.shape if shape is None else shape, node.out.dtype)],
-            node.params,
+            {**node.params, **changes},
             primitive=node.primitive,
             source=node.source,
         )

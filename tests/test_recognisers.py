@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -225,15 +226,15 @@ ATTENTIONS = [
     Form("bias_shared", with_bias, (*HQD, (5, 7)), ONE),
     Form("bias_columns", with_bias, (*HQD, (7,)), ONE),
     Form("causal", causal_by_hand, HQD, ONE),
-    Form("jax", dot_product(), TNH, ONE),
-    Form("jax_scale", dot_product(scale=0.7), TNH, ONE),
-    Form("jax_causal", dot_product(is_causal=True), TNH, ONE),
-    Form("jax_grouped", dot_product(), GROUPED, ONE),
-    Form("jax_grouped_causal", dot_product(is_causal=True), GROUPED, ONE),
-    Form("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE),
-    Form("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE),
-    Form("jax_mask_grouped", dot_product_masked, (*GROUPED, (1, 5, 7)), ONE),
-    Form("jax_local", dot_product(local_window_size=2), TNH, ONE),
+    Form("jax", dot_product(), TNH, ONE, half_on_cpu=False),
+    Form("jax_scale", dot_product(scale=0.7), TNH, ONE, half_on_cpu=False),
+    Form("jax_causal", dot_product(is_causal=True), TNH, ONE, half_on_cpu=False),
+    Form("jax_grouped", dot_product(), GROUPED, ONE, half_on_cpu=False),
+    Form("jax_grouped_causal", dot_product(is_causal=True), GROUPED, ONE, half_on_cpu=False),
+    Form("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
+    Form("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
+    Form("jax_mask_grouped", dot_product_masked, (*GROUPED, (1, 5, 7)), ONE, half_on_cpu=False),
+    Form("jax_local", dot_product(local_window_size=2), TNH, ONE, half_on_cpu=False),
     Form("eqx", MHA, ((5, 12), (7, 12), (7, 12)), ONE),
     Form("eqx_masked", mha_masked, ((5, 12), (7, 12), (7, 12)), ONE),
     Form(
@@ -257,3 +258,25 @@ ALL = [
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_recognised(form, how):
     assert_recognised(form, how)
+
+
+@pytest.mark.parametrize("how", ["plain", "vmap1", "nested"])
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+def test_recognised_in_low_precision(form, dtype, how):
+    low = replace(form, fn=cast_to(form.fn, dtype))
+    assert_recognised(low, how, dtype)
+
+
+@pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
+@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+def test_opsets(form, opset):
+    since = {"Attention": 23, "RotaryEmbedding": 23, "Gelu": 20}
+    ops = {op: n for op, n in form.ops.items() if since.get(op, 17) <= opset}
+    assert_recognised(replace(form, ops=ops), "vmap1", opset=opset)
+
+
+@pytest.mark.parametrize("how", WRAPS)
+@pytest.mark.parametrize("form", ATTENTIONS, ids=[f.name for f in ATTENTIONS])
+def test_three_dimensional_layout(form, how):
+    assert_recognised(form, how, layout="3d")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-"""Types that are read as float32 (float64 with rounding)."""
+FLOATS = frozenset({"float16", "bfloat16", "float32"})
+"""Types that weights are published in; they are read as float32, which holds all their values."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,20 @@ class LazyTensor:
 
 
 class LazyArrays(Mapping[str, NDArray[np.float32]]):
-    """Arrays by name; looking one up reads it, and nothing is kept."""
+    """Arrays by name; looking one up reads it, and nothing is kept.
+
+    `nonfinite` names those that were read and hold a NaN or an infinity.
+    """
 
     def __init__(self, tensors: Mapping[str, LazyTensor]):
         self.tensors = dict(tensors)
+        self.nonfinite: dict[str, None] = {}
 
     def __getitem__(self, name: str) -> NDArray[np.float32]:
-        return self.tensors[name].read()
+        values = self.tensors[name].read()
+        if not is_finite(values):
+            self.nonfinite[name] = None
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tensors)
@@ -38,23 +45,38 @@ class LazyArrays(Mapping[str, NDArray[np.float32]]):
         return len(self.tensors)
 
 
+def is_finite(values: NDArray[np.float32]) -> bool:
+    """Whether no value is NaN or infinite. Needs no memory where that is so."""
+    with np.errstate(all="ignore"):
+        total = values.sum()
+    # A finite sum has finite terms; an infinite one may be an overflow.
+    return bool(np.isfinite(total) or np.isfinite(values).all())
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where weights come from.
 
-    `kind` is `"meta"` (a checkpoint of Meta's) or `"random"`. A file has a `name`, without its
-    folder, and a `sha256`; random weights have a `seed`.
+    `kind` is whose names the file uses (`"meta"`, `"equimo"`, `"huggingface"`, `"timm"`) or
+    `"random"`. A file has a `name`, without its folder, and a `sha256`; random weights have a
+    `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds none and they are
+    computed.
     """
 
     kind: str
     name: str | None = None
     sha256: str | None = None
     seed: int | None = None
+    rope_periods: str | None = None
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Values for every array leaf of a model, by its path (`blocks.0.attn.qkv.weight`)."""
+    """Values for every array leaf of a model, by its path (`blocks.0.attn.qkv.weight`).
+
+    `filled` names leaves that the file knows nothing of and inference does not need.
+    """
 
     arrays: LazyArrays
     provenance: Provenance
+    filled: tuple[str, ...] = ()

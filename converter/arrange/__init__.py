@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from converter.arrange import broadcast, contraction, conv_bias, convolution, heads, layout
+from converter.arrange import (
+    bounds,
+    broadcast,
+    contraction,
+    conv_bias,
+    convolution,
+    heads,
+    kernels,
+    layout,
+    pooling,
+    take,
+)
 from converter.arrange.hoist import hoist, weights
 from converter.graph import Graph
 from converter.rewrite import Rule, drop_dead, sweep
@@ -24,19 +35,21 @@ def arrange(graph: Graph, opset: int, attention_layout: AttentionLayout = "4d") 
     """The graph in ONNX's layouts, its weight programs hoisted."""
     graph = graph.clone()
     sweep(graph, {"rotary": heads.rotary_rule(opset), **convolution.RULES})
+    sweep(graph, {**pooling.rules(opset), **bounds.RULES})
     if attention_layout == "3d":
         sweep(graph, {"attention": heads.attention_3d})
     graph = simplify(graph)
+    sweep(graph, take.RULES)
     sweep(graph, layout.RULES)
     graph = simplify(graph)
     fixed = weights(graph)
     sweep(graph, {"einsum": contraction.rule(fixed)})
     graph = simplify(graph)
-    _sweep(graph, conv_bias.RULES)
+    _sweep(graph, {**conv_bias.RULES, **pooling.MEAN})
     _sweep(graph, layout.SELECT)
     layout.merge_splits(graph)
     _sweep(graph, broadcast.RULES)
-    drop_dead(graph)
+    _sweep(graph, kernels.RULES)
     return hoist(graph)
 
 

@@ -82,10 +82,15 @@ def _plain(
 
 
 def pad_space(
-    editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0
+    editor: Editor,
+    x: Value,
+    padding: Pads,
+    spread: Sequence[int],
+    filler: Any = 0,
+    first: int = 2,
 ) -> Value:
-    """``x`` with its spatial axes spread by interior padding, then padded or cropped."""
-    config: tuple[tuple[Dim, Dim, Dim], ...] = ((0, 0, 0), (0, 0, 0))
+    """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
+    config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
     shape = tuple(
         dims.as_dim(size + low + high + (size - 1) * inner)

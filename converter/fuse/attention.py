@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import jax.numpy as jnp
 import numpy as np
 
 from converter import dims
@@ -327,7 +328,7 @@ def _summand(term: Term, dtype: np.dtype, plan: Plan, editor: Editor) -> Value:
     ]
     value = editor.reshape(value, tuple(merged))
     if term.fill is not None:
-        choices = [const(0, dtype), const(max(term.fill, np.finfo(np.float32).min), dtype)]
+        choices = [const(0, dtype), const(max(term.fill, float(jnp.finfo(dtype).min)), dtype)]
         shown, fill = choices
         pair = [shown, fill] if term.hidden else [fill, shown]
         return editor.add("select_n", [value, *pair], value.shape, dtype)

@@ -34,7 +34,7 @@ def _gelu(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     for x, gate in (parts.factors, parts.factors[::-1]):
         found = _phi(gate, x, editor)
         if found is not None and close(parts.coefficient * found[0], 0.5, node.out.dtype):
-            value = materialise(editor, x, node.out.shape)
+            value = materialise(editor, x, node.out.shape, node.out.dtype)
             return editor.add(
                 "gelu", [value], node.out.shape, node.out.dtype, {"approximate": found[1]}
             )

@@ -43,7 +43,7 @@ def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     if found is None or not _is_variance(found[0], centred, x, mean, axes, editor):
         return None
     order = [i for i in range(len(x.axes)) if i not in axes] + list(axes)
-    value = editor.transpose(materialise(editor, x, node.out.shape), order)
+    value = editor.transpose(materialise(editor, x, node.out.shape, node.out.dtype), order)
     shape = value.shape[-len(axes) :]
     ones = editor.broadcast(const(1, value.dtype), shape, ())
     first = value.rank - len(axes)
@@ -59,7 +59,7 @@ def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
 
 def _spread(editor: Editor, view: View, like: Value) -> Value:
     shape = tuple(1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True))
-    return materialise(editor, view, shape)
+    return materialise(editor, view, shape, like.dtype)
 
 
 def _mean_axes(mean: View, x: View, editor: Editor) -> tuple[int, ...] | None:
@@ -73,7 +73,7 @@ def _mean_axes(mean: View, x: View, editor: Editor) -> tuple[int, ...] | None:
 
 def _sum_of_mean(view: View, editor: Editor) -> tuple[View, float] | None:
     """(sum, coefficient) of a value that is a sum times a number."""
-    parts = product(view, editor)
+    parts = product(view, editor, rounding=True)
     if len(parts.factors) == 1 and not parts.divisors and parts.factors[0].op() == "reduce_sum":
         return parts.factors[0], parts.coefficient
     return None
@@ -97,6 +97,7 @@ def _epsilon(view: View) -> tuple[View, float] | None:
 
 def _unclipped(view: View) -> View:
     """A variance is often clipped at zero; it cannot be negative here."""
+    view = peel(view, rounding=True)
     if view.op() == "max":
         left, right = operands(view)
         if scalar(left.base) == 0:
@@ -112,7 +113,9 @@ def _is_variance(
     total = _sum_of_mean(view, editor)
     if total is not None and _is_count(total[1], x, axes):
         squares = _squared_sum(total[0])
-        return squares is not None and _sums(squares, centred, axes)
+        return squares is not None and (
+            _sums(squares, centred, axes) or _centres(squares, x, axes, editor)
+        )
     if view.op() != "sub":
         return False
     # E[x^2] - E[x]^2
@@ -135,16 +138,19 @@ def _sums(squares: View, of: View, axes: tuple[int, ...]) -> bool:
     """``squares`` (with its appended axes) runs over ``of``, reduced over ``axes``."""
     rank = len(of.axes)
     if squares.base is not of.base:
-        # the same subtraction may be written twice: equal operands will do
-        return squares.op() == of.op() == "sub" and _same_operands(squares, of, axes)
+        return False
     kept = all(squares.axes[i] == of.axes[i] for i in range(rank) if i not in axes)
     gone = {a for a in squares.axes[rank:] if a is not None}
     return kept and gone == {of.axes[i] for i in axes}
 
 
-def _same_operands(squares: View, of: View, axes: tuple[int, ...]) -> bool:
-    (a, b), (c, d) = operands(squares), operands(of)
-    return a.base is c.base and b.base is d.base and _sums(a, c, axes)
+def _centres(squares: View, x: View, axes: tuple[int, ...], editor: Editor) -> bool:
+    """The same difference written a second time, perhaps in another precision."""
+    if squares.op() != "sub":
+        return False
+    again, mean = operands(squares)
+    inner = View(mean.base, mean.axes[: len(x.axes)])  # without the summed axes
+    return _sums(again, x, axes) and _mean_axes(inner, x, editor) == axes
 
 
 # ----------------------------------------------------------------------------------- scale, bias
@@ -163,16 +169,16 @@ def _absorb(node: Node, normed: View, other: View, editor: Editor) -> Value | No
     inner = normed.node()
     first = inner.params["axis"]
     within = [i for i, a in enumerate(normed.axes) if a is not None and a >= first]
-    if not other.covers(within) or not normed.complete() or len(inner.inputs) == 3:
-        return None
-    if not normed.fills(node.out.shape):
+    takes_more = len(inner.inputs) == 2 and inner.out.dtype == node.out.dtype
+    in_place = normed.complete() and normed.fills(node.out.shape)
+    if not takes_more or not in_place or not other.covers(within):
         return None
     # the other operand along the normalised axes of the norm itself
     axes = tuple(
         other.axes[normed.axes.index(a)] if a in normed.axes else None
         for a in range(first, inner.out.rank)
     )
-    operand_ = materialise(editor, View(other.base, axes), inner.out.shape[first:])
+    operand_ = materialise(editor, View(other.base, axes), inner.out.shape[first:], inner.out.dtype)
     x, scale = inner.inputs
     if node.op == "mul":
         ones = scalar(scale) == 1

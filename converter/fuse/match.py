@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 
 from converter import dims
@@ -72,21 +73,27 @@ def whole(value: Value) -> View:
     return peel(View(value, tuple(range(value.rank))))
 
 
-def operand(view: View, index: int) -> View:
+def operand(view: View, index: int, *, rounding: bool = False) -> View:
     """Operand ``index`` of the elementwise node that makes ``view.base``, along the same axes."""
     value = view.node().inputs[index]
     shift = view.base.rank - value.rank
     axes = tuple(None if a is None or a < shift else a - shift for a in view.axes)
-    return peel(View(value, axes))
+    return peel(View(value, axes), rounding=rounding)
 
 
 def operands(view: View) -> list[View]:
     return [operand(view, i) for i in range(len(view.node().inputs))]
 
 
-def peel(view: View) -> View:
-    """Look through transposes, broadcasts and reshapes that only add or drop ones."""
+def peel(view: View, *, rounding: bool = False) -> View:
+    """Look through transposes, broadcasts, reshapes by ones and conversions to a wider float.
+
+    With ``rounding`` through conversions to a narrower float too: for intermediate results, whose
+    precision the fused operator chooses anyway.
+    """
     while (node := view.base.node) is not None and node.op in _PEEL:
+        if node.op == "convert_element_type" and not (rounding or _widens(node)):
+            break
         axis_map = _PEEL[node.op](node)
         if axis_map is None:
             break
@@ -119,24 +126,35 @@ def _through_reshape(node: Node) -> list[int | None] | None:
     return [real[kept.index(a)] if a in kept else None for a in range(len(target))]
 
 
+def _through_convert(node: Node) -> list[int | None] | None:
+    floats = all(jnp.issubdtype(v.dtype, jnp.floating) for v in (node.inputs[0], node.out))
+    return list(range(node.out.rank)) if floats else None
+
+
+def _widens(node: Node) -> bool:
+    return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
+
+
 _PEEL: dict[str, Callable[[Node], list[int | None] | None]] = {
+    "convert_element_type": _through_convert,
     "transpose": _through_transpose,
     "broadcast_in_dim": _through_broadcast,
     "reshape": _through_reshape,
 }
 
 
-def materialise(editor: Editor, view: View, shape: Shape) -> Value:
+def materialise(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
     """A value of the given shape along the logical axes: 1 where ``shape`` says 1.
 
-    Only axes of ``shape`` that are not one, and that the view lacks, are broadcast.
+    Only axes of ``shape`` that are not one, and that the view lacks, are broadcast. The view's own
+    dtype is kept unless another is asked for.
     """
     present = [i for i, a in enumerate(view.axes) if a is not None and not dims.same(shape[i], 1)]
     order = [a for i in present if (a := view.axes[i]) is not None]
     rest = [a for a in range(view.base.rank) if a not in order]
     turned = editor.transpose(view.base, [*rest, *order])
     bare = editor.reshape(turned, tuple(view.base.shape[a] for a in order))
-    return editor.broadcast(bare, shape, present)
+    return editor.broadcast(editor.convert(bare, dtype or bare.dtype), shape, present)
 
 
 # ------------------------------------------------------------------------------------ reductions
@@ -144,16 +162,10 @@ def materialise(editor: Editor, view: View, shape: Shape) -> Value:
 
 def reduction(part: View, of: View, op: str) -> tuple[int, ...] | None:
     """The logical axes over which ``part`` is ``op`` of ``of``, or ``None`` if it is not."""
-    if part.op() != op:
-        return None
-    node = part.node()
-    lost = tuple(node.params["axes"])
-    kept = [a for a in range(node.inputs[0].rank) if a not in lost]
-    inner = peel(
-        View(node.inputs[0], (*(None if a is None else kept[a] for a in part.axes), *lost))
-    )
+    inner = reduced(part, op)
+    inner = None if inner is None else peel(inner)
     rank = len(part.axes)
-    if inner.base is not of.base:
+    if inner is None or inner.base is not of.base:
         return None
     axes = [i for i in range(rank) if inner.axes[i] is None and of.axes[i] is not None]
     others = all(inner.axes[i] == of.axes[i] for i in range(rank) if i not in axes)
@@ -164,8 +176,9 @@ def reduction(part: View, of: View, op: str) -> tuple[int, ...] | None:
 def reduced(part: View, op: str) -> View | None:
     """What ``part`` is the ``op`` of, along the logical axes (``None`` at the reduced ones).
 
-    The axes that are summed away are appended, in the order of the reduction's parameters.
+    The axes that are reduced away are appended, in the order of the reduction's parameters.
     """
+    part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
     if part.op() != op:
         return None
     node = part.node()
@@ -194,19 +207,27 @@ class Product:
         return found[0]
 
 
-def product(view: View, editor: Editor, *, powers: bool = False) -> Product:
+def product(view: View, editor: Editor, *, powers: bool = False, rounding: bool = False) -> Product:
     """Flatten multiplications, divisions, negations and numbers.
 
     Only what nobody else reads is flattened, the root apart; ``powers`` also writes squares and
-    small integer powers as repeated factors, shared or not.
+    small integer powers as repeated factors, shared or not; ``rounding`` is ``peel``'s.
     """
     result = Product()
-    _collect(view, editor, result, divide=False, root=True, powers=powers)
+    start = peel(view, rounding=True) if rounding else view
+    _collect(start, editor, result, divide=False, root=True, powers=powers, rounding=rounding)
     return result
 
 
 def _collect(
-    view: View, editor: Editor, into: Product, *, divide: bool, root: bool, powers: bool
+    view: View,
+    editor: Editor,
+    into: Product,
+    *,
+    divide: bool,
+    root: bool,
+    powers: bool,
+    rounding: bool,
 ) -> None:
     number = scalar(view.base)
     if number is not None and not isinstance(number, bool):
@@ -216,8 +237,15 @@ def _collect(
     open_ = root or editor.single_use(view.base)
 
     def go(index: int, flip: bool = False) -> None:
+        inner = operand(view, index, rounding=rounding)
         _collect(
-            operand(view, index), editor, into, divide=divide != flip, root=False, powers=powers
+            inner,
+            editor,
+            into,
+            divide=divide != flip,
+            root=False,
+            powers=powers,
+            rounding=rounding,
         )
 
     if op == "mul" and open_:

@@ -176,7 +176,7 @@ def _position_axis(x: View, cos: View, sin: View, axis: int, out: Value) -> int 
 def _oriented(editor: Editor, view: View, order: tuple[int, int], out: Value) -> Value:
     """A table as [positions, width]."""
     flat = View(view.base, tuple(view.axes[i] for i in order))
-    return materialise(editor, flat, tuple(out.shape[i] for i in order))
+    return materialise(editor, flat, tuple(out.shape[i] for i in order), out.dtype)
 
 
 def _emit(
@@ -189,7 +189,7 @@ def _emit(
     axis: int,
     interleaved: bool,
 ) -> Value:
-    value = materialise(editor, x, node.out.shape)
+    value = materialise(editor, x, node.out.shape, node.out.dtype)
     params = {"seq": seq, "width": axis, "interleaved": interleaved}
     return editor.add("rotary", [value, cos, sin], value.shape, value.dtype, params)
 

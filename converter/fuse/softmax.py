@@ -29,7 +29,7 @@ def _softmax(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     x, highest = operand(shifted, 0), operand(shifted, 1)
     if reduction(highest, x, "reduce_max") != axes or not x.complete():
         return None
-    logits = materialise(editor, x, node.out.shape)
+    logits = materialise(editor, x, node.out.shape, node.out.dtype)
     return editor.add("softmax", [logits], node.out.shape, node.out.dtype, {"axis": axes[0]})
 
 

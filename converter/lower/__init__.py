@@ -17,9 +17,15 @@ from converter.lower import registry
 # Modules that register rules when imported.
 DOMAINS = (
     "composite",
+    "control",
     "conv",
+    "cumulative",
     "elementwise",
+    "indexing",
+    "reduce",
     "shape",
+    "sort",
+    "special",
     "window",
 )
 for _domain in DOMAINS:

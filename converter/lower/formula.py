@@ -59,6 +59,9 @@ class Term:
     def __lt__(self, other: Operand) -> Term:
         return self.apply("Less", other)
 
+    def __le__(self, other: Operand) -> Term:
+        return self.apply("LessOrEqual", other)
+
     def __ge__(self, other: Operand) -> Term:
         return self.apply("GreaterOrEqual", other)
 

@@ -132,7 +132,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     y = log_t + top / bottom - LANCZOS_G / t
     fraction = term + abs(term + 0.5).apply("Floor")
     folded = y - math.pi / (fraction * math.pi).apply("Tan")
-    pole = _both(b, term.equals(term.apply("Floor")), 1 - term >= 1)
+    pole = _both(b, term.equals(term.apply("Floor")), term <= 0)
     return pole.where(math.nan, reflect.where(folded, y)).value
 
 
@@ -179,12 +179,14 @@ def _right(b: Builder, x: ir.Value, by: int) -> ir.Value:
     return b.op("BitShift", x, b.const(by, "uint64"), direction="RIGHT")
 
 
+MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)  # every 2nd, 4th, 8th field
+
+
 def _population(b: Builder, x: ir.Value) -> ir.Value:
     """Ones in a uint64: sums of pairs, of fours, of bytes, then all bytes by one product."""
-    mask = [b.const(0x5555555555555555 * m // d, "uint64") for m, d in ((1, 1), (3, 5), (1, 5))]
-    pairs = b.op("Sub", x, b.op("BitwiseAnd", _right(b, x, 1), mask[0]))
-    low, high = (b.op("BitwiseAnd", v, mask[1]) for v in (pairs, _right(b, pairs, 2)))
+    one, two, four = (b.const(mask, "uint64") for mask in MASKS)
+    pairs = b.op("Sub", x, b.op("BitwiseAnd", _right(b, x, 1), one))
+    low, high = (b.op("BitwiseAnd", v, two) for v in (pairs, _right(b, pairs, 2)))
     fours = b.op("Add", low, high)
-    nibbles = b.const(0x0F0F0F0F0F0F0F0F, "uint64")
-    octets = b.op("BitwiseAnd", b.op("Add", fours, _right(b, fours, 4)), nibbles)
+    octets = b.op("BitwiseAnd", b.op("Add", fours, _right(b, fours, 4)), four)
     return _right(b, b.op("Mul", octets, b.const(0x0101010101010101, "uint64")), 56)

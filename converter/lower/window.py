@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
@@ -38,3 +39,46 @@ def _spread(
     shape[axis] = dims.as_dim(size * (inner + 1) - inner)
     flat = b.reshape(wide, padded, merged)
     return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))
+
+
+def _pool(b: Builder, name: str, x: ir.Value, window: dict[str, Any], **more: Any) -> ir.Value:
+    return b.op(name, x, **_attributes(**window), **more)
+
+
+def _attributes(*, size: Any, strides: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+    """How ONNX writes a window; what is its default is left out."""
+    pads = [low for low, _ in padding] + [high for _, high in padding]
+    return {
+        "kernel_shape": size,
+        "strides": strides,
+        "pads": pads if any(pads) else None,
+        "dilations": dilation if any(d != 1 for d in dilation) else None,
+    }
+
+
+@lower("max_pool")
+def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
+    return _pool(b, "MaxPool", x, window)
+
+
+@lower("avg_pool")
+def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
+    return _pool(b, "AveragePool", x, window, count_include_pad=1)
+
+
+@lower("sum_pool")
+def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
+    mean = _pool(b, "AveragePool", x, window, count_include_pad=1)
+    return b.op("Mul", mean, b.like(math.prod(window["size"])))
+
+
+@lower("max_pool_scatter")
+def _(b: Builder, x: ir.Value, source: ir.Value, **window: Any) -> ir.Value:
+    """``MaxPool`` tells where in the flat operand each maximum is."""
+    _, places = b.ops("MaxPool", [x], 2, **_attributes(**window))
+    shape, given = b.operand(0).shape, b.operand(1).shape
+    flat, few = (dims.product(shape),), (dims.product(given),)
+    zeros = b.expand(b.like(0), (), flat)
+    where, values = (b.reshape(v, given, few) for v in (places, source))
+    total = b.op("ScatterElements", zeros, where, values, axis=0, reduction="add")
+    return b.reshape(total, flat, shape)

@@ -1,0 +1,189 @@
+"""Windows: ONNX's pooling operators where they apply, else one strided slice per window element.
+
+Pooling wants floats as [batch, channels, space…] with at most three axes of space. Everything else
+(integers, higher ranks) is separable: the windows of one axis after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converter import dims
+from converter.arrange.convolution import Pads, pad_space
+from converter.dims import Shape
+from converter.graph import Node, Value
+from converter.rewrite import Editor, Rule
+from converter.simplify import scalar
+
+DILATED_AVERAGE_SINCE = 19
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is done with a window: the pooling operator, the binary one, and what pads."""
+
+    pool: str
+    combine: str
+    identity: float
+
+
+KINDS = {
+    "reduce_window_max": Kind("max_pool", "max", -math.inf),
+    "reduce_window_min": Kind("max_pool", "min", math.inf),  # of the negated values
+    "reduce_window_sum": Kind("sum_pool", "add", 0),
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over some axes of a value; the others are left alone."""
+
+    axes: tuple[int, ...]
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+
+    def params(self) -> dict[str, Any]:
+        names = ("size", "strides", "padding", "dilation")
+        return {name: getattr(self, name) for name in names}
+
+
+def rules(opset: int) -> dict[str, Rule]:
+    """The rules for an opset: before 19, averages have no dilated windows."""
+
+    def reduce_window(node: Node, editor: Editor) -> Value:
+        kind = KINDS[node.op]
+        x, window = _prepared(node, editor, _identity(kind, node.out.dtype))
+        dilated = kind.pool == "sum_pool" and any(d != 1 for d in window.dilation)
+        pools = x.dtype.kind == "f" and 0 < len(window.axes) <= 3
+        if not pools or (dilated and opset < DILATED_AVERAGE_SINCE):
+            return _sliced(editor, x, window, kind.combine)
+        if node.op == "reduce_window_min":
+            return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
+        return _pooled(editor, x, window, kind, node.out)
+
+    return dict.fromkeys(KINDS, reduce_window) | {"select_and_scatter_add": _select_and_scatter}
+
+
+def _negated(editor: Editor, x: Value) -> Value:
+    return editor.add("neg", [x], x.shape, x.dtype)
+
+
+def _identity(kind: Kind, dtype: np.dtype) -> Any:
+    if dtype.kind == "f" or kind.identity == 0:
+        return kind.identity
+    info = np.iinfo(dtype)
+    return info.min if kind.identity < 0 else info.max
+
+
+def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, Window]:
+    """The operand, padded where a pooling operator could not do it, and the window that is left."""
+    x = node.inputs[-1] if node.op == "select_and_scatter_add" else node.inputs[0]
+    p = node.params
+    rank = x.rank
+    spread = tuple(p.get("base_dilation") or (1,) * rank)
+    dilation = tuple(p.get("window_dilation") or (1,) * rank)
+    size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
+    padding = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
+    flat = [v for pair in padding for v in pair]
+    small = dims.all_static(flat) and all(
+        0 <= v < s for pair, s in zip(padding, size, strict=True) for v in pair
+    )
+    if not small or any(s != 1 for s in spread):
+        x = pad_space(editor, x, padding, spread, filler, first=0)
+        padding = ((0, 0),) * rank
+    axes = tuple(
+        i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0)
+    )
+    parts = (tuple(v[i] for i in axes) for v in (size, strides, padding, dilation))
+    return x, Window(axes, *parts)
+
+
+def _pooled(editor: Editor, x: Value, window: Window, kind: Kind, out: Value) -> Value:
+    flat, order = _as_image(editor, x, window.axes)
+    shape = (*flat.shape[:2], *(out.shape[a] for a in window.axes))
+    made = editor.add(kind.pool, [flat], shape, x.dtype, window.params())
+    return _from_image(editor, made, order, out.shape)
+
+
+def _as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
+    """``x`` as [batch, channels, space…], and the order of axes before they were merged."""
+    others = [i for i in range(x.rank) if i not in axes]
+    order = [*others, *axes]
+    turned = editor.transpose(x, order)
+    space = tuple(x.shape[a] for a in axes)
+    if len(others) == 2:
+        return turned, order
+    merged = dims.product([x.shape[i] for i in others])
+    return editor.reshape(turned, (merged, 1, *space)), order
+
+
+def _from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
+    spread = editor.reshape(x, tuple(shape[i] for i in order))
+    return editor.transpose(spread, [order.index(i) for i in range(len(order))])
+
+
+def _sliced(editor: Editor, x: Value, window: Window, combine: str) -> Value:
+    """One axis after the other, the slices that start at each element of the window, combined."""
+    parts = zip(
+        window.axes, window.size, window.strides, window.padding, window.dilation, strict=True
+    )
+    identity = {"add": 0, "max": -math.inf, "min": math.inf}[combine]
+    kind = Kind("", combine, identity)
+    for axis, size, stride, pad, dilation in parts:
+        padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
+        x = pad_space(editor, x, padding, (1,) * x.rank, _identity(kind, x.dtype), first=0)
+        reach = dims.as_dim(x.shape[axis] - (size - 1) * dilation)
+        slices = [
+            editor.slice(x, axis, i * dilation, dims.as_dim(i * dilation + reach), stride)
+            for i in range(size)
+        ]
+        x = slices[0]
+        for part in slices[1:]:
+            x = editor.binary(combine, x, part)
+    return x
+
+
+def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
+    """The gradient of max pooling; the operand's maxima (or minima, of its negative) are sought."""
+    if str(node.params["select_prim"]) not in ("ge", "le"):
+        return None
+    lowest = str(node.params["select_prim"]) == "le"
+    source, operand = node.inputs
+    x, window = _prepared(node, editor, math.inf if lowest else -math.inf)
+    if x is not operand or x.dtype.kind != "f" or not 0 < len(window.axes) <= 3:
+        return None
+    flat, order = _as_image(editor, _negated(editor, x) if lowest else x, window.axes)
+    given, _ = _as_image(editor, source, window.axes)
+    made = editor.add("max_pool_scatter", [flat, given], flat.shape, x.dtype, window.params())
+    return _from_image(editor, made, order, x.shape)
+
+
+# ----------------------------------------------------------------------------------------- means
+
+
+def _mean(node: Node, editor: Editor) -> Value | None:
+    """A sum over windows divided by their size is an average."""
+    total, views = node.inputs[0], list[Node]()
+    while (above := total.node) is not None and above.op in ("reshape", "transpose"):
+        if not editor.single_use(total):
+            return None
+        views.append(above)
+        total = above.inputs[0]
+    if above is None or above.op != "sum_pool" or not editor.single_use(total):
+        return None
+    if scalar(node.inputs[1]) != math.prod(above.params["size"]):
+        return None
+    mean = editor.add("avg_pool", above.inputs, total.shape, total.dtype, above.params)
+    for view in reversed(views):
+        mean = editor.like(view, [mean])
+    return mean if dims.same_shape(mean.shape, node.out.shape) else None
+
+
+MEAN: dict[str, Rule] = {"div": _mean}

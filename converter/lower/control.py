@@ -1,0 +1,83 @@
+"""Control flow: nested graphs that read the values around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import dims
+from converter.build import Builder
+from converter.dims import Dim
+from converter.graph import Graph, Node, Value
+from converter.lower.registry import lower
+
+
+@lower("cond")
+def _(b: Builder, which: ir.Value, **branches: Graph) -> Sequence[ir.Value]:
+    """``If`` has two branches: further ones nest. Indices out of range go to the nearest."""
+    return _branch(b, b.node, which, list(branches.values()), 0)
+
+
+def _branch(
+    b: Builder, node: Node, which: ir.Value, branches: Sequence[Graph], count: int
+) -> Sequence[ir.Value]:
+    """The first branch where ``which <= count``, else one of those after it."""
+    first, *rest = branches
+    if not rest:
+        return b.inline(first, [])
+    here, there = b.nested(), b.nested()
+    no = here.close("else", [], here.inline(first, []))
+    yes = there.close("then", [], _branch(there, node, which, rest, count + 1))
+    beyond = _beyond(b, node.inputs[0], which, count)
+    return b.ops("If", [beyond], len(node.outputs), then_branch=yes, else_branch=no)
+
+
+def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
+    """``which > count``; ``lax.cond`` made its index from a boolean, which says the same."""
+    made = index.node
+    if made is not None and made.op == "convert_element_type" and made.inputs[0].dtype == np.bool_:
+        return b.value(made.inputs[0])
+    return b.op("Greater", which, b.const(count, index.dtype))
+
+
+@lower("while")
+def _(b: Builder, *state: ir.Value, cond: Graph, body: Graph) -> Sequence[ir.Value]:
+    """The condition runs once before the loop and again at the end of every round."""
+    (go,) = b.inline(cond, state)
+    inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
+    after = inner.inline(body, inputs[2:])
+    again = inner.inline(cond, after)
+    graph = inner.close("loop", inputs, [*again, *after])
+    return b.ops("Loop", [None, go, *state], len(b.node.outputs), body=graph)
+
+
+@lower("scan")
+def _(
+    b: Builder, *xs: ir.Value, body: Graph, num_carry: int, length: Dim, reverse: bool
+) -> Sequence[ir.Value]:
+    """``Scan`` needs something to scan: without operands, the numbers of the steps."""
+    outputs = b.node.outputs
+    carried, scanned = xs[:num_carry], list(xs[num_carry:])
+    if dims.same(length, 0):
+        return [*carried, *(b.const(np.zeros(v.shape, v.dtype)) for v in outputs[num_carry:])]
+    extra = () if scanned else (("step", (), np.int64),)
+    inner, inputs = b.subgraph("scan", body, extra)
+    results = inner.inline(body, inputs[len(extra) :])
+    if not scanned:
+        count = b.squeeze(b.dim(length), [0])
+        scanned = [b.op("Range", b.const(0, np.int64), count, b.const(1, np.int64))]
+        inputs = [*inputs[1:], inputs[0]]
+    graph = inner.close("scan", inputs, results)
+    back = [1] if reverse else []
+    stacked = len(outputs) - num_carry
+    return b.ops(
+        "Scan",
+        [*carried, *scanned],
+        len(outputs),
+        body=graph,
+        num_scan_inputs=len(scanned),
+        scan_input_directions=back * len(scanned) or None,
+        scan_output_directions=back * stacked or None,
+    )

@@ -1,0 +1,84 @@
+"""Cumulative operations: ``CumSum`` is one; the others double the reach of every element in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import dims
+from converter.build import Builder
+from converter.lower.formula import Term
+from converter.lower.registry import lower, unsupported
+
+Combine = Callable[[Term, Term], Term]
+
+
+@lower("cumsum")
+def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    return b.op("CumSum", x, b.const(axis, np.int64), reverse=1 if reverse else None)
+
+
+@lower("cumprod", since=26)
+def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    return b.op("CumProd", x, b.const(axis, np.int64), reverse=1 if reverse else None)
+
+
+@lower("cumprod")
+def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    return _scan(b, x, axis, reverse, 1, lambda p, q: p * q)
+
+
+@lower("cummax")
+def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    return _scan(b, x, axis, reverse, _extreme(b.out.dtype, -1), lambda p, q: p.apply("Max", q))
+
+
+@lower("cummin")
+def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    return _scan(b, x, axis, reverse, _extreme(b.out.dtype, 1), lambda p, q: p.apply("Min", q))
+
+
+@lower("cumlogsumexp")
+def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    return _scan(b, x, axis, reverse, -math.inf, _logaddexp)
+
+
+def _scan(
+    b: Builder, x: ir.Value, axis: int, reverse: bool, neutral: float, combine: Combine
+) -> ir.Value:
+    """Hillis and Steele: element i takes in i-1, then i-2, i-4 …"""
+    size = b.out.shape[axis]
+    if not dims.is_static(size):
+        raise unsupported(b.node, b.opset, "the length of the axis has to be known")
+    filler, step = b.like(neutral), 1
+    while step < size:
+        x = combine(
+            Term(b, x), Term(b, _shifted(b, x, filler, axis, -step if reverse else step))
+        ).value
+        step *= 2
+    return x
+
+
+def _shifted(b: Builder, x: ir.Value, filler: ir.Value, axis: int, by: int) -> ir.Value:
+    """Elements moved along an axis; a negative pad drops those that fall off the end."""
+    pads = np.zeros((2, b.out.rank), np.int64)
+    pads[:, axis] = by, -by
+    return b.op("Pad", x, b.ints(pads.ravel()), filler)
+
+
+def _extreme(dtype: Any, sign: int) -> float:
+    """The largest (``sign`` 1) or smallest value of a dtype."""
+    if dtype.kind == "f":
+        return sign * math.inf
+    info = np.iinfo(dtype)
+    return info.max if sign > 0 else info.min
+
+
+def _logaddexp(x: Term, y: Term) -> Term:
+    top = x.apply("Max", y)
+    base = abs(top).equals(math.inf).where(0, top)  # inf - inf is no number
+    return base + ((x - base).apply("Exp") + (y - base).apply("Exp")).apply("Log")

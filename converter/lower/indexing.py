@@ -1,0 +1,261 @@
+"""Gathers, scatters and dynamic slices; all indices are in range by now (``arrange/bounds.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter import dims
+from converter.arrange.bounds import scatter_window
+from converter.build import Builder
+from converter.dims import Dim, Shape
+from converter.lower.registry import lower
+
+
+@lower("take")
+def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
+    narrow = b.operand(1).dtype not in (np.int32, np.int64)
+    return b.op("Gather", x, b.cast(indices, np.int64) if narrow else indices, axis=axis)
+
+
+# ----------------------------------------------------------------------------------------- gather
+
+
+@lower("gather")
+def _(
+    b: Builder,
+    x: ir.Value,
+    indices: ir.Value,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Shape,
+    **_: Any,
+) -> ir.Value:
+    """``GatherND`` on [batching, pointed, rest]; a wider window becomes more index vectors.
+
+    Its result is [batching, other axes of the indices, windows, rest].
+    """
+    n, rank = dimension_numbers, b.operand().rank
+    shared, pointed = n.operand_batching_dims, n.start_index_map
+    wide = [d for d in pointed if not dims.same(slice_sizes[d], 1)]
+    rest = [d for d in range(rank) if d not in (*shared, *pointed)]
+    x = _cut(b, x, b.operand().shape, slice_sizes, rest)
+    before = b.operand(1).rank - 1
+    loose = [i for i in range(before) if i not in n.start_indices_batching_dims]
+    order = [*n.start_indices_batching_dims, *loose]
+    where = tuple(b.operand(1).shape[i] for i in order)
+    indices = b.transpose(b.cast(indices, np.int64), [*order, before])
+    offsets = [(before + i, slice_sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
+    indices = _widened(b, indices, where, offsets, len(pointed))
+    x = b.transpose(x, [*shared, *pointed, *rest])
+    if pointed:
+        x = b.op("GatherND", x, indices, batch_dims=len(shared) or None)
+    else:
+        ones = (*where[: len(shared)], *(1 for _ in loose), *(slice_sizes[d] for d in rest))
+        kept = tuple(slice_sizes[d] for d in rest)
+        x = b.expand(b.reshape(x, (*where[: len(shared)], *kept), ones), ones, (*where, *kept))
+    made = [*(("index", i) for i in order), *(("axis", d) for d in (*wide, *rest))]
+    wanted = _gathered_axes(n, b.out.rank, rank, before)
+    ones = [a for a in made if a not in wanted]
+    x = b.transpose(x, [made.index(a) for a in (*(a for a in wanted if a in made), *ones)])
+    sizes = [b.out.shape[i] for i, a in enumerate(wanted) if a in made]
+    return b.reshape(x, (*sizes, *(1 for _ in ones)), b.out.shape)
+
+
+def _gathered_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:
+    """What every axis of a gather's result is: one of the indices or one of the operand."""
+    gone = (*n.collapsed_slice_dims, *n.operand_batching_dims)
+    axes = iter(d for d in range(operand_rank) if d not in gone)
+    batch = iter(range(before))
+    return [
+        ("axis", next(axes)) if i in n.offset_dims else ("index", next(batch)) for i in range(rank)
+    ]
+
+
+def _cut(b: Builder, x: ir.Value, shape: Shape, sizes: Shape, axes: Sequence[int]) -> ir.Value:
+    """The start of the axes that are not indexed and yet not taken whole."""
+    short = [d for d in axes if not dims.same(sizes[d], shape[d])]
+    if not short:
+        return x
+    ends = b.shape(tuple(sizes[d] for d in short))
+    return b.op("Slice", x, b.ints([0] * len(short)), ends, b.ints(short))
+
+
+def _widened(
+    b: Builder,
+    indices: ir.Value,
+    where: Shape,
+    offsets: Sequence[tuple[int, Dim, int]],
+    columns: int,
+) -> ir.Value:
+    """Index vectors [where…, columns] with every offset of the windows added.
+
+    An offset (axis, size, column) runs from 0 to size - 1 along an axis, in one component.
+    """
+    if not offsets:
+        return indices
+    rank = max(len(where), 1 + max(axis for axis, _, _ in offsets))
+    apart = (*where, *(1 for _ in range(rank - len(where))), columns)
+    indices = b.reshape(indices, (*where, columns), apart)
+    fixed = np.zeros((1,) * (rank + 1), np.int64)
+    for axis, size, column in offsets:
+        unit = np.eye(columns, dtype=np.int64)[column]
+        if dims.is_static(size):
+            fixed = fixed + np.arange(size).reshape(-1, *(1,) * (rank - axis)) * unit
+        else:
+            line = b.op("Range", *_run(b, size))
+            tall = (size, *(1 for _ in range(rank - axis)))
+            step = b.op("Mul", b.reshape(line, (size,), tall), b.const(unit))
+            indices = b.op("Add", indices, step)
+    return b.op("Add", indices, b.const(fixed)) if fixed.any() else indices
+
+
+def _run(b: Builder, size: Dim) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The operands of ``Range`` for 0 … size - 1."""
+    return b.const(0, np.int64), b.squeeze(b.dim(size), [0]), b.const(1, np.int64)
+
+
+# ---------------------------------------------------------------------------------------- scatter
+
+
+def _scatter(
+    b: Builder,
+    x: ir.Value,
+    indices: ir.Value,
+    updates: ir.Value,
+    *,
+    dimension_numbers: Any,
+    reduction: str | None,
+    **_: Any,
+) -> ir.Value:
+    """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
+    n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
+    sizes = scatter_window(n, rank, b.operand(2).shape)
+    shared, given = n.operand_batching_dims, n.scatter_dims_to_operand_dims
+    short = [
+        d for d in range(rank) if d not in (*shared, *given) and not dims.same(sizes[d], shape[d])
+    ]
+    pointed = [*given, *shared, *short]
+    rest = [d for d in range(rank) if d not in pointed]
+    wide = [d for d in (*given, *short) if not dims.same(sizes[d], 1)]
+    before = b.operand(1).rank - 1
+    where = b.operand(1).shape[:-1]
+    offsets = [(before + i, sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
+    offsets += [
+        (i, where[i], pointed.index(d))
+        for i, d in zip(n.scatter_indices_batching_dims, shared, strict=True)
+    ]
+    updates = _updates(b, updates, n, rank, [*wide, *rest], sizes)
+    if not pointed:
+        return _whole(b, x, updates, reduction)
+    indices = _columns(b, b.cast(indices, np.int64), where, len(given), len(pointed))
+    indices = _widened(b, indices, where, offsets, len(pointed))
+    order = [*pointed, *rest]
+    turned = b.transpose(x, order)
+    done = b.op("ScatterND", turned, indices, updates, reduction=reduction)
+    return b.transpose(done, [order.index(d) for d in range(rank)])
+
+
+def _updates(
+    b: Builder, updates: ir.Value, n: Any, rank: int, axes: Sequence[int], sizes: Shape
+) -> ir.Value:
+    """Updates as [axes of the indices, then ``axes`` of the operand]; other axes are ones."""
+    value = b.operand(2)
+    gone = (*n.inserted_window_dims, *n.operand_batching_dims)
+    window = dict(zip((d for d in range(rank) if d not in gone), n.update_window_dims, strict=True))
+    loose = [i for i in range(value.rank) if i not in n.update_window_dims]
+    ones = [i for d, i in window.items() if d not in axes]
+    order = [*loose, *ones, *(window[d] for d in axes if d in window)]
+    turned = b.transpose(updates, order)
+    flat = (*(value.shape[i] for i in loose), *(sizes[d] for d in axes))
+    return b.reshape(turned, tuple(value.shape[i] for i in order), flat)
+
+
+def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: int) -> ir.Value:
+    """Index vectors with zeros for the components that were not given."""
+    if given == columns:
+        return indices
+    if given == 0:
+        return b.expand(b.const(0, np.int64), (), (*where, columns))
+    pads = np.zeros((2, len(where) + 1), np.int64)
+    pads[1, -1] = columns - given
+    return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
+
+
+WHOLE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
+
+
+def _whole(b: Builder, x: ir.Value, updates: ir.Value, reduction: str | None) -> ir.Value:
+    """Nothing is indexed: one window, as large as the operand."""
+    return updates if reduction is None else b.op(WHOLE[reduction], x, updates)
+
+
+lower("scatter")(partial(_scatter, reduction=None))
+lower("scatter-add")(partial(_scatter, reduction="add"))
+lower("scatter-mul")(partial(_scatter, reduction="mul"))
+lower("scatter-max", since=18)(partial(_scatter, reduction="max"))
+lower("scatter-min", since=18)(partial(_scatter, reduction="min"))
+
+
+@lower("scatter-sub")
+def _(b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, **params: Any) -> ir.Value:
+    return _scatter(b, x, indices, b.op("Neg", updates), reduction="add", **params)
+
+
+# --------------------------------------------------------------------------------- dynamic slices
+
+
+@lower("dynamic_slice")
+def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
+    shape = b.operand().shape
+    axes = [d for d, size in enumerate(slice_sizes) if not dims.same(size, shape[d])]
+    if not axes:
+        return x
+    sizes = tuple(slice_sizes[d] for d in axes)
+    first = _starts(b, starts, shape, axes, sizes)
+    return b.op("Slice", x, first, b.op("Add", first, b.shape(sizes)), b.ints(axes))
+
+
+def _starts(
+    b: Builder, starts: Sequence[ir.Value], shape: Shape, axes: Sequence[int], sizes: Shape
+) -> ir.Value:
+    """The starts along some axes, moved inside, as one vector."""
+    single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
+    joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
+    limits = tuple(dims.as_dim(shape[d] - s) for d, s in zip(axes, sizes, strict=True))
+    return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
+
+
+@lower("dynamic_update_slice")
+def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
+    """Along one axis, what lies before, the update and what lies after are joined."""
+    shape, sizes = b.operand(0).shape, b.operand(1).shape
+    axes = [d for d, size in enumerate(sizes) if not dims.same(size, shape[d])]
+    if not axes:
+        return update
+    cut = tuple(sizes[d] for d in axes)
+    first = _starts(b, starts, shape, axes, cut)
+    if len(axes) > 1:
+        return _overlaid(b, x, update, first, axes)
+    after = b.op("Add", first, b.shape(cut))
+    head = b.op("Slice", x, b.ints([0]), first, b.ints(axes))
+    tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints(axes))
+    return b.op("Concat", head, update, tail, axis=axes[0])
+
+
+def _overlaid(
+    b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axes: Sequence[int]
+) -> ir.Value:
+    """One ``ScatterND`` whose index vectors are the corner plus every offset of the update."""
+    shape, sizes = b.operand(0).shape, b.operand(1).shape
+    rest = [d for d in range(len(shape)) if d not in axes]
+    offsets = [(i, sizes[d], i) for i, d in enumerate(axes)]
+    corner = b.reshape(first, (len(axes),), (*(1 for _ in axes), len(axes)))
+    indices = _widened(b, corner, (1,) * len(axes), offsets, len(axes))
+    order = [*axes, *rest]
+    done = b.op("ScatterND", b.transpose(x, order), indices, b.transpose(update, order))
+    return b.transpose(done, [order.index(d) for d in range(len(shape))])

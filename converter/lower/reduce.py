@@ -1,0 +1,70 @@
+"""Reductions. ``axes`` became an input of most of them at opset 18.
+
+ONNX leaves open what ``ReduceMax``, ``ReduceMin``, ``ArgMax`` and ``ArgMin`` make of NaN, and ONNX
+Runtime skips it where JAX returns it; the one operator is written all the same.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter.build import Builder
+from converter.lower.registry import lower, unsupported
+
+Axes = tuple[int, ...]
+
+
+@lower("reduce_sum")
+def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+    return b.op("ReduceSum", x, b.ints(axes), keepdims=0)
+
+
+def _by_attribute(b: Builder, x: ir.Value, *, axes: Axes, name: str, **_: Any) -> ir.Value:
+    return b.op(name, x, axes=list(axes), keepdims=0)
+
+
+def _by_input(b: Builder, x: ir.Value, *, axes: Axes, name: str, **_: Any) -> ir.Value:
+    return b.op(name, x, b.ints(axes), keepdims=0)
+
+
+for _op, _name in {
+    "reduce_max": "ReduceMax",
+    "reduce_min": "ReduceMin",
+    "reduce_prod": "ReduceProd",
+}.items():
+    lower(_op)(partial(_by_attribute, name=_name))
+    lower(_op, since=18)(partial(_by_input, name=_name))
+
+
+def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
+    """How many hold, as int32."""
+    if b.out.dtype != np.bool_:
+        raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
+    return b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
+
+
+@lower("reduce_or")
+def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+    return b.cast(_count(b, x, axes), np.bool_)
+
+
+@lower("reduce_and")
+def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+    """None is false."""
+    return b.op("Not", b.cast(_count(b, b.op("Not", x), axes), np.bool_))
+
+
+@lower("reduce_xor")
+def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+    return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
+
+
+@lower("argmax", "argmin")
+def _(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any) -> ir.Value:
+    """The first of equals."""
+    name = {"argmax": "ArgMax", "argmin": "ArgMin"}[b.node.op]
+    return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)
