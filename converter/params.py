@@ -123,8 +123,9 @@ def _host(array: Any) -> Any:
 
 
 def is_computable(node: Node) -> bool:
-    """Pure, without bodies, and of known shapes."""
-    return not node.bodies and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))
+    """Pure, without bodies, and of known shapes; not itself the value of a named dimension."""
+    plain = not node.bodies and node.op != "dim_as_value"
+    return plain and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))
 
 
 def sources(value: Value) -> dict[int, Value]:

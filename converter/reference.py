@@ -229,6 +229,29 @@ def _max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Arr
     return pull(source)[0]
 
 
+SCATTERS: dict[str, Callable[..., jax.Array]] = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter-sub": lax.scatter_sub,
+    "scatter-mul": lax.scatter_mul,
+    "scatter-min": lax.scatter_min,
+    "scatter-max": lax.scatter_max,
+}
+
+
+def _scatter(
+    x: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    *,
+    rule: Callable[..., jax.Array],
+    dimension_numbers: Any,
+    mode: Any,
+    **_: Any,
+) -> jax.Array:
+    return rule(x, indices, updates, dimension_numbers, mode=mode)
+
+
 def _reshape(
     x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None, **_: Any
 ) -> jax.Array:
@@ -278,7 +301,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         _pool(x, start=0.0, combine=lax.add, **window) / math.prod(window["size"])
     ),
     "max_pool_scatter": _max_pool_scatter,
-    "reduce_and": lambda x, *, axes: jnp.all(x, axes),
+    **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
+    "reduce_and": lambda x, *, axes, **_: jnp.all(x, axes),
+    "reduce_or": lambda x, *, axes, **_: jnp.any(x, axes),
     "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
     "select_index": _select,
     "split": _split,

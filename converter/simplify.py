@@ -89,7 +89,8 @@ def _constant(value: Value) -> Any:
 
 
 def _has_dtype(value: Value) -> bool:
-    return value.dtype.kind in "biufcV"
+    """A plain array's dtype, not that of PRNG keys."""
+    return isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufcV"
 
 
 def params_size(value: Value) -> float:

@@ -7,9 +7,11 @@ from onnx_ir.passes import Sequential, common
 
 
 def tidy(model: ir.Model) -> ir.Model:
-    """Merge equal nodes, drop identities and unused nodes, sort; in place."""
+    """Merge equal nodes, drop unused nodes, sort; in place.
+
+    Identities stay: the lowering writes one only where an output needs a name of its own.
+    """
     passes = Sequential(
-        common.IdentityEliminationPass(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
         common.TopologicalSortPass(),

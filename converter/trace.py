@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import export
+from jax import export, lax
 from jax.extend import core as jex
 from jax.extend import source_info_util
 
@@ -34,6 +34,9 @@ CALLS = {
     "remat": "jaxpr",
     "remat2": "jaxpr",
 }
+
+# Dimension numbers: named tuples of axes.
+NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
 
 Spec = Any  # a shape, (shape, dtype), an array or a jax.ShapeDtypeStruct
 
@@ -275,9 +278,11 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
 
 def _plain_ints(param: Any) -> Any:
     """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
+    if isinstance(param, NUMBERS):
+        return type(param)(*(_plain_ints(x) for x in param))
     if type(param) is tuple:
-        return tuple(int(x) if isinstance(x, np.integer) else _plain_ints(x) for x in param)
-    return param
+        return tuple(_plain_ints(x) for x in param)
+    return int(param) if isinstance(param, np.integer) else param
 
 
 def _body(closed: Any, captured: Sequence[Value]) -> Graph:
@@ -314,7 +319,30 @@ def _while(eqn: Any, inputs: list[Value]) -> Node:
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond = _body(eqn.params["cond_jaxpr"], inputs[:n_cond])
     body = _body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
+    if cond.outputs[0].shape:
+        _freeze_finished(eqn.params["cond_jaxpr"], inputs[:n_cond], cond, body)
     return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+
+
+def _freeze_finished(closed: Any, captured: Sequence[Value], cond: Graph, body: Graph) -> None:
+    """``vmap`` of a loop: it runs while any lane goes on, and lanes that are done keep their state."""
+    lanes = cond.outputs[0]
+    any_lane = make_node(
+        "reduce_or", [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
+    )
+    cond.nodes.append(any_lane)
+    cond.outputs = any_lane.outputs
+    (live,) = _inline(closed, [*captured, *body.inputs], body.nodes)
+    for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
+        spread = make_node(
+            "broadcast_in_dim",
+            [live],
+            [(old.shape, live.dtype)],
+            {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
+        )
+        chosen = make_node("select_n", [spread.out, old, new], [(old.shape, old.dtype)])
+        body.nodes += [spread, chosen]
+        body.outputs[i] = chosen.out
 
 
 def _cond(eqn: Any, inputs: list[Value]) -> Node:

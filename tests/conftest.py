@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 # Before anything imports the models: their shape annotations are checked in every test.
 install_import_hook(["zoo.layers", "zoo.posemb", "zoo.vit"], "beartype.beartype")
 
-from weights import bind, leaf_shapes, meta_weights, read_pth  # noqa: E402
+from weights import bind, leaf_shapes, load_weights, open_checkpoint  # noqa: E402
 from weights.distributions import Float32, Shape  # noqa: E402
 from weights.mapping import plan, source_shapes  # noqa: E402
 from weights.meta import DINOV3_VIT  # noqa: E402
@@ -41,14 +41,14 @@ class Golden:
     @property
     def model(self) -> VisionTransformer:
         """The model with the checkpoint's weights."""
-        weights = meta_weights(self.path, read_pth(self.path), self.shapes)
+        weights = load_weights(open_checkpoint(self.path), self.shapes)
         return bind(abstract(self.config), weights.arrays)
 
 
 def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
     expected = np.load(GOLDEN / f"{variant}.npz")
     shapes = leaf_shapes(abstract(config))
-    keys = source_shapes(plan(DINOV3_VIT, shapes))
+    keys = source_shapes(plan(DINOV3_VIT.rules, shapes))
     state = make_state(keys, int(expected["seed"]))
     assert digest(state) == str(expected["state_sha256"]), "another stream of random numbers"
     save_pth(path, state)

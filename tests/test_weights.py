@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 import zoo
-from weights import LazyTensor, leaf_shapes, locate, meta_weights, random_weights, read_pth
+from weights import (
+    LazyTensor,
+    leaf_shapes,
+    load_weights,
+    locate,
+    open_checkpoint,
+    random_weights,
+)
 from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.errors import MappingError, WeightsNotFound
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
-from weights.meta import DINOV3_VIT, architecture
+from weights.meta import DINOV3_VIT
+from weights.namings import architecture
 from weights.synthetic import save_pth
 
 
@@ -25,7 +33,7 @@ def as_file(state):
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_rules_cover_every_model(name):
     shapes = leaf_shapes(zoo.create(name, abstract=True))
-    plans = plan(DINOV3_VIT, shapes)
+    plans = plan(DINOV3_VIT.rules, shapes)
     assert [item.target for item in plans] == list(shapes)
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
     short = name.removeprefix("dinov3_")
@@ -38,7 +46,7 @@ def test_a_leaf_without_a_rule_is_a_mistake_in_the_table():
 
 
 def test_bias_is_masked_and_periods_are_the_files(tiny7b, vits16):
-    values = meta_weights(vits16.path, read_pth(vits16.path), vits16.shapes).arrays
+    values = load_weights(open_checkpoint(vits16.path), vits16.shapes).arrays
     bias = values["blocks.3.attn.qkv.bias"]
     assert not bias[384:768].any()
     np.testing.assert_array_equal(bias[:384], vits16.state["blocks.3.attn.qkv.bias"][:384])
@@ -50,7 +58,7 @@ def test_bias_is_masked_and_periods_are_the_files(tiny7b, vits16):
 
 
 def test_values_are_read_one_by_one(vits16):
-    weights = meta_weights(vits16.path, read_pth(vits16.path), vits16.shapes)
+    weights = load_weights(open_checkpoint(vits16.path), vits16.shapes)
     reads = []
     tensor = weights.arrays.tensors["norm.weight"]
     weights.arrays.tensors["norm.weight"] = LazyTensor(
@@ -64,7 +72,7 @@ def test_values_are_read_one_by_one(vits16):
 
 
 def test_provenance(vits16):
-    provenance = meta_weights(vits16.path, read_pth(vits16.path), vits16.shapes).provenance
+    provenance = load_weights(open_checkpoint(vits16.path), vits16.shapes).provenance
     assert provenance.kind == "meta"
     assert provenance.name == vits16.path.name
     assert len(provenance.sha256) == 64
@@ -78,27 +86,28 @@ def test_everything_wrong_is_told_at_once(tiny7b):
     file["norm.bias"] = lazy(np.zeros(7, np.float32))
     file["norm.weight"] = lazy(np.zeros(256, np.int64), "int64")
     with pytest.raises(MappingError) as error:
-        apply(plan(DINOV3_VIT, tiny7b.shapes), file)
+        apply(plan(DINOV3_VIT.rules, tiny7b.shapes), file)
     message = str(error.value)
     assert "2 missing: cls_token, blocks.1.ls1.gamma" in message
     assert "1 unexpected: head.weight" in message
     assert "norm.bias (is [7], must be [256])" in message
-    assert "norm.weight (is int64, must be a float)" in message
+    assert "norm.weight (is int64, must be bfloat16, float16, float32)" in message
 
 
 def test_hundreds_of_problems_are_counted(tiny7b):
     with pytest.raises(MappingError) as error:
-        apply(plan(DINOV3_VIT, tiny7b.shapes), {})
+        apply(plan(DINOV3_VIT.rules, tiny7b.shapes), {})
     count = len(tiny7b.state)
     assert f"{count} missing: " in str(error.value)
     assert f" and {count - SHOWN} more" in str(error.value)
 
 
 def test_architecture_is_read_from_keys(vits16, tiny7b):
-    small, big = architecture(as_file(vits16.state)), architecture(as_file(tiny7b.state))
+    small = architecture(DINOV3_VIT, as_file(vits16.state))
+    big = architecture(DINOV3_VIT, as_file(tiny7b.state))
     assert (small.dim, small.depth, small.hidden, small.ffn) == (384, 12, 1536, "mlp")
     assert (big.ffn, big.qkv_bias, big.untied_norms) == ("swiglu", False, True)
-    assert architecture({}) is None
+    assert architecture(DINOV3_VIT, {}) is None
 
 
 @pytest.mark.parametrize("name", zoo.list_models())
@@ -184,6 +193,6 @@ def test_not_found_mentions_the_unset_variable(tmp_path, monkeypatch):
 
 def test_saved_checkpoint_has_published_types(tiny7b, tmp_path):
     save_pth(tmp_path / "w.pth", tiny7b.state)
-    file = read_pth(tmp_path / "w.pth")
+    file = open_checkpoint(tmp_path / "w.pth").tensors
     assert file["rope_embed.periods"].dtype == "bfloat16"
     assert {tensor.dtype for tensor in file.values()} == {"bfloat16", "float32"}

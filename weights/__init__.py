@@ -1,14 +1,16 @@
 """Checkpoints of others as values for our models."""
 
 from weights.bind import bind, leaf_shapes
+from weights.checkpoint import Checkpoint
+from weights.containers import open_checkpoint
 from weights.errors import WeightsError
-from weights.load import meta_weights
+from weights.load import load_weights
 from weights.locate import locate
 from weights.random import random_weights
-from weights.readers import read_pth
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 
 __all__ = [
+    "Checkpoint",
     "LazyArrays",
     "LazyTensor",
     "Provenance",
@@ -16,8 +18,8 @@ __all__ = [
     "WeightsError",
     "bind",
     "leaf_shapes",
+    "load_weights",
     "locate",
-    "meta_weights",
+    "open_checkpoint",
     "random_weights",
-    "read_pth",
 ]

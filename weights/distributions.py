@@ -77,10 +77,15 @@ def key_mask(shape: Shape) -> Float32:
     return mask
 
 
-def periods(count: int) -> Float32:
-    """Rotary periods `100^(k / count)`, rounded to bfloat16 as the published files hold them."""
+def exact_periods(count: int) -> Float32:
+    """Rotary periods `100^(k / count)` in float32."""
     exact = 100.0 ** (2.0 * np.arange(count, dtype=np.float64) / (2 * count))
-    return round_to_bfloat16(exact.astype(np.float32))
+    return exact.astype(np.float32)
+
+
+def periods(count: int) -> Float32:
+    """Rotary periods, rounded to bfloat16 as the published files hold them."""
+    return round_to_bfloat16(exact_periods(count))
 
 
 def round_to_bfloat16(x: Float32) -> Float32:

@@ -17,8 +17,12 @@ class UnsafeCheckpoint(WeightsError):
     """Reading the file would run code that it brings along."""
 
 
-class MissingPackage(WeightsError):
-    """The format needs a package that is not installed."""
+class WrongDigest(WeightsError):
+    """The file is not the one whose digest was recorded."""
+
+
+class Unreachable(WeightsError):
+    """The hub did not give the file: no network, no permission, no such file."""
 
 
 class MappingError(WeightsError):

@@ -1,47 +1,53 @@
-"""From what a user names to weights for a model."""
+"""From a checkpoint to weights for a model."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
+from weights.checkpoint import Checkpoint
 from weights.distributions import Shape
 from weights.errors import BadValues
-from weights.mapping import apply, plan
-from weights.meta import DINOV3_VIT
-from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
+from weights.mapping import apply, filled, plan
+from weights.namings import recognise
+from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
+
+PERIODS = "local_pos_embed.periods"
 
 
-def meta_weights(
-    path: Path, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]
+def load_weights(
+    checkpoint: Checkpoint, shapes: Mapping[str, Shape], digest: str | None = None
 ) -> Weights:
-    """Weights from a checkpoint of Meta's for a model with these leaves.
+    """Weights from a checkpoint for a model whose leaves have these paths and shapes.
 
-    **Arguments:** where the file lies, what `readers.read_pth` found in it, and the path and
-    shape of each leaf.
+    **Arguments:** what `open_checkpoint` found, the path and shape of each leaf, and the
+    checkpoint's sha256 if somebody computed it already.
 
     **Raises** `MappingError` where the file does not fit, `BadValues` where a mask is NaN.
     """
-    tensors = apply(plan(DINOV3_VIT, shapes), file)
+    naming = recognise(checkpoint.tensors)
+    file = naming.normalise(checkpoint.tensors)
+    plans = plan(naming.rules, shapes)
+    tensors = apply(plans, file, naming.zero)
     check_masks(file)
-    return Weights(LazyArrays(tensors), Provenance("meta", path.name, sha256(path)))
+    made_up = filled(plans, file)
+    provenance = Provenance(
+        kind=naming.name,
+        name=checkpoint.path.name,
+        sha256=digest or checkpoint.sha256(),
+        rope_periods="float32" if PERIODS in made_up else "file",
+    )
+    missing = tuple(name for name in made_up if name != PERIODS)
+    return Weights(LazyArrays(tensors), provenance, missing)
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
     """Refuse bias masks of NaN: the value before initialisation, not one from training."""
-    keys = (key for key in file if key.endswith(".bias_mask"))
+    keys = [key for key in file if key.endswith(".bias_mask") and file[key].dtype in FLOATS]
     bad = [key for key in keys if np.isnan(file[key].read()).any()]
     if bad:
         raise BadValues(
             f"{len(bad)} masks hold NaN ({', '.join(bad[:3])}…), so the file was saved before "
             "its model was initialised: give a checkpoint saved after training."
         )
-
-
-def sha256(path: Path) -> str:
-    """Digest of a file, read in pieces."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

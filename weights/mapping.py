@@ -1,62 +1,105 @@
-"""Declarative mapping from a checkpoint's keys to a model's leaves, checked both ways."""
+"""Declarative mapping between a checkpoint's keys and a model's leaves, checked both ways.
+
+One table of rules a naming serves reading, where it must cover the file and the model exactly,
+and writing.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
+import numpy as np
+
 from weights.distributions import Float32, Shape
-from weights.errors import MappingError
+from weights.errors import BadValues, MappingError
 from weights.tensors import FLOATS, LazyTensor
+from weights.transforms import SAME, Transform, zeros
 
 SHOWN = 12
 """How many names of one kind a message lists before it says how many more there are."""
 
 
 @dataclass(frozen=True)
-class Transform:
-    """How the tensors in a file become one leaf.
-
-    `source_shape` gives the shape that each source must have, from the leaf's. `apply` gets the
-    sources' values in the rule's order.
-    """
-
-    name: str
-    source_shape: Callable[[Shape], Shape]
-    apply: Callable[..., Float32]
-
-
-SAME = Transform("same", lambda shape: shape, lambda values: values)
-UNBATCH = Transform("unbatch", lambda shape: (1, *shape), lambda values: values[0])
-PER_CHANNEL = Transform(
-    "per channel", lambda shape: shape[:1], lambda values: values[:, None, None]
-)
-MASKED = Transform("masked", lambda shape: shape, lambda values, mask: values * mask)
-
-
-@dataclass(frozen=True)
 class Rule:
-    """One leaf, or a family of them, and its source.
+    """One leaf, or a family of them, and its sources.
 
     `{i}` and the like in `target` stand for one segment of a path and mean the same segment in
-    the sources.
+    the sources. A source that ends in `?` may be missing from a file; `missing` then gives its
+    values from its shape. A rule without sources is about a leaf that the naming has no key for:
+    `missing` gives that too.
     """
 
     target: str
     sources: tuple[str, ...]
     transform: Transform = SAME
+    missing: Callable[[Shape], Float32] = zeros
 
     def match(self, target: str) -> tuple[str, ...] | None:
         """Keys of the sources of `target`, or None if the rule is about another leaf."""
         found = _pattern(self.target).fullmatch(target)
         return found and tuple(source.format(**found.groupdict()) for source in self.sources)
 
+    def leaf(self, key: str) -> str | None:
+        """The leaf that `key` is a source of, or None if it is none of this rule's."""
+        for source in self.sources:
+            found = _pattern(source.removesuffix("?")).fullmatch(key)
+            if found:
+                return self.target.format(**found.groupdict())
+        return None
+
 
 @cache
-def _pattern(target: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^.]+)", re.escape(target)))
+def _pattern(path: str) -> re.Pattern[str]:
+    seen: set[str] = set()
+
+    def segment(match: re.Match[str]) -> str:
+        name = match[1]
+        first = name not in seen
+        seen.add(name)
+        return f"(?P<{name}>[^.]+)" if first else f"(?P={name})"
+
+    return re.compile(re.sub(r"\\{(\w+)\\}", segment, re.escape(path)))
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How one publisher names the tensors of a family of models.
+
+    `prefixes` are cut off before the rules apply. `zero` are patterns of keys that a file may
+    have although the model has no use for them, provided they hold zeros only.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+    prefixes: tuple[tuple[str, str], ...] = ()
+    zero: tuple[str, ...] = ()
+
+    def normalise(self, file: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
+        """The file's tensors by the names that the rules use."""
+        return {self._short(key): tensor for key, tensor in file.items()}
+
+    def _short(self, key: str) -> str:
+        for prefix, short in self.prefixes:
+            if key.startswith(prefix):
+                return short + key.removeprefix(prefix)
+        return key
+
+    def leaf(self, key: str) -> str | None:
+        """The leaf that a file's key is about, if the naming knows it."""
+        short = self._short(key)
+        return next((leaf for rule in self.rules if (leaf := rule.leaf(short))), None)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A key of a file, the shape it must have, and whether it may be missing."""
+
+    key: str
+    shape: Shape
+    optional: bool
 
 
 @dataclass(frozen=True)
@@ -65,13 +108,9 @@ class Plan:
 
     target: str
     shape: Shape
-    sources: tuple[str, ...]
+    sources: tuple[Source, ...]
     transform: Transform
-
-    @property
-    def source_shape(self) -> Shape:
-        """The shape that each source must have."""
-        return self.transform.source_shape(self.shape)
+    missing: Callable[[Shape], Float32]
 
 
 def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Plan]:
@@ -80,58 +119,75 @@ def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Plan]:
     **Raises** `KeyError` if there is no rule for a leaf, which is a mistake in the table.
     """
     rules = tuple(rules)
-    plans: list[Plan] = []
-    for target, shape in shapes.items():
-        for rule in rules:
-            sources = rule.match(target)
-            if sources is not None:
-                plans.append(Plan(target, shape, sources, rule.transform))
-                break
-        else:
-            raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
-    return plans
+    return [_plan_leaf(rules, target, shape) for target, shape in shapes.items()]
+
+
+def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> Plan:
+    for rule in rules:
+        keys = rule.match(target)
+        if keys is not None:
+            pairs = zip(keys, rule.transform.source_shapes(shape), strict=bool(keys))
+            sources = tuple(Source(k.removesuffix("?"), s, k.endswith("?")) for k, s in pairs)
+            return Plan(target, shape, sources, rule.transform, rule.missing)
+    raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
 
 
 def source_shapes(plans: Iterable[Plan]) -> dict[str, Shape]:
     """Key to shape of everything that a complete file holds."""
-    return {source: item.source_shape for item in plans for source in item.sources}
+    return {source.key: source.shape for item in plans for source in item.sources}
 
 
-def apply(plans: list[Plan], file: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
+def apply(
+    plans: list[Plan], file: Mapping[str, LazyTensor], zero: tuple[str, ...] = ()
+) -> dict[str, LazyTensor]:
     """Leaves from a file; values are read and transformed only when asked for.
 
     **Raises** `MappingError` that names every missing, unexpected and misshapen key and every
-    type that holds no weights, all in one message.
+    type that holds no weights, all in one message; `BadValues` if a key that `zero` allows holds
+    something.
     """
-    problems = compare(source_shapes(plans), file)
+    surplus = [key for key in file if any(_pattern(z).fullmatch(key) for z in zero)]
+    surplus = [key for key in surplus if key not in source_shapes(plans)]
+    problems = compare(plans, {key: file[key] for key in file if key not in surplus})
     if problems:
         raise MappingError(
             "the checkpoint does not fit the model: " + "; ".join(problems) + ". "
             "Give the checkpoint that was published for this model."
         )
+    _check_zero(surplus, file)
     return {
         item.target: LazyTensor(item.shape, "float32", partial(_read, item, file)) for item in plans
     }
 
 
-def compare(expected: Mapping[str, Shape], file: Mapping[str, LazyTensor]) -> list[str]:
+def _check_zero(keys: list[str], file: Mapping[str, LazyTensor]) -> None:
+    bad = [key for key in keys if file[key].dtype not in FLOATS or file[key].read().any()]
+    if bad:
+        raise BadValues(
+            f"the model has no place for {_listed(bad)}, which may be there only if all zeros: "
+            "give the checkpoint that was published for this model."
+        )
+
+
+def compare(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
     """What a file lacks, has too much of, or has in another shape or type, one line each."""
-    common = [key for key in expected if key in file]
+    sources = {source.key: source for item in plans for source in item.sources}
+    common = [key for key in sources if key in file]
     found = (
-        ("missing", [key for key in expected if key not in file]),
-        ("unexpected", [key for key in file if key not in expected]),
+        ("missing", [k for k, s in sources.items() if k not in file and not s.optional]),
+        ("unexpected", [key for key in file if key not in sources]),
         (
             "of another shape",
             [
-                f"{key} (is {list(file[key].shape)}, must be {list(expected[key])})"
+                f"{key} (is {list(file[key].shape)}, must be {list(sources[key].shape)})"
                 for key in common
-                if file[key].shape != expected[key]
+                if file[key].shape != sources[key].shape
             ],
         ),
         (
             "of another type",
             [
-                f"{key} (is {file[key].dtype}, must be a float)"
+                f"{key} (is {file[key].dtype}, must be {', '.join(sorted(FLOATS))})"
                 for key in common
                 if file[key].dtype not in FLOATS
             ],
@@ -142,8 +198,49 @@ def compare(expected: Mapping[str, Shape], file: Mapping[str, LazyTensor]) -> li
 
 def _listed(names: list[str]) -> str:
     more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    # Names come from the file and may be anything.
+    shown = ", ".join(name if name.isprintable() else ascii(name) for name in names[:SHOWN])
+    return shown[:2000] + (f" and {more} more" if more > 0 else "")
 
 
 def _read(item: Plan, file: Mapping[str, LazyTensor]) -> Float32:
-    return item.transform.apply(*(file[source].read() for source in item.sources))
+    if not item.sources:
+        return item.missing(item.shape)
+    values = (
+        file[s.key].read() if s.key in file else item.missing(s.shape) for s in item.sources
+    )
+    return item.transform.apply(*values)
+
+
+def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
+    """Leaves that nothing in the file says anything about."""
+    return [
+        item.target for item in plans if not any(source.key in file for source in item.sources)
+    ]
+
+
+def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[Out]:
+    """The tensors of a file in another naming, from a model's leaves."""
+    for item in plans:
+        for index, source in enumerate(item.sources):
+            read = partial(_write, item, index, leaves)
+            yield Out(LazyTensor(source.shape, "float32", read), source, item.missing)
+
+
+@dataclass(frozen=True)
+class Out:
+    """A tensor to write, and what it would be taken for if it were left out."""
+
+    tensor: LazyTensor
+    source: Source
+    missing: Callable[[Shape], Float32]
+
+    def is_dispensable(self) -> bool:
+        """Whether a reader would fill in the same values."""
+        return self.source.optional and np.array_equal(
+            self.tensor.read(), self.missing(self.tensor.shape)
+        )
+
+
+def _write(item: Plan, index: int, leaves: Mapping[str, LazyTensor]) -> Float32:
+    return item.transform.invert(leaves[item.target].read())[index]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from weights import LazyTensor, Weights, locate, meta_weights, random_weights, read_pth
+from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
 from weights.errors import MappingError
-from weights.meta import Architecture, architecture
+from weights.namings import Architecture, architecture, recognise
 from zoo.entry import ModelInfo, ViTConfig
 from zoo.registry import MODELS
 from zoo.request import Choice, Seed
@@ -19,9 +19,9 @@ def load(choice: Choice, entry: ModelInfo, shapes: Mapping[str, tuple[int, ...]]
     if isinstance(choice, Seed):
         return random_weights(shapes, choice.value)
     path = find(entry) if choice == "auto" else Path(choice)
-    file = read_pth(path)
-    check_variant(path, file, entry)
-    return meta_weights(path, file, shapes)
+    checkpoint = open_checkpoint(path)
+    check_variant(checkpoint, entry)
+    return load_weights(checkpoint, shapes)
 
 
 def find(entry: ModelInfo) -> Path:
@@ -29,17 +29,22 @@ def find(entry: ModelInfo) -> Path:
     return locate(entry.checkpoint, entry.licence.page, entry.licence.download)
 
 
-def check_variant(path: Path, file: Mapping[str, LazyTensor], entry: ModelInfo) -> None:
+def check_variant(checkpoint: Checkpoint, entry: ModelInfo) -> None:
     """Name the model that a checkpoint belongs to, if that is another one of the zoo."""
-    found = architecture(file)
-    if found is None or found == wanted(entry.config):
-        return
-    others = [name for name, model in MODELS.items() if wanted(model.config) == found]
-    if others:
+    others = variants(checkpoint)
+    if others and entry.name not in others:
         raise MappingError(
-            f"{path} is of another variant: it looks like {' or '.join(others)}, not like "
-            f"{entry.name}. Export that model, or give the file {entry.checkpoint}."
+            f"{checkpoint.path} is of another variant: it looks like {' or '.join(others)}, not "
+            f"like {entry.name}. Export that model, or give the file {entry.checkpoint}."
         )
+
+
+def variants(checkpoint: Checkpoint) -> list[str]:
+    """The models of the zoo that a checkpoint fits, by its keys and shapes."""
+    found = architecture(recognise(checkpoint.tensors), checkpoint.tensors)
+    if found is None:
+        return []
+    return [name for name, model in MODELS.items() if found.fits(wanted(model.config))]
 
 
 def wanted(config: ViTConfig) -> Architecture:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import weights
 import zoo
-from weights.load import sha256
+from weights.files import sha256
 from zoo.errors import BadFile
 from zoo.request import Request
 from zoo.staging import sidecar_path

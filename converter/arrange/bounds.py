@@ -25,8 +25,12 @@ def _gather(node: Node, editor: Editor) -> Value | None:
     if mode == Mode.PROMISE_IN_BOUNDS:
         return None
     sizes = node.params["slice_sizes"]
+    if mode == Mode.CLIP:
+        indices, kept = _movable(editor, indices, x.shape, numbers.start_index_map, sizes)
+        numbers = numbers._replace(start_index_map=kept)
     inside = _inside(editor, indices, x.shape, numbers.start_index_map, sizes)
-    out = editor.like(node, [x, inside], mode=Mode.PROMISE_IN_BOUNDS, fill_value=None)
+    changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
+    out = editor.like(node, [x, inside], **changes)
     if mode == Mode.CLIP or inside is indices:
         return out
     batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
@@ -59,15 +63,19 @@ def _scatter(node: Node, editor: Editor) -> Value | None:
         return None
     sizes = scatter_window(numbers, x.rank, updates.shape)
     pointed = numbers.scatter_dims_to_operand_dims
+    if mode == Mode.CLIP:
+        indices, pointed = _movable(editor, indices, x.shape, pointed, sizes)
+        numbers = numbers._replace(scatter_dims_to_operand_dims=pointed)
     inside = _inside(editor, indices, x.shape, pointed, sizes)
+    changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
     if mode == Mode.CLIP or inside is indices:
-        return editor.like(node, [x, inside, updates], mode=Mode.PROMISE_IN_BOUNDS)
+        return editor.like(node, [x, inside, updates], **changes)
     axis = pointed[0]
     config = tuple((0, sizes[axis] if i == axis else 0, 0) for i in range(x.rank))
     longer = tuple(dims.as_dim(d + c[1]) for d, c in zip(x.shape, config, strict=True))
     padded = editor.add("pad", [x, const(0, x.dtype)], longer, x.dtype, {"padding_config": config})
     aside = _aside(editor, indices, inside, x.shape[axis])
-    out = editor.like(node, [padded, aside, updates], longer, mode=Mode.PROMISE_IN_BOUNDS)
+    out = editor.like(node, [padded, aside, updates], longer, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
 
 
@@ -89,6 +97,20 @@ def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
 
 
 # ---------------------------------------------------------------------------------------- indices
+
+
+def _movable(
+    editor: Editor, indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape
+) -> tuple[Value, tuple[int, ...]]:
+    """The components of index vectors that can be other than zero, and their axes."""
+    free = [i for i, a in enumerate(axes) if not dims.same(shape[a], sizes[a])]
+    if len(free) == len(axes):
+        return indices, axes
+    free = free or [0]
+    last = indices.rank - 1
+    parts = [editor.slice(indices, last, i, i + 1) for i in free]
+    joined = editor.concatenate(parts, last) if len(parts) > 1 else parts[0]
+    return joined, tuple(axes[i] for i in free)
 
 
 def _inside(

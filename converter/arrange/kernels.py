@@ -19,6 +19,10 @@ NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
 UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
 BOOL: Detour = {"bool": "int32"}
 SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
+# Not int64: ONNX Runtime's ReduceMax compares the low halves of int64 as signed numbers.
+EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
+# ReduceSum saturates where JAX wraps; in int64 that is out of reach.
+SUMS: Detour = {**dict.fromkeys((*NARROW, "int32"), "int64"), **UNSIGNED}
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,10 @@ TABLE: dict[str, Missing] = {
     "pad": Missing(SHORT),
     "cumsum": Missing({**NARROW, **UNSIGNED}),
     "cumprod": Missing(NARROW),
-    **dict.fromkeys(("reduce_sum", "reduce_prod"), Missing({**NARROW, **UNSIGNED})),
-    **dict.fromkeys(("reduce_max", "reduce_min"), Missing({**BOOL, **SHORT, "uint32": "int64"})),
-    **dict.fromkeys(
-        ("argmax", "argmin"), Missing({**BOOL, **SHORT, "uint32": "int64"}, back=False)
-    ),
+    "reduce_sum": Missing(SUMS),
+    "reduce_prod": Missing({**NARROW, **UNSIGNED}),
+    **dict.fromkeys(("reduce_max", "reduce_min"), Missing(EXTREMES)),
+    **dict.fromkeys(("argmax", "argmin"), Missing(EXTREMES, back=False)),
     "top_k": Missing({"uint16": "int32", "uint32": "int64"}),
     "matmul": Missing(NARROW),
     **dict.fromkeys(

@@ -210,10 +210,41 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
 
 @lower("shift_right_arithmetic")
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``."""
-    if b.out.dtype.kind == "u":
-        return _shift(b, x, by, "RIGHT")
-    minus = b.like(-1)
-    negative = b.op("Less", x, b.like(0))
-    moved = _shift(b, b.op("Max", x, b.op("Sub", minus, x)), by, "RIGHT")
-    return b.op("Where", negative, b.op("Sub", minus, moved), moved)
+    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
+
+    The highest bit is a sign in unsigned integers too, as JAX has it.
+    """
+    bits = b.out.dtype.itemsize * 8
+    signed = np.int64 if bits == 64 else np.int32
+    x = b.cast(b.cast(x, f"int{bits}"), signed)
+    minus = b.const(-1, signed)
+    negative = b.op("Less", x, b.const(0, signed))
+    bare = b.cast(b.op("Max", x, b.op("Sub", minus, x)), b.out.dtype)
+    moved = b.cast(_shift(b, bare, by, "RIGHT"), signed)
+    return b.cast(b.op("Where", negative, b.op("Sub", minus, moved), moved), b.out.dtype)
+
+
+# -------------------------------------------------------------------------------------- total order
+
+
+@lower("eq_to")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """In the total order NaN equals itself; that it also tells zeros apart is left out."""
+    if b.operand().dtype.kind != "f":
+        return b.op("Equal", x, y)
+    return b.op("Or", b.op("Equal", x, y), b.op("And", b.op("IsNaN", x), b.op("IsNaN", y)))
+
+
+@lower("le_to")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """NaN is above all others."""
+    plain = b.op("LessOrEqual", x, y)
+    return b.op("Or", plain, b.op("IsNaN", y)) if b.operand().dtype.kind == "f" else plain
+
+
+@lower("lt_to")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    if b.operand().dtype.kind != "f":
+        return b.op("Less", x, y)
+    above = b.op("And", b.op("IsNaN", y), b.op("Not", b.op("IsNaN", x)))
+    return b.op("Or", b.op("Less", x, y), above)

@@ -1,0 +1,64 @@
+"""Checkpoints as they lie on disk: told apart by their content, read lazily and without trust."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from weights.checkpoint import Checkpoint
+from weights.containers import equimo, lz4, npy, safetensors, torch
+from weights.errors import NotACheckpoint, WeightsNotFound
+
+BEGINNING = 16
+"""Bytes that tell the formats apart."""
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """What lies at `path`, a file or a folder.
+
+    **Raises** a `WeightsError` if there is nothing, or nothing that is read.
+    """
+    if path.is_dir():
+        return _open_folder(path)
+    if not path.is_file():
+        raise WeightsNotFound(f"{path} does not exist: give the path of a checkpoint.")
+    try:
+        return _open_file(path)
+    except OSError as error:
+        raise WeightsNotFound(
+            f"{path} cannot be read ({error.strerror}): give a file that can."
+        ) from error
+
+
+def _open_file(path: Path) -> Checkpoint:
+    with path.open("rb") as file:
+        start = file.read(BEGINNING)
+    if start.startswith(lz4.MAGIC):
+        return equimo.read_archive(path)
+    if start.startswith(npy.MAGIC) and path.with_name(equimo.METADATA).is_file():
+        return equimo.read_folder(path.parent)
+    if start[8:9] == b"{":
+        return safetensors.read_safetensors(path)
+    if start.startswith(b"{") and path.name.endswith(".index.json"):
+        return safetensors.read_sharded(path)
+    # Last, because the table of a zip archive lies at its end, behind anything.
+    if zipfile.is_zipfile(path):
+        return torch.read_torch(path)
+    raise NotACheckpoint(
+        f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes, neither a PyTorch "
+        "archive, nor safetensors, nor an Equimo archive): download it again, or give another path."
+    )
+
+
+def _open_folder(path: Path) -> Checkpoint:
+    if (path / equimo.METADATA).is_file() and (path / equimo.WEIGHTS).is_file():
+        return equimo.read_folder(path)
+    if (path / safetensors.INDEX).is_file():
+        return safetensors.read_sharded(path / safetensors.INDEX)
+    files = sorted(path.glob("*.safetensors"))
+    if len(files) == 1:
+        return safetensors.read_safetensors(files[0])
+    raise WeightsNotFound(
+        f"{path} is a folder without a checkpoint (no {safetensors.INDEX}, no single .safetensors "
+        f"file, no {equimo.METADATA} with {equimo.WEIGHTS}): give the path of a checkpoint."
+    )

@@ -9,6 +9,7 @@ Source: `equimo/io.py` (1.1.0), `equimo/serialization.py` (2.7.0).
 from __future__ import annotations
 
 import hashlib
+import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -104,10 +105,17 @@ def _unpack(path: Path, file: BinaryIO) -> Content:
 
 def _member(path: Path, stream: Pieces, found: dict[str, Any]) -> str | None:
     """The next member's name, its size noted in `found`; None at the archive's end."""
-    block = stream.read(TAR_BLOCK)
-    if not block.strip(b"\0"):
+    info = _tar_header(stream)
+    if info is None:
         return None
-    info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+    if info.type == tarfile.XHDTYPE and info.size <= LARGEST_METADATA:
+        extended = stream.read(info.size + -info.size % TAR_BLOCK)
+        info = _tar_header(stream)
+        if info is None or re.search(rb"\d+ (link)?path=", extended):
+            raise _damaged(path, "it has a member whose name is not what it seems")
+        # Where the plain header has no room for the size of 8 GB and more.
+        size = re.search(rb"^\d+ size=(\d{1,15})$", extended, re.MULTILINE)
+        info.size = int(size[1]) if size else info.size
     # Nothing is ever extracted, but an archive with other members is not what it says.
     if info.name not in (METADATA, WEIGHTS) or info.name in found or not info.isreg():
         raise _damaged(path, f"it has a member {info.name[:60]!r}, which does not belong there")
@@ -116,6 +124,11 @@ def _member(path: Path, stream: Pieces, found: dict[str, Any]) -> str | None:
         raise _damaged(path, f"{info.name} claims {info.size} bytes")
     found[info.name] = info.size
     return info.name
+
+
+def _tar_header(stream: Pieces) -> tarfile.TarInfo | None:
+    block = stream.read(TAR_BLOCK)
+    return tarfile.TarInfo.frombuf(block, "utf-8", "strict") if block.strip(b"\0") else None
 
 
 def read_folder(path: Path) -> Checkpoint:

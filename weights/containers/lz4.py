@@ -17,6 +17,8 @@ from typing import BinaryIO, cast
 import lz4.block
 import lz4.frame
 
+from weights.errors import NotACheckpoint
+
 MAGIC = b"\x04\x22\x4d\x18"
 
 WINDOW = 64 << 10
@@ -28,7 +30,7 @@ SPACING = 16 << 20
 BLOCK_SIZES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 
 
-class BadFrame(Exception):
+class BadFrame(NotACheckpoint):
     """The bytes are no LZ4 frame, or a damaged one."""
 
 

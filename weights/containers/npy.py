@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from weights.errors import NotACheckpoint
+
 MAGIC = b"\x93NUMPY"
 
 LARGEST_HEADER = 1 << 14
@@ -41,7 +43,7 @@ DTYPES: dict[str, tuple[str, int]] = {
 }
 
 
-class BadRecord(Exception):
+class BadRecord(NotACheckpoint):
     """The bytes are no record that numpy would write for an array of numbers."""
 
 

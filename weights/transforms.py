@@ -1,0 +1,98 @@
+"""How the tensors in a file become one leaf of a model, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from weights.distributions import Float32, Shape, exact_periods, key_mask
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A way between sources and a leaf.
+
+    `source_shapes` gives the shape that each source must have, from the leaf's. `apply` gets the
+    sources' values in the rule's order, `invert` gives them from the leaf's.
+    """
+
+    name: str
+    source_shapes: Callable[[Shape], tuple[Shape, ...]]
+    apply: Callable[..., Float32]
+    invert: Callable[[Float32], tuple[Float32, ...]]
+
+
+SAME = Transform("same", lambda shape: (shape,), lambda values: values, lambda leaf: (leaf,))
+
+UNBATCH = Transform(
+    "unbatch",
+    lambda shape: ((1, *shape),),
+    lambda values: values[0],
+    lambda leaf: (leaf[None],),
+)
+
+PER_CHANNEL = Transform(
+    "per channel",
+    lambda shape: (shape[:1],),
+    lambda values: values[:, None, None],
+    lambda leaf: (leaf[:, 0, 0],),
+)
+
+
+def _third(shape: Shape) -> Shape:
+    return shape[0] // 3, *shape[1:]
+
+
+THIRDS = Transform(
+    "thirds",
+    lambda shape: (_third(shape),) * 3,
+    lambda *thirds: np.concatenate(thirds),
+    lambda leaf: tuple(np.split(leaf, 3)),
+)
+
+
+def _outer_thirds(query: Float32, value: Float32) -> Float32:
+    return np.concatenate([query, np.zeros_like(query), value])
+
+
+def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
+    query, key, value = np.split(leaf, 3)
+    if key.any():
+        raise ValueError("the naming has no place for a bias of the keys")
+    return query, value
+
+
+OUTER_THIRDS = Transform(
+    "first and last third", lambda shape: (_third(shape),) * 2, _outer_thirds, _split_outer
+)
+
+
+def _masked(values: Float32, mask: Float32) -> Float32:
+    # A product would keep the sign of what is masked: -0.0, which other formats do not have.
+    return np.where(mask == 0, np.float32(0), values * mask)
+
+
+def _unmask(leaf: Float32) -> tuple[Float32, ...]:
+    """The bias as it is, under a mask that changes nothing of it."""
+    mask = key_mask(leaf.shape)
+    return leaf, np.ones_like(leaf) if leaf[mask == 0].any() else mask
+
+
+MASKED = Transform("masked", lambda shape: (shape, shape), _masked, _unmask)
+
+
+def zeros(shape: Shape) -> Float32:
+    """What a bias is that a file does not have."""
+    return np.zeros(shape, np.float32)
+
+
+def ones(shape: Shape) -> Float32:
+    """What a norm's weight is that a file does not have."""
+    return np.ones(shape, np.float32)
+
+
+def float32_periods(shape: Shape) -> Float32:
+    """The rotary periods of a file that holds none, as transformers and timm compute them."""
+    return exact_periods(shape[0])
