@@ -24,14 +24,17 @@ from converter.trace import Spec, trace
 
 logger = logging.getLogger(__name__)
 
-FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "Gelu")
+FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "Gelu")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the file holds: fused operators, nodes by operator, and what was left decomposed."""
+    """What the file holds: fused operators, nodes by operator, and what was left decomposed.
 
-    fused: dict[str, int]
+    ``fused`` counts what there is; operators that are not there count zero.
+    """
+
+    fused: Counter[str]
     histogram: dict[str, int]
     near_misses: list[NearMiss]
 
@@ -154,7 +157,7 @@ def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] |
 def _report(model: ir.Model, near_misses: list[NearMiss]) -> Report:
     counts = Counter(node.op_type for node in model.graph.all_nodes())
     return Report(
-        fused={op: counts.get(op, 0) for op in FUSED},
+        fused=Counter({op: counts[op] for op in FUSED if counts[op]}),
         histogram=dict(sorted(counts.items())),
         near_misses=near_misses,
     )

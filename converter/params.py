@@ -106,9 +106,13 @@ def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any
 
 def _apply(node: Node, args: list[Any]) -> list[Any]:
     out = node.outputs[0]
-    plain = out.dtype.kind in "biuf" and all(isinstance(a, np.ndarray) for a in args)
+    plain = (
+        isinstance(out.dtype, np.dtype)
+        and out.dtype.kind in "biuf"
+        and all(isinstance(a, np.ndarray) for a in args)
+    )
     table: Mapping[str, Callable[..., Any]] = NUMPY
-    if out.dtype.kind == "f" and node.op in FLOATING:
+    if plain and out.dtype.kind == "f" and node.op in FLOATING:
         table = FLOATING
     if not plain or node.op not in table:
         return [_host(r) for r in reference.run_node(node, args, {})]
@@ -119,7 +123,7 @@ def _apply(node: Node, args: list[Any]) -> list[Any]:
 
 def _host(array: Any) -> Any:
     """JAX arrays come home as numpy; PRNG keys, which have no numpy form, stay."""
-    return np.asarray(array) if array.dtype.kind in "biufcV" else array
+    return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
 
 
 def is_computable(node: Node) -> bool:

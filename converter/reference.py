@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from converter import dims
@@ -73,6 +74,12 @@ def layer_norm(
     variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
     y = centred * lax.rsqrt(variance + jnp.asarray(epsilon, x.dtype)) * scale
     return y if bias is None else y + bias
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
+    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
+    square = jnp.mean(jnp.square(x), tuple(range(axis, x.ndim)), keepdims=True)
+    return x * lax.rsqrt(square + jnp.asarray(epsilon, x.dtype)) * scale
 
 
 def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
@@ -287,6 +294,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "matmul": matmul,
     "softmax": softmax,
     "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
     "gelu": gelu,
     "rotary": rotary,
     "rotary_heads": rotary_heads,
@@ -357,7 +365,7 @@ def _run(graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], sizes: Siz
         if value.kind != "const":
             return env[id(value)]
         const: Any = value.const
-        return jnp.asarray(const) if value.dtype.kind in "biufcV" else const
+        return jnp.asarray(const) if isinstance(value.dtype, np.dtype) else const
 
     for node in graph.nodes:
         inputs = [read(v) for v in node.inputs]

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import onnx_ir as ir
 from converter import params
 from converter.errors import SaveError, SpecError
 from converter.graph import Graph, Value
+from converter.stream import write_single, write_with_sidecar
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +35,11 @@ def bind(
     ``values`` maps parameter names to arrays (read one at a time) and goes before bound leaves.
     """
     given = values or {}
-    _check_names(graph, given)
+    names = frozenset(given)  # a lazy mapping may read a value to tell whether it is there
+    _check_names(graph, names)
 
     def read(value: Value) -> Any:
-        if value.kind == "param" and value.name in given:
+        if value.kind == "param" and value.name in names:
             return _checked(value, np.asarray(given[value.name]))
         return np.asarray(value.const)
 
@@ -45,9 +47,8 @@ def bind(
         model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
 
 
-def missing(graph: Graph, values: Mapping[str, Any] | None = None) -> list[str]:
-    """Names of parameters that have no value yet."""
-    given = values or {}
+def missing(graph: Graph, given: Collection[str] = ()) -> list[str]:
+    """Names of parameters that have no value yet, but for the given ones."""
     return [v.name for v in _leaves(graph) if v.const is None and v.name not in given]
 
 
@@ -66,17 +67,27 @@ def save(
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise SaveError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise _failure(target, error) from error
     try:
-        beside = target.name + "_data" if size > LARGEST_FILE else None
-        ir.save(model, scratch / target.name, external_data=beside, max_workers=1)
-        for name in filter(None, (beside, target.name)):
-            os.replace(scratch / name, target.parent / name)
+        beside = target.name + "_data"
+        if size > LARGEST_FILE:
+            write_with_sidecar(model, scratch / target.name, scratch / beside)
+            os.replace(scratch / beside, target.parent / beside)
+        else:
+            write_single(model, scratch / target.name)
+        os.replace(scratch / target.name, target)
     except OSError as error:
-        raise SaveError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise _failure(target, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     logger.info("wrote %s (%d bytes of weights)", target, size)
+
+
+def _failure(target: Path, error: OSError) -> SaveError:
+    """The system's own reason stays readable for whoever catches it as an ``OSError``."""
+    failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
+    failure.errno, failure.strerror = error.errno, error.strerror
+    return failure
 
 
 def _leaves(graph: Graph) -> list[Value]:
@@ -89,8 +100,8 @@ def _leaves(graph: Graph) -> list[Value]:
     return list(found.values())
 
 
-def _check_names(graph: Graph, values: Mapping[str, Any]) -> None:
-    absent = missing(graph, values)
+def _check_names(graph: Graph, given: Collection[str]) -> None:
+    absent = missing(graph, given)
     if absent:
         shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         raise SpecError(

@@ -298,6 +298,13 @@ def _split(node: Node, editor: Editor) -> list[Value] | None:
     return parts
 
 
+def _unstack(node: Node, editor: Editor) -> list[Value]:
+    source, axis = node.inputs[0], node.params["axis"] % node.inputs[0].rank
+    shape = (*source.shape[:axis], *source.shape[axis + 1 :])
+    parts = [editor.slice(source, axis, i, i + 1) for i in range(len(node.outputs))]
+    return [editor.reshape(p, shape) for p in parts]
+
+
 def _stack(node: Node, editor: Editor) -> Value:
     axis = node.params["axis"] % node.out.rank
     shape = tuple(1 if i == axis else d for i, d in enumerate(node.out.shape))
@@ -499,6 +506,7 @@ RULES: dict[str, Rule] = {
     "slice": _slice,
     "split": _split,
     "stack": _stack,
+    "unstack": _unstack,
     "concatenate": _concatenate,
     "max": _max,
     "min": _min,

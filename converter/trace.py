@@ -325,7 +325,7 @@ def _while(eqn: Any, inputs: list[Value]) -> Node:
 
 
 def _freeze_finished(closed: Any, captured: Sequence[Value], cond: Graph, body: Graph) -> None:
-    """``vmap`` of a loop: it runs while any lane goes on, and lanes that are done keep their state."""
+    """``vmap`` of a loop: it runs while any lane goes on; lanes that are done keep their state."""
     lanes = cond.outputs[0]
     any_lane = make_node(
         "reduce_or", [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}

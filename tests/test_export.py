@@ -79,6 +79,7 @@ def test_manifest(exported, vits16):
         "kind": "meta",
         "name": vits16.path.name,
         "sha256": digest,
+        "rope_periods": "file",
         "is_published_file": False,
     }
     assert record["preprocessing"]["mean"] == [0.485, 0.456, 0.406]

@@ -79,6 +79,20 @@ NORMS = [
 ]
 
 
+def rms_by_hand(x):
+    return x / jnp.sqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6) * jnp.arange(1, 9, dtype=x.dtype)
+
+
+ONE_RMS = {"RMSNormalization": 1}
+FLAX_RMS = nnx.RMSNorm(8, rngs=nnx.Rngs(0))
+RMS = [
+    Form("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), ONE_RMS),
+    Form("eqx_bias", perturbed(eqx.nn.RMSNorm(8)), ((8,),), ONE_RMS),
+    Form("by_hand", rms_by_hand, ((3, 8),), ONE_RMS),
+    Form("flax", lambda x: FLAX_RMS(x), ((3, 8),), ONE_RMS),
+]
+
+
 # ------------------------------------------------------------------------------------------ gelu
 
 
@@ -248,6 +262,7 @@ ATTENTIONS = [
 
 ALL = [
     *((f"norm-{f.name}", f) for f in NORMS),
+    *((f"rms-{f.name}", f) for f in RMS),
     *((f"gelu-{f.name}", f) for f in GELUS),
     *((f"rotary-{f.name}", f) for f in ROTARIES),
     *((f"attention-{f.name}", f) for f in ATTENTIONS),
@@ -271,7 +286,7 @@ def test_recognised_in_low_precision(form, dtype, how):
 @pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_opsets(form, opset):
-    since = {"Attention": 23, "RotaryEmbedding": 23, "Gelu": 20}
+    since = {"Attention": 23, "RotaryEmbedding": 23, "RMSNormalization": 23, "Gelu": 20}
     ops = {op: n for op, n in form.ops.items() if since.get(op, 17) <= opset}
     assert_recognised(replace(form, ops=ops), "vmap1", opset=opset)
 

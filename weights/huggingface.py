@@ -47,6 +47,10 @@ DINOV3_VIT = Naming(
         Rule("local_cls_norm.weight", (), missing=ones),
         Rule("local_cls_norm.bias", ()),
     ),
-    prefixes=(("model.layer.", "layer."), ("model.norm.", "norm."), ("model.embeddings.", "embeddings.")),
+    prefixes=(
+        ("model.layer.", "layer."),
+        ("model.norm.", "norm."),
+        ("model.embeddings.", "embeddings."),
+    ),
     zero=tuple(ATTENTION + f"{part}_proj.bias" for part in "qkv"),
 )

@@ -206,17 +206,13 @@ def _listed(names: list[str]) -> str:
 def _read(item: Plan, file: Mapping[str, LazyTensor]) -> Float32:
     if not item.sources:
         return item.missing(item.shape)
-    values = (
-        file[s.key].read() if s.key in file else item.missing(s.shape) for s in item.sources
-    )
+    values = (file[s.key].read() if s.key in file else item.missing(s.shape) for s in item.sources)
     return item.transform.apply(*values)
 
 
 def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
     """Leaves that nothing in the file says anything about."""
-    return [
-        item.target for item in plans if not any(source.key in file for source in item.sources)
-    ]
+    return [item.target for item in plans if not any(source.key in file for source in item.sources)]
 
 
 def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[Out]:

@@ -29,9 +29,7 @@ def recognise(file: Mapping[str, LazyTensor]) -> Naming:
 
     **Raises** `NotACheckpoint` if none knows even half of them.
     """
-    known = {
-        naming.name: sum(naming.leaf(key) is not None for key in file) for naming in NAMINGS
-    }
+    known = {naming.name: sum(naming.leaf(key) is not None for key in file) for naming in NAMINGS}
     best = max(NAMINGS, key=lambda naming: known[naming.name])
     if not file or 2 * known[best.name] < len(file):
         shown = ", ".join(ascii(key)[1:-1][:60] for key in list(file)[:3]) or "none at all"

@@ -1,4 +1,4 @@
-"""The `zoo` command: export, list, info, verify."""
+"""The `zoo` command: export, list, info, verify, weights."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +8,11 @@ import typer
 from zoo import registry
 from zoo.console import FAILED_CHECK, run
 from zoo.export import export
+from zoo.weights_cli import app as weights_app
 
 app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
 app.command()(export)
+app.add_typer(weights_app, name="weights")
 
 
 @app.command("list")

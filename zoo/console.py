@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -41,13 +42,22 @@ def progress_bar() -> Generator[Progress]:
         yield Lines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
     from rich.progress import Progress as RichProgress
 
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
         TimeElapsedColumn(),
     )
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
@@ -55,13 +65,30 @@ def progress_bar() -> Generator[Progress]:
 
 
 class Lines:
-    """Progress as one line a stage."""
+    """Progress as one line a stage, and one every ten seconds of a stage that tells its size."""
+
+    PAUSE = 10.0
+
+    def __init__(self) -> None:
+        self.total: int | None = None
+        self.done = 0
+        self.began = self.told = time.monotonic()
 
     def stage(self, text: str, total: int | None = None) -> None:
         print(text, file=sys.stderr)
+        self.total, self.done = total, 0
+        self.began = self.told = time.monotonic()
 
     def step(self, size: int) -> None:
-        pass
+        self.done += size
+        now = time.monotonic()
+        if self.total is not None and now - self.told >= self.PAUSE:
+            rate = self.done / (now - self.began)
+            print(
+                f"  {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB, {rate / 1e6:,.0f} MB/s",
+                file=sys.stderr,
+            )
+            self.told = now
 
 
 class Bar:

@@ -55,13 +55,14 @@ def export(
     )
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
+    from zoo.tables import show_exports, warn_nonfinite
+
+    warn_nonfinite(exports[0].nonfinite)
     if json:
         from zoo.manifest import to_text
 
         print(to_text([export.manifest for export in exports]), end="")
     else:
-        from zoo.tables import show_exports
-
         show_exports(exports)
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 

@@ -62,7 +62,7 @@ def describe(
         "weights": _origin(provenance, entry.digest),
         "nodes": sum(report.histogram.values()),
         "histogram": dict(sorted(report.histogram.items())),
-        "fused": dict(sorted(report.fused.items())),
+        "fused": {name: count for name, count in sorted(report.fused.items()) if count},
         "near_misses": _near_misses(report.near_misses),
         "verification": None if verification is None else asdict(verification),
         "tools": {

@@ -22,11 +22,15 @@ from zoo.vit import VisionTransformer, ViTOutput
 
 @dataclass(frozen=True)
 class Exported:
-    """One file. Where its check failed, `published` is False and nothing was left behind."""
+    """One file. Where its check failed, `published` is False and nothing was left behind.
+
+    `nonfinite` names the parameters that hold a NaN or an infinity.
+    """
 
     target: Path
     manifest: Manifest
     published: bool
+    nonfinite: tuple[str, ...] = ()
 
 
 def batched(model: VisionTransformer, pixel_values: Float[Array, "batch 3 H W"]) -> ViTOutput:
@@ -75,7 +79,7 @@ def export_one(
             with writing(target):
                 manifest_path(file).write_text(to_text(record))
                 publish(stage, target)
-        return Exported(target, record, passed)
+        return Exported(target, record, passed, tuple(weights.arrays.nonfinite))
 
 
 def convert(request: Request, opset: int, model: VisionTransformer) -> converter.Export:

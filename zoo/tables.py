@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from zoo.entry import ModelInfo
 
 if TYPE_CHECKING:
+    from zoo.convert import Converted
+    from zoo.inspect import Inspection
     from zoo.pipeline import Exported
     from zoo.verify import Verification
 
@@ -131,3 +134,58 @@ def show_model(model: ModelInfo) -> None:
     for name, text in rows.items():
         table.add_row(name, text)
     Console().print(table)
+
+
+PUBLISHERS = {
+    "meta": "Meta (facebookresearch)",
+    "equimo": "Equimo",
+    "huggingface": "Hugging Face transformers",
+    "timm": "timm",
+}
+
+MOST_TENSORS = 1000
+"""Lines of tensors that are shown."""
+
+
+def show_inspection(found: Inspection) -> None:
+    """What a checkpoint is, then its tensors."""
+    periods = "the file's own" if found.has_periods else "none, so computed in float32"
+    rows = {
+        "container": found.checkpoint.container,
+        "names": PUBLISHERS[found.naming],
+        "fits": " or ".join(found.models) or "no model of the zoo",
+        "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
+        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
+        "size": f"{found.bytes / 1e6:,.1f} MB",
+        "rotary periods": periods,
+    }
+    table = Table(show_header=False, title=escape(found.checkpoint.path.name))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows.items():
+        table.add_row(name, escape(text))
+    console = Console()
+    console.print(table)
+    for key, tensor in list(found.checkpoint.tensors.items())[:MOST_TENSORS]:
+        name = key if key.isprintable() else ascii(key)
+        line = f"{name}  {tensor.dtype} {list(tensor.shape)}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def show_converted(converted: Converted) -> None:
+    """What was written, and what had to be made up."""
+    console = Console()
+    line = f"{converted.target} was written: {converted.model} for {PUBLISHERS[converted.naming]}"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if converted.filled:
+        text = f"the source does not hold {', '.join(converted.filled)}: written as initialised"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    warn_nonfinite(converted.nonfinite)
+
+
+def warn_nonfinite(names: Sequence[str]) -> None:
+    """Name tensors with NaN or infinite values, on stderr."""
+    if names:
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        text = f"warning: NaN or infinite values in {', '.join(names[:10])}{more}"
+        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)

@@ -49,9 +49,13 @@ def _convolution(node: Node, editor: Editor) -> Value:
     )
     order = tuple(numbers.out_spec)
     shape = tuple(node.out.shape[i] for i in order)
+    if x.rank == 2:  # ONNX wants at least one axis of space
+        x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
+        window = Window((1,), ((0, 0),), (1,), (1,), window.groups)
     pads = _transposed_pads(window, w.shape[2:])
     emit = _plain if pads is None else _transposed
-    out = emit(editor, x, w, window, shape, pads or window.padding)
+    wide = shape if x.rank == len(shape) else (*shape, 1)
+    out = editor.reshape(emit(editor, x, w, window, wide, pads or window.padding), shape)
     return editor.transpose(out, [order.index(i) for i in range(len(order))])
 
 

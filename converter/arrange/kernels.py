@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from converter.graph import Node, Value, make_node
 from converter.rewrite import Editor, Rule
 
@@ -67,7 +69,9 @@ def _detour(node: Node, editor: Editor) -> list[Value] | None:
         for i, v in enumerate(node.inputs)
     ]
     back = [missing.back and v.dtype == dtype for v in node.outputs]
-    types = [(v.shape, wide if b else v.dtype) for v, b in zip(node.outputs, back, strict=True)]
+    types = [
+        (v.shape, np.dtype(wide) if b else v.dtype) for v, b in zip(node.outputs, back, strict=True)
+    ]
     made = make_node(
         node.op, inputs, types, node.params, primitive=node.primitive, source=node.source
     )

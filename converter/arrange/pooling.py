@@ -98,11 +98,15 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, Window]:
     if not small or any(s != 1 for s in spread):
         x = pad_space(editor, x, padding, spread, filler, first=0)
         padding = ((0, 0),) * rank
-    axes = tuple(
-        i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0)
+    axes = tuple(i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0))
+    window = Window(
+        axes,
+        size=tuple(size[i] for i in axes),
+        strides=tuple(strides[i] for i in axes),
+        padding=tuple(padding[i] for i in axes),
+        dilation=tuple(dilation[i] for i in axes),
     )
-    parts = (tuple(v[i] for i in axes) for v in (size, strides, padding, dilation))
-    return x, Window(axes, *parts)
+    return x, window
 
 
 def _pooled(editor: Editor, x: Value, window: Window, kind: Kind, out: Value) -> Value:

@@ -10,6 +10,7 @@ import math
 from converter import dims
 from converter.fuse.match import (
     NearMiss,
+    Product,
     Recogniser,
     View,
     close,
@@ -39,21 +40,34 @@ def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     axes = _mean_axes(mean, x, editor)
     if not axes or not x.complete():
         return None
-    found = _epsilon(operand(inverse, 0))
+    found = epsilon_of(operand(inverse, 0))
     if found is None or not _is_variance(found[0], centred, x, mean, axes, editor):
         return None
+    return normalised(editor, node, "layer_norm", x, axes, found[1], parts)
+
+
+def normalised(
+    editor: Editor,
+    node: Node,
+    op: str,
+    x: View,
+    axes: tuple[int, ...],
+    epsilon: float,
+    rest: Product,
+) -> Value:
+    """``op`` over the logical ``axes`` of ``x``, without scale, times what else is multiplied."""
     order = [i for i in range(len(x.axes)) if i not in axes] + list(axes)
     value = editor.transpose(materialise(editor, x, node.out.shape, node.out.dtype), order)
     shape = value.shape[-len(axes) :]
     ones = editor.broadcast(const(1, value.dtype), shape, ())
     first = value.rank - len(axes)
-    params = {"axis": first, "epsilon": found[1]}
-    normed = editor.add("layer_norm", [value, ones], value.shape, value.dtype, params)
+    params = {"axis": first, "epsilon": epsilon}
+    normed = editor.add(op, [value, ones], value.shape, value.dtype, params)
     result = editor.transpose(normed, [order.index(i) for i in range(len(order))])
-    for factor in parts.factors:
+    for factor in rest.factors:
         result = editor.binary("mul", result, _spread(editor, factor, node.out))
-    if parts.coefficient != 1:
-        result = editor.binary("mul", result, const(parts.coefficient, value.dtype))
+    if rest.coefficient != 1:
+        result = editor.binary("mul", result, const(rest.coefficient, value.dtype))
     return result
 
 
@@ -64,14 +78,14 @@ def _spread(editor: Editor, view: View, like: Value) -> Value:
 
 def _mean_axes(mean: View, x: View, editor: Editor) -> tuple[int, ...] | None:
     """The axes over which ``mean`` is the mean of ``x``."""
-    total = _sum_of_mean(mean, editor)
+    total = sum_of_mean(mean, editor)
     if total is None:
         return None
     axes = reduction(total[0], x, "reduce_sum")
-    return axes if axes and _is_count(total[1], x, axes) else None
+    return axes if axes and is_count(total[1], x, axes) else None
 
 
-def _sum_of_mean(view: View, editor: Editor) -> tuple[View, float] | None:
+def sum_of_mean(view: View, editor: Editor) -> tuple[View, float] | None:
     """(sum, coefficient) of a value that is a sum times a number."""
     parts = product(view, editor, rounding=True)
     if len(parts.factors) == 1 and not parts.divisors and parts.factors[0].op() == "reduce_sum":
@@ -79,12 +93,12 @@ def _sum_of_mean(view: View, editor: Editor) -> tuple[View, float] | None:
     return None
 
 
-def _is_count(coefficient: float, x: View, axes: tuple[int, ...]) -> bool:
+def is_count(coefficient: float, x: View, axes: tuple[int, ...]) -> bool:
     sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
     return dims.all_static(sizes) and close(coefficient, 1 / math.prod(sizes), x.base.dtype)
 
 
-def _epsilon(view: View) -> tuple[View, float] | None:
+def epsilon_of(view: View) -> tuple[View, float] | None:
     """(variance, epsilon) of their sum."""
     if view.op() != "add":
         return None
@@ -110,9 +124,9 @@ def _unclipped(view: View) -> View:
 def _is_variance(
     view: View, centred: View, x: View, mean: View, axes: tuple[int, ...], editor: Editor
 ) -> bool:
-    total = _sum_of_mean(view, editor)
-    if total is not None and _is_count(total[1], x, axes):
-        squares = _squared_sum(total[0])
+    total = sum_of_mean(view, editor)
+    if total is not None and is_count(total[1], x, axes):
+        squares = squared_sum(total[0])
         return squares is not None and (
             _sums(squares, centred, axes) or _centres(squares, x, axes, editor)
         )
@@ -120,14 +134,14 @@ def _is_variance(
         return False
     # E[x^2] - E[x]^2
     left, right = operands(view)
-    total = _sum_of_mean(left, editor)
-    if total is None or not _is_count(total[1], x, axes) or right.op() != "square":
+    total = sum_of_mean(left, editor)
+    if total is None or not is_count(total[1], x, axes) or right.op() != "square":
         return False
-    squares = _squared_sum(total[0])
+    squares = squared_sum(total[0])
     return squares is not None and _sums(squares, x, axes) and operand(right, 0) == mean
 
 
-def _squared_sum(total: View) -> View | None:
+def squared_sum(total: View) -> View | None:
     """What is squared and summed, the summed axes appended to the logical ones."""
     inner = reduced(total, "reduce_sum")
     inner = None if inner is None else peel(inner)
@@ -160,7 +174,7 @@ def _affine(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     root = View(node.out, tuple(range(node.out.rank)))
     sides = operands(root)
     for normed, other in (sides, sides[::-1]):
-        if normed.op() == "layer_norm" and editor.single_use(normed.base):
+        if normed.op() in _TAKES[node.op] and editor.single_use(normed.base):
             return _absorb(node, normed, other, editor)
     return None
 
@@ -185,9 +199,10 @@ def _absorb(node: Node, normed: View, other: View, editor: Editor) -> Value | No
         inputs = [x, operand_ if ones else editor.binary("mul", scale, operand_)]
     else:
         inputs = [x, scale, operand_]
-    out = editor.add("layer_norm", inputs, inner.out.shape, inner.out.dtype, inner.params)
+    out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
     return materialise(editor, View(out, normed.axes), node.out.shape)
 
 
+_TAKES = {"mul": ("layer_norm", "rms_norm"), "add": ("layer_norm",)}
 CORE = Recogniser(("mul", "div"), _core)
 AFFINE = Recogniser(("mul", "add"), _affine)

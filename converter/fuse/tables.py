@@ -90,10 +90,10 @@ def _halved(value: Value, axis: int) -> dims.Shape:
 
 def _concatenate(editor: Editor, node: Node, axis: int, interleaved: bool) -> Value | None:
     along = node.params["dimension"]
-    if along == axis:
+    if along == axis and not interleaved:
         first, *others = node.inputs
-        twice = len(others) == 1 and others[0] is first and not interleaved
-        return first if twice else None
+        return first if len(others) == 1 and others[0] is first else None
+    # rows, or pairs that lie within their parts
     parts = [half(editor, v, axis, interleaved) for v in node.inputs]
     found = [p for p in parts if p is not None]
     return editor.concatenate(found, along) if len(found) == len(parts) else None
@@ -118,12 +118,15 @@ def _broadcast(editor: Editor, node: Node, axis: int, interleaved: bool) -> Valu
 
 
 def _reshape(editor: Editor, node: Node, axis: int, interleaved: bool) -> Value | None:
-    """Added or dropped ones, and ``[..., 2, n] -> [..., 2n]`` of something repeated."""
+    """Ones come or go, rows are merged, or ``[..., 2, n] -> [..., 2n]`` of something repeated."""
     source, target = node.inputs[0], node.out.shape
     real = [i for i, d in enumerate(source.shape) if not dims.same(d, 1)]
     kept = [i for i, d in enumerate(target) if not dims.same(d, 1)]
     if axis in kept and dims.same_shape([source.shape[i] for i in real], [target[i] for i in kept]):
         inner = half(editor, source, real[kept.index(axis)], interleaved)
+        return None if inner is None else editor.reshape(inner, _halved(node.out, axis))
+    if axis == node.out.rank - 1 and dims.same(source.shape[-1], target[-1]):
+        inner = half(editor, source, source.rank - 1, interleaved)
         return None if inner is None else editor.reshape(inner, _halved(node.out, axis))
     return _repeated(editor, node, axis, interleaved)
 

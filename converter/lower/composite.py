@@ -19,6 +19,11 @@ def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float) -> ir.Value:
     return b.op("LayerNormalization", *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
+@lower("rms_norm", since=23)
+def _(b: Builder, x: ir.Value, scale: ir.Value, *, axis: int, epsilon: float) -> ir.Value:
+    return b.op("RMSNormalization", x, scale, axis=axis - b.out.rank, epsilon=epsilon)
+
+
 @lower("softmax")
 def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("Softmax", x, axis=axis - b.out.rank)

@@ -1,4 +1,4 @@
-"""Cumulative operations: ``CumSum`` is one; the others double the reach of every element in turn."""
+"""Cumulative operations: ``CumSum`` exists; in the others every element doubles its reach."""
 
 from __future__ import annotations
 

@@ -60,10 +60,10 @@ def _(
         x = b.expand(b.reshape(x, (*where[: len(shared)], *kept), ones), ones, (*where, *kept))
     made = [*(("index", i) for i in order), *(("axis", d) for d in (*wide, *rest))]
     wanted = _gathered_axes(n, b.out.rank, rank, before)
-    ones = [a for a in made if a not in wanted]
-    x = b.transpose(x, [made.index(a) for a in (*(a for a in wanted if a in made), *ones)])
+    lost = [a for a in made if a not in wanted]
+    x = b.transpose(x, [made.index(a) for a in (*(a for a in wanted if a in made), *lost)])
     sizes = [b.out.shape[i] for i, a in enumerate(wanted) if a in made]
-    return b.reshape(x, (*sizes, *(1 for _ in ones)), b.out.shape)
+    return b.reshape(x, (*sizes, *(1 for _ in lost)), b.out.shape)
 
 
 def _gathered_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:

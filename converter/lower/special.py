@@ -142,13 +142,18 @@ def _both(b: Builder, x: Term, y: Term) -> Term:
 
 @lower("atan2")
 def _(b: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
-    """``atan(|y| / |x|)`` brought to its quadrant; the sign of a zero is not seen."""
+    """``atan(|y| / |x|)`` brought to its quadrant."""
     rise, run = Term(b, y), Term(b, x)
     diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
     angle = diagonal.where(math.pi / 4, (abs(rise) / abs(run)).apply("Atan"))
     angle = _both(b, diagonal, rise.equals(0)).where(0, angle)
-    angle = (run < 0).where(math.pi - angle, angle)
-    return (rise < 0).where(-angle, angle).value
+    angle = _signed(b, run).where(math.pi - angle, angle)
+    return _signed(b, rise).where(-angle, angle).value
+
+
+def _signed(b: Builder, x: Term) -> Term:
+    """Below zero, or the negative zero."""
+    return Term(b, b.op("Or", (x < 0).value, (1 / x < 0).value))
 
 
 # ------------------------------------------------------------------------------------------- bits

@@ -26,6 +26,7 @@ from weights.files import PIECE, Bytes, FileBytes, lazy
 
 METADATA = "metadata.json"
 WEIGHTS = "weights.eqx"
+CHECKSUM = "weights_sha256"
 
 LARGEST_METADATA = 1 << 20
 LARGEST_WEIGHTS = 64 << 30
@@ -33,13 +34,13 @@ TAR_BLOCK = 512
 
 
 class Pieces:
-    """A stream over pieces of bytes; digests what passes."""
+    """A stream over pieces of bytes; `digest`, once set, takes in what passes."""
 
     def __init__(self, pieces: Iterator[bytes]):
         self.pieces = pieces
         self.rest = memoryview(b"")
         self.position = 0
-        self.digest = hashlib.sha256()
+        self.digest: hashlib._Hash | None = None
 
     def take(self, count: int) -> Iterator[memoryview]:
         """The next bytes as they come, fewer only at the end."""
@@ -51,7 +52,8 @@ class Pieces:
             piece, self.rest = self.rest[:count], self.rest[count:]
             count -= len(piece)
             self.position += len(piece)
-            self.digest.update(piece)
+            if self.digest is not None:
+                self.digest.update(piece)
             yield piece
 
     def read(self, count: int) -> bytes:
@@ -69,7 +71,7 @@ class Content:
     metadata: Mapping[str, Any]
     records: tuple[Record, ...]
     source: Bytes
-    digest: str
+    digest: str | None
 
 
 def read_archive(path: Path) -> Checkpoint:
@@ -91,10 +93,11 @@ def _unpack(path: Path, file: BinaryIO) -> Content:
         if name == METADATA:
             found[name] = parse_object(path, stream.read(size))
         else:
-            start, stream.digest = stream.position, hashlib.sha256()
+            start, stream.digest = stream.position, _digest(found.get(METADATA, {CHECKSUM: None}))
             records = tuple(scan(stream, size))
             source = FrameBytes(path, places, start)
-            found[name] = (records, source, stream.digest.hexdigest())
+            found[name] = (records, source, stream.digest and stream.digest.hexdigest())
+            stream.digest = None
         stream.skip(-size % TAR_BLOCK)
     if set(found) != {METADATA, WEIGHTS}:
         raise BadRecord(f"{METADATA} or {WEIGHTS} is missing")
@@ -126,6 +129,11 @@ def _member(path: Path, stream: Pieces, found: dict[str, Any]) -> str | None:
     return info.name
 
 
+def _digest(metadata: Mapping[str, Any]) -> hashlib._Hash | None:
+    """A digest to fill, where there is one to compare it with."""
+    return hashlib.sha256() if CHECKSUM in metadata else None
+
+
 def _tar_header(stream: Pieces) -> tarfile.TarInfo | None:
     block = stream.read(TAR_BLOCK)
     return tarfile.TarInfo.frombuf(block, "utf-8", "strict") if block.strip(b"\0") else None
@@ -139,20 +147,21 @@ def read_folder(path: Path) -> Checkpoint:
     table = parse_object(metadata, metadata.read_bytes())
     with weights.open("rb") as file:
         stream = Pieces(iter(lambda: file.read(PIECE), b""))
+        stream.digest = digest = _digest(table)
         try:
             records = tuple(scan(stream, weights.stat().st_size))
         except BadRecord as error:
             raise _damaged(weights, str(error)) from error
-    content = Content(table, records, FileBytes(weights), stream.digest.hexdigest())
+    content = Content(table, records, FileBytes(weights), digest and digest.hexdigest())
     return _checkpoint(path, "Equimo folder", weights, content)
 
 
 def _checkpoint(path: Path, container: str, file: Path, content: Content) -> Checkpoint:
-    expected = content.metadata.get("weights_sha256")
-    if expected is not None and expected != content.digest:
+    expected = content.metadata.get(CHECKSUM, content.digest)
+    if expected != content.digest:
         raise WrongDigest(
             f"{path} is damaged: its metadata tells of weights with sha256 {expected!s:.12}…, "
-            f"these have {content.digest:.12}…: download it again."
+            f"these have {content.digest!s:.12}…: download it again."
         )
     version = "2.x" if "format_version" in content.metadata else "1.x"
     arrays = [record for record in content.records if record.shape]

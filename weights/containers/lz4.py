@@ -66,17 +66,31 @@ def read_header(file: BinaryIO) -> Header:
     return Header(length, BLOCK_SIZES[sizes], bool(flags & 16))
 
 
-def read_block(file: BinaryIO, header: Header) -> bytes:
-    """The next block with its size and checksum; four zeros at the end of the frame."""
-    size = file.read(4)
-    length = int.from_bytes(size, "little") & 0x7FFFFFFF
-    if len(size) < 4 or length > header.largest:
+@dataclass(frozen=True)
+class Block:
+    """A block as it lies in the file; the one that ends a frame has no body."""
+
+    head: bytes
+    body: bytes
+    checksum: bytes
+
+    @property
+    def length(self) -> int:
+        """Bytes in the file."""
+        return len(self.head) + len(self.body) + len(self.checksum)
+
+
+def read_block(file: BinaryIO, header: Header) -> Block:
+    """The next block. **Raises** `BadFrame` if it is cut off or too long."""
+    head = file.read(4)
+    length = int.from_bytes(head, "little") & 0x7FFFFFFF
+    if len(head) < 4 or length > header.largest:
         raise BadFrame("a block's size makes no sense")
-    rest = length + (4 if header.block_checksums and length else 0)
-    body = file.read(rest)
-    if len(body) < rest:
+    body = file.read(length)
+    checksum = file.read(4) if header.block_checksums and length else b""
+    if len(body) < length or (header.block_checksums and length and len(checksum) < 4):
         raise BadFrame("it ends too early")
-    return size + body
+    return Block(head, body, checksum)
 
 
 def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
@@ -91,18 +105,24 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
             if not places or offset - places[-1].offset >= SPACING:
                 places.append(Place(offset, position, window))
             block = read_block(file, header)
+            decoder.decompress(block.head)
             # The end may be followed by a checksum of everything.
-            tail = file.read(4) if block == b"\0\0\0\0" else b""
-            data = cast(bytes, decoder.decompress(block + tail))
-            if block == b"\0\0\0\0" and not decoder.eof:
+            rest = block.body + block.checksum if block.body else file.read(4)
+            data = cast(bytes, b"" if decoder.eof else decoder.decompress(rest))
+            if not block.body and not decoder.eof:
                 raise BadFrame("it ends too early")
-            position += len(block)
+            position += block.length
             offset += len(data)
-            window = (window + data)[-WINDOW:] if len(data) < WINDOW else data[-WINDOW:]
+            window = last(window, data)
             if data:
                 yield data
     except (RuntimeError, EOFError, ValueError) as error:
         raise BadFrame(str(error)) from error
+
+
+def last(window: bytes, data: bytes) -> bytes:
+    """The window behind `data`."""
+    return data[-WINDOW:] if len(data) >= WINDOW else (window + data)[-WINDOW:]
 
 
 class FrameBytes:
@@ -112,37 +132,44 @@ class FrameBytes:
         self.path = path
         self.places = places
         self.start = start
+        # Where the last reading ended: reading on in the file's order decompresses nothing twice.
+        self.last = places[0]
 
     def read_into(self, offset: int, target: memoryview) -> None:
         """Decompress from the nearest place before `offset`."""
         offset += self.start
-        index = bisect_right([place.offset for place in self.places], offset) - 1
-        place = self.places[index]
+        place = self._nearest(offset)
         with self.path.open("rb") as file:
             header = read_header(file)
             file.seek(place.position)
-            position, window = place.offset, place.window
             while target:
-                data = decode(read_block(file, header), header, window)
-                window = data[-WINDOW:] if len(data) >= WINDOW else (window + data)[-WINDOW:]
-                skipped = max(0, offset - position)
-                piece = memoryview(data)[skipped : skipped + len(target)]
+                self.last = place
+                block = read_block(file, header)
+                data = decode(block, header, place.window)
+                piece = memoryview(data)[max(0, offset - place.offset) :][: len(target)]
                 target[: len(piece)] = piece
                 target = target[len(piece) :]
                 offset += len(piece)
-                position += len(data)
+                place = Place(
+                    place.offset + len(data),
+                    place.position + block.length,
+                    last(place.window, data),
+                )
+
+    def _nearest(self, offset: int) -> Place:
+        index = bisect_right([place.offset for place in self.places], offset) - 1
+        noted = self.places[index]
+        return self.last if noted.offset <= self.last.offset <= offset else noted
 
 
-def decode(block: bytes, header: Header, window: bytes) -> bytes:
+def decode(block: Block, header: Header, window: bytes) -> bytes:
     """One block's content."""
-    size = int.from_bytes(block[:4], "little")
-    body = block[4 : 4 + (size & 0x7FFFFFFF)]
-    if not body:
+    if not block.body:
         raise BadFrame("it ends too early")
-    if size >> 31:
-        return body
+    if block.head[3] >> 7:
+        return block.body  # it could not be made smaller
     try:
-        data = lz4.block.decompress(body, uncompressed_size=header.largest, dict=window)
+        data = lz4.block.decompress(block.body, uncompressed_size=header.largest, dict=window)
     except lz4.block.LZ4BlockError as error:
         raise BadFrame(str(error)) from error
     return cast(bytes, data)

@@ -106,8 +106,23 @@ CONSTANTS: dict[str, Callable[[], Any]] = {
     "NEWFALSE": lambda: False,
 }
 LITERALS = frozenset(
-    "BININT BININT1 BININT2 LONG1 INT LONG BINFLOAT FLOAT BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
-    "UNICODE BINBYTES SHORT_BINBYTES BINBYTES8".split()
+    [
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "INT",
+        "LONG",
+        "BINFLOAT",
+        "FLOAT",
+        "BINUNICODE",
+        "SHORT_BINUNICODE",
+        "BINUNICODE8",
+        "UNICODE",
+        "BINBYTES",
+        "SHORT_BINBYTES",
+        "BINBYTES8",
+    ]
 )
 NOTHING = frozenset({"PROTO", "FRAME"})
 

@@ -1,0 +1,116 @@
+"""`zoo weights convert`: a checkpoint as another library wants it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights import Checkpoint, leaf_shapes, load_weights, open_checkpoint
+from weights.convert import items_for
+from weights.writers import Item, total
+from zoo import configs
+from zoo.checkpoint import variants
+from zoo.console import Progress
+from zoo.entry import ModelInfo
+from zoo.errors import BadOutput, BadRequest
+from zoo.registry import info
+from zoo.staging import staged, writing
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written, and what the source did not say."""
+
+    target: Path
+    naming: str
+    model: str
+    filled: tuple[str, ...]
+    nonfinite: tuple[str, ...]
+
+
+def read_naming(target: Path) -> str:
+    """Whose checkpoint to write, by the name of the place for it."""
+    if target.name.endswith(".tar.lz4"):
+        return "equimo"
+    if target.suffix == ".pth":
+        return "meta"
+    if not target.suffix or target.is_dir():
+        return "huggingface"
+    raise BadRequest(
+        f"{target} says nothing of a format: end it in .pth (Meta) or .tar.lz4 (Equimo), or name "
+        "a folder without a dot (Hugging Face)."
+    )
+
+
+def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
+    """The model that a checkpoint belongs to."""
+    found = variants(checkpoint)
+    if name is not None:
+        entry = info(name)
+        if found and entry.name not in found:
+            raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}, not {entry.name}.")
+        return entry
+    if not found:
+        raise BadRequest(f"{checkpoint.path} fits no model of the zoo: `zoo list` shows them.")
+    if len({info(model).config for model in found}) > 1:
+        raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}: say which with `--model`.")
+    return info(found[0])
+
+
+def convert(
+    source: Path, target: Path, model: str | None, force: bool, progress: Progress
+) -> Converted:
+    """Write the checkpoint at `source` as `target`, complete or not at all.
+
+    **Raises** a `ZooError` or a `WeightsError`.
+    """
+    from zoo.vit import abstract
+
+    naming = read_naming(target)
+    if (target.exists() or target.is_symlink()) and not force:
+        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    checkpoint = open_checkpoint(source)
+    entry = find_model(checkpoint, model)
+    shapes = leaf_shapes(abstract(entry.config))
+    weights = load_weights(checkpoint, shapes)
+    items = items_for(naming, weights, shapes)
+    progress.stage(f"writing {target.name}", total(items))
+    with staged(target.parent) as stage, writing(target):
+        write(naming, stage / target.name, items, entry, progress)
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(stage / target.name, target)
+    return Converted(target, naming, entry.name, weights.filled, tuple(weights.arrays.nonfinite))
+
+
+def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
+    """A checkpoint in one of the three forms."""
+    if naming == "meta":
+        from weights.writers.torch import write_torch
+
+        write_torch(path, items, progress.step)
+    elif naming == "equimo":
+        from weights.writers.equimo import write_archive
+
+        write_archive(path, items, configs.equimo(entry.config), progress.step)
+    else:
+        write_folder(path, items, entry, progress)
+
+
+def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
+    """A folder that transformers loads."""
+    from weights.writers.safetensors import write_safetensors
+
+    path.mkdir()
+    key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
+    _write_json(path / "config.json", configs.huggingface(entry.config, key_bias))
+    how = configs.huggingface_preprocessor(entry.preprocessing)
+    _write_json(path / "preprocessor_config.json", how)
+    write_safetensors(path / "model.safetensors", items, progress.step)
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")
