@@ -20,4 +20,7 @@ class CheckError(ConverterError, ValueError):
 
 
 class SaveError(ConverterError, OSError):
-    """The file could not be written."""
+    """The file could not be written; ``errno`` and ``strerror`` are the system's."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -55,7 +55,7 @@ class Node:
     outputs: list[Value] = field(default_factory=list)
     bodies: dict[str, Graph] = field(default_factory=dict)
     primitive: Any = None
-    source: Any = None  # JAX's source information, turned into text only when it is needed
+    source: tuple[Any, ...] = ()  # JAX's own record of where it was written, innermost first
 
     @property
     def out(self) -> Value:
@@ -161,7 +161,7 @@ def make_node(
     params: Mapping[str, Any] | None = None,
     *,
     primitive: Any = None,
-    source: Any = None,
+    source: tuple[Any, ...] = (),
 ) -> Node:
     """A node with fresh outputs of the given types."""
     node = Node(op, list(inputs), dict(params or {}), primitive=primitive, source=source)

@@ -295,6 +295,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "softmax": softmax,
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,
+    "relu": lambda x: jnp.maximum(x, 0),
     "gelu": gelu,
     "rotary": rotary,
     "rotary_heads": rotary_heads,
@@ -329,9 +330,17 @@ def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> li
             if not dims.is_static(dim) and str(dim).isidentifier():
                 sizes[str(dim)] = size
     env: dict[int, Any] = {}
-    for value in graph.params:
-        env[id(value)] = _parameter(value.program or value, params, env)
-    return _run(graph, arrays, env, sizes)
+    with jax.enable_x64(jax.config.jax_enable_x64 or _is_wide(graph)):
+        for value in graph.params:
+            env[id(value)] = _parameter(value.program or value, params, env)
+        return _run(graph, arrays, env, sizes)
+
+
+def _is_wide(graph: Graph) -> bool:
+    """Some node converts to 64 bits: the arrangement does, whatever JAX is set to."""
+    return any(
+        n.op == "convert_element_type" and n.out.dtype.itemsize == 8 for n in graph.walk()
+    )
 
 
 def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> Any:

@@ -58,7 +58,10 @@ def save(
     *,
     force: bool = True,
 ) -> None:
-    """Write the model to ``path``, complete or not at all; above 2 GB with ``<name>_data`` beside it."""
+    """Write the model to ``path``, complete or not at all.
+
+    Above 2 GB the weights go into ``<name>_data`` beside it.
+    """
     target = Path(path)
     if target.exists() and not force:
         raise SaveError(f"{target} exists already; choose another path or overwrite it")
@@ -119,7 +122,7 @@ def _checked(value: Value, array: np.ndarray) -> np.ndarray:
 
 
 def _lazy(value: Value, read: params.Read, progress: Progress | None) -> ir.LazyTensor:
-    def load() -> ir.Tensor:
+    def load() -> ir.TensorProtocol:
         array = params.compute(value.program or value, read)
         if progress is not None:
             progress(value.name, array.nbytes)

@@ -133,4 +133,4 @@ def _data(tensor: ir.TensorProtocol) -> memoryview | bytes:
     if tensor.dtype.bitwidth < 8:
         return tensor.tobytes()
     array = np.ascontiguousarray(tensor.numpy())
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data

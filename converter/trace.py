@@ -8,7 +8,9 @@ in this file.
 from __future__ import annotations
 
 import inspect
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -65,14 +67,14 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
 
     structs = [jax.ShapeDtypeStruct(leaves[i][1].shape, leaves[i][1].dtype) for i in slots]
     closed, out_tree = jax.make_jaxpr(flat, return_shape=True)(structs, *inputs)
-    values = [_parameter(_path_name(leaves[i][0]), leaves[i][1]) for i in slots]
+    values = [_parameter(_path_name(leaves[i][0]) or "param", leaves[i][1]) for i in slots]
     arguments = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(slots) :]]
     for value, name in zip(arguments, _input_names(fn, len(inputs), params is not fn), strict=True):
         value.name = name
-    constants = _constants(closed.consts, _closed_over(fn))
+    constants = _Constants(_closed_over(fn))
     nodes: list[Node] = []
-    outputs = _inline(closed, [*values, *arguments], nodes, constants)
-    extra = [c for c in constants if c.kind == "param"]
+    outputs = _Inliner(constants).inline(closed, [*values, *arguments], nodes)
+    extra = constants.params()
     return Graph(arguments, outputs, nodes, [*values, *extra], _output_names(out_tree))
 
 
@@ -92,8 +94,24 @@ def bind(node: Node, args: Iterable[Any], params: Mapping[str, Any]) -> list[Any
 
 
 def source_line(node: Node) -> str:
-    """The user's own source line that a node came from, where JAX recorded it."""
-    return source_info_util.summarize(node.source) if node.source else "unknown"
+    """The user's own source line that a node came from, where JAX recorded it.
+
+    The innermost frame outside installed packages, else the innermost outside JAX.
+    """
+    for source in node.source or ():
+        for frame in source.traceback.frames if source.traceback else ():
+            if not frame.file_name.startswith((*_INSTALLED, "<")):
+                return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
+    summaries = [source_info_util.summarize(source) for source in node.source or ()]
+    return next((s for s in summaries if s), "unknown source line")
+
+
+_INSTALLED = (
+    sysconfig.get_path("purelib"),
+    sysconfig.get_path("platlib"),
+    sysconfig.get_path("stdlib"),
+    str(Path(__file__).parent),
+)
 
 
 def _call_module(module: Callable[..., Any], *args: Any) -> Any:
@@ -156,9 +174,9 @@ def _output_names(tree: Any) -> list[str]:
 
 def _path_name(path: Any) -> str:
     name = jax.tree_util.keystr(path, simple=True, separator=".")
-    # eqx.filter_vmap and filter_jit wrap the module in a field of that name
-    while name.startswith(("_fun.", "__wrapped__.")):
-        name = name.split(".", 1)[1]
+    # eqx.filter_vmap and eqx.filter_jit keep what they wrap in a field of that name
+    while name.startswith("_fun."):
+        name = name.removeprefix("_fun.")
     return name
 
 
@@ -202,25 +220,32 @@ def _parameter(name: str, leaf: Any) -> Value:
     return Value(as_shape(leaf.shape), np.dtype(leaf.dtype), "param", name, const=bound)
 
 
-def _constants(arrays: Sequence[Any], named: Sequence[tuple[str, Any]]) -> list[Value]:
-    """Closed-over arrays as parameters under the names they are found by, else as constants."""
-    by_id = {id(leaf): name for name, leaf in named}
-    spare = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
-    result: list[Value] = []
-    for array in arrays:
-        name = by_id.get(id(array)) or _name_by_content(array, spare)
-        result.append(_parameter(name, array) if name else _constant(array))
-    return result
+class _Constants:
+    """Captured arrays: parameters under the names they are found by, else constants."""
 
+    def __init__(self, named: Sequence[tuple[str, Any]]) -> None:
+        self._by_id = {id(leaf): name for name, leaf in named}
+        self._spare = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
+        self._values: dict[int, tuple[Value, Any]] = {}  # the array is held, so its id stays its
 
-def _name_by_content(array: Any, spare: list[tuple[str, Any]]) -> str:
-    """JAX copies numpy arrays that it captures, so those are found by what they hold."""
-    for i, (name, leaf) in enumerate(spare):
-        alike = leaf.shape == array.shape and leaf.dtype == array.dtype
-        if alike and np.array_equal(leaf, np.asarray(array)):
-            del spare[i]
-            return name
-    return ""
+    def value(self, array: Any) -> Value:
+        if id(array) not in self._values:
+            name = self._by_id.get(id(array)) or self._name_by_content(array)
+            value = _parameter(name, array) if name else _constant(array)
+            self._values[id(array)] = value, array
+        return self._values[id(array)][0]
+
+    def params(self) -> list[Value]:
+        return [value for value, _ in self._values.values() if value.kind == "param"]
+
+    def _name_by_content(self, array: Any) -> str:
+        """JAX copies numpy arrays that it captures, so those are found by what they hold."""
+        for i, (name, leaf) in enumerate(self._spare):
+            alike = leaf.shape == array.shape and leaf.dtype == array.dtype
+            if alike and np.array_equal(leaf, np.asarray(array)):
+                del self._spare[i]
+                return name
+        return ""
 
 
 def _constant(array: Any) -> Value:
@@ -232,30 +257,49 @@ def _constant(array: Any) -> Value:
 # ---------------------------------------------------------------------------------------- jaxprs
 
 
-def _inline(
-    closed: Any, args: Sequence[Value], nodes: list[Node], constants: Sequence[Value] | None = None
-) -> list[Value]:
-    """Append the equations of a closed jaxpr to ``nodes``, calls inlined; returns its outputs."""
-    jaxpr = closed.jaxpr
-    given = [_constant(c) for c in closed.consts] if constants is None else constants
-    env: dict[Any, Value] = dict(zip(jaxpr.constvars, given, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
+class _Inliner:
+    """Writes jaxprs into lists of nodes, calls inlined.
 
-    def read(atom: Any) -> Value:
-        is_literal = isinstance(atom, jex.Literal)
-        return const(atom.val, atom.aval.dtype) if is_literal else env[atom]
+    ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
+    of the calls around: what a ``jit`` holds knows of its own function only.
+    """
 
-    for eqn in jaxpr.eqns:
-        inputs = [read(a) for a in eqn.invars]
+    def __init__(self, constants: _Constants, sources: tuple[Any, ...] = ()) -> None:
+        self.constants = constants
+        self.sources = sources
+
+    def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
+        """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
+        jaxpr = closed.jaxpr
+        given = [self.constants.value(c) for c in closed.consts]
+        env: dict[Any, Value] = dict(zip(jaxpr.constvars, given, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Any) -> Value:
+            is_literal = isinstance(atom, jex.Literal)
+            return const(atom.val, atom.aval.dtype) if is_literal else env[atom]
+
+        for eqn in jaxpr.eqns:
+            inputs = [read(a) for a in eqn.invars]
+            env.update(zip(eqn.outvars, self._equation(eqn, inputs, nodes), strict=True))
+        return [read(a) for a in jaxpr.outvars]
+
+    def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        inner = _Inliner(self.constants, (eqn.source_info, *self.sources))
         name = eqn.primitive.name
         if name in CALLS:
-            outputs = _inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
-        else:
-            node = CONTROL.get(name, _plain)(eqn, inputs)
-            nodes.append(node)
-            outputs = node.outputs
-        env.update(zip(eqn.outvars, outputs, strict=True))
-    return [read(a) for a in jaxpr.outvars]
+            return inner.inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
+        node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
+        node.source = inner.sources
+        nodes.append(node)
+        return node.outputs
+
+    def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
+        """A nested graph: the first arguments are captured from outside, the rest its inputs."""
+        inner = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(captured) :]]
+        nodes: list[Node] = []
+        outputs = self.inline(closed, [*captured, *inner], nodes)
+        return Graph(inner, outputs, nodes)
 
 
 def _closed(jaxpr: Any) -> Any:
@@ -270,7 +314,6 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     params = {k: _plain_ints(v) for k, v in eqn.params.items()}
     node = Node(eqn.primitive.name, inputs, params, primitive=eqn.primitive)
-    node.source = eqn.source_info
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node
@@ -278,32 +321,23 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
 
 def _plain_ints(param: Any) -> Any:
     """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
-    if isinstance(param, NUMBERS):
-        return type(param)(*(_plain_ints(x) for x in param))
     if type(param) is tuple:
-        return tuple(_plain_ints(x) for x in param)
-    return int(param) if isinstance(param, np.integer) else param
+        return tuple(int(x) if isinstance(x, np.integer) else _plain_ints(x) for x in param)
+    return param
 
 
-def _body(closed: Any, captured: Sequence[Value]) -> Graph:
-    """A nested graph: the first arguments are captured from outside, the rest are its inputs."""
-    inner = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(captured) :]]
-    nodes: list[Node] = []
-    outputs = _inline(closed, [*captured, *inner], nodes)
-    return Graph(inner, outputs, nodes)
-
-
-def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
+def _control(
+    eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
+) -> Node:
     node = make_node(eqn.primitive.name, inputs, _types(eqn.outvars), params)
     node.bodies = bodies
-    node.source = eqn.source_info
     return node
 
 
-def _scan(eqn: Any, inputs: list[Value]) -> Node:
+def _scan(inliner: _Inliner, eqn: Any, inputs: list[Value]) -> Node:
     fixed, carried = _scan_counts(eqn.params)
     kept = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
-    body = _body(eqn.params["jaxpr"], inputs[:fixed])
+    body = inliner.body(eqn.params["jaxpr"], inputs[:fixed])
     return _control(eqn, inputs[fixed:], kept, body=body)
 
 
@@ -315,42 +349,19 @@ def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
     return params["num_consts"], params["num_carry"]
 
 
-def _while(eqn: Any, inputs: list[Value]) -> Node:
+def _while(inliner: _Inliner, eqn: Any, inputs: list[Value]) -> Node:
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    cond = _body(eqn.params["cond_jaxpr"], inputs[:n_cond])
-    body = _body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
-    if cond.outputs[0].shape:
-        _freeze_finished(eqn.params["cond_jaxpr"], inputs[:n_cond], cond, body)
+    cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
+    body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
     return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
 
 
-def _freeze_finished(closed: Any, captured: Sequence[Value], cond: Graph, body: Graph) -> None:
-    """``vmap`` of a loop: it runs while any lane goes on; lanes that are done keep their state."""
-    lanes = cond.outputs[0]
-    any_lane = make_node(
-        "reduce_or", [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
-    )
-    cond.nodes.append(any_lane)
-    cond.outputs = any_lane.outputs
-    (live,) = _inline(closed, [*captured, *body.inputs], body.nodes)
-    for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
-        spread = make_node(
-            "broadcast_in_dim",
-            [live],
-            [(old.shape, live.dtype)],
-            {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
-        )
-        chosen = make_node("select_n", [spread.out, old, new], [(old.shape, old.dtype)])
-        body.nodes += [spread, chosen]
-        body.outputs[i] = chosen.out
-
-
-def _cond(eqn: Any, inputs: list[Value]) -> Node:
-    branches = [_body(b, inputs[1:]) for b in eqn.params["branches"]]
+def _cond(inliner: _Inliner, eqn: Any, inputs: list[Value]) -> Node:
+    branches = [inliner.body(b, inputs[1:]) for b in eqn.params["branches"]]
     return _control(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
 
 
-CONTROL: dict[str, Callable[[Any, list[Value]], Node]] = {
+CONTROL: dict[str, Callable[[_Inliner, Any, list[Value]], Node]] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,

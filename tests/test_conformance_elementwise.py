@@ -116,7 +116,7 @@ INTEGERS = unary(
         "compare": lambda x, y: (x < y, x <= y, x > y, x >= y, x == y, x != y),
         "pow": lambda x, y: (x**3, x**6, jnp.power(x, jnp.abs(y))),
         "select": lambda x, y: (jnp.where(x > y, x, y), lax.select_n(jnp.clip(x, 0, 2), y, -y, x)),
-        "overflow wraps": lambda x, y: (x * 2**30 * y + 2**31 - 1 + x, (x + 5) * 123456789 * y),
+        "overflow wraps": lambda x, y: (x * 2**30 * y + (2**31 - 1), (x + 5) * 123456789 * y),
     },
     INTS,
     INTS,

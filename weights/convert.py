@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from weights import equimo
 from weights.distributions import Shape
@@ -20,7 +21,7 @@ DTYPES = {"rope_embed.periods": "bfloat16"}
 def items_for(naming: str, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:
     """The tensors of a file that uses `naming`, from weights for a model with these leaves."""
     tensors = {
-        path: LazyTensor(shape, "float32", lambda path=path: weights.arrays[path])
+        path: LazyTensor(shape, "float32", partial(weights.arrays.__getitem__, path))
         for path, shape in shapes.items()
     }
     outs = list(invert(plan(by_name(naming).rules, shapes), tensors))

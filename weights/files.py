@@ -60,7 +60,7 @@ def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
     """The values at `offset` as float32."""
     stored = np.empty(math.prod(shape), STORED[dtype])
-    source.read_into(offset, memoryview(stored.view(np.uint8)))
+    source.read_into(offset, stored.view(np.uint8).data)
     return as_float32(stored, dtype).reshape(shape)
 
 

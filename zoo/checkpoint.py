@@ -5,28 +5,49 @@ from pathlib import Path
 
 from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
 from weights.errors import MappingError
+from weights.hub import Listener
+from weights.locate import Found, Published
 from weights.namings import Architecture, architecture, recognise
 from zoo.entry import ModelInfo, ViTConfig
 from zoo.registry import MODELS
 from zoo.request import Choice, Seed
 
 
-def load(choice: Choice, entry: ModelInfo, shapes: Mapping[str, tuple[int, ...]]) -> Weights:
+def load(
+    choice: Choice,
+    entry: ModelInfo,
+    shapes: Mapping[str, tuple[int, ...]],
+    listener: Listener,
+    offline: bool = False,
+) -> Weights:
     """Weights for a model whose leaves have these paths and shapes, read lazily.
 
     **Raises** a `WeightsError` if there are none, or if they are of something else.
     """
     if isinstance(choice, Seed):
         return random_weights(shapes, choice.value)
-    path = find(entry) if choice == "auto" else Path(choice)
-    checkpoint = open_checkpoint(path)
+    found = Found(choice, "") if isinstance(choice, Path) else find(entry, listener, offline)
+    checkpoint = open_checkpoint(found.path)
     check_variant(checkpoint, entry)
-    return load_weights(checkpoint, shapes)
+    return load_weights(checkpoint, shapes, found.sha256)
 
 
-def find(entry: ModelInfo) -> Path:
-    """The checkpoint in one of the usual places."""
-    return locate(entry.checkpoint, entry.licence.page, entry.licence.download)
+def find(entry: ModelInfo, listener: Listener, offline: bool = False) -> Found:
+    """The checkpoint in one of the usual places, or from the hub."""
+    return locate(published(entry), listener, offline)
+
+
+def published(entry: ModelInfo) -> Published:
+    """Names and places of a model's weights."""
+    return Published(
+        checkpoint=entry.checkpoint,
+        digest=entry.digest,
+        archive=entry.archive,
+        repository=entry.repository,
+        hub=entry.hub,
+        licence_page=entry.licence.page,
+        download_page=entry.licence.download,
+    )
 
 
 def check_variant(checkpoint: Checkpoint, entry: ModelInfo) -> None:

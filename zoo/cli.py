@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from zoo import registry
-from zoo.console import FAILED_CHECK, run
+from zoo.console import FAILED_CHECK, progress_bar, run
 from zoo.export import export
 from zoo.weights_cli import app as weights_app
 
@@ -45,7 +45,8 @@ def verify(
     from zoo.recheck import recheck
     from zoo.tables import show_verification
 
-    verification = recheck(file, weights)
+    with progress_bar() as progress:
+        verification = recheck(file, weights, progress)
     show_verification(file, verification)
     return 0 if verification.passed else FAILED_CHECK
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
@@ -123,6 +123,14 @@ def run(app: typer.Typer) -> None:
         print("interrupted; nothing was left behind", file=sys.stderr)
         code = INTERRUPTED
     sys.exit(code)
+
+
+def warn_nonfinite(names: Sequence[str]) -> None:
+    """Name the tensors that hold a NaN or an infinity."""
+    if names:
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        shown = ", ".join(names[:10])
+        print(f"warning: NaN or infinite values in {shown}{more}", file=sys.stderr)
 
 
 def _complain(message: str) -> int:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from weights.hub import HubFile
+
 
 @dataclass(frozen=True)
 class ViTConfig:
@@ -67,8 +69,10 @@ class ModelInfo:
     """One model of the zoo.
 
     `checkpoint` is the name of the published file; `digest` its sha256's first 8 hex digits,
-    which the name carries too. `parameters` counts what training adjusts, the mask token and
-    the unused norm of `untied_norms` included, the rotary periods not.
+    which the name carries too. `archive` is Equimo's file, `repository` holds transformers' files
+    on the hub, and `hub` are files that may be downloaded. `parameters` counts what training
+    adjusts, the mask token and the unused norm of `untied_norms` included, the rotary periods
+    not.
     """
 
     name: str
@@ -78,5 +82,8 @@ class ModelInfo:
     licence: Licence
     checkpoint: str
     digest: str
+    archive: str
+    repository: str
+    hub: tuple[HubFile, ...]
     parameters: int
     source: str

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.console import FAILED_CHECK, progress_bar, run
+from zoo.console import FAILED_CHECK, progress_bar, run, warn_nonfinite
 from zoo.registry import info
 from zoo.request import Layout, read_request
 
@@ -32,6 +32,9 @@ def export(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not compare the file with JAX.")
     ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Never ask the hub for weights.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the manifests as JSON and nothing else.")
     ] = False,
@@ -52,17 +55,18 @@ def export(
         out=out,
         force=force,
         verify=not no_verify,
+        offline=offline,
     )
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
-    from zoo.tables import show_exports, warn_nonfinite
-
     warn_nonfinite(exports[0].nonfinite)
     if json:
         from zoo.manifest import to_text
 
         print(to_text([export.manifest for export in exports]), end="")
     else:
+        from zoo.tables import show_exports
+
         show_exports(exports)
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 

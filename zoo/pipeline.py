@@ -41,7 +41,8 @@ def batched(model: VisionTransformer, pixel_values: Float[Array, "batch 3 H W"])
 def run(request: Request, progress: Progress) -> list[Exported]:
     """Export a model at each opset of a request."""
     model = create(request.model.name, abstract=True)
-    weights = load(request.weights, request.model, leaf_shapes(model))
+    shapes = leaf_shapes(model)
+    weights = load(request.weights, request.model, shapes, progress, request.offline)
     samples: list[Sample] = []
     if request.verify:
         progress.stage("running the model in JAX")

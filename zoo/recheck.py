@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weights import Weights, leaf_shapes, locate
+from weights import Weights, leaf_shapes
+from weights.hub import Listener
+from weights.locate import find_named
 from zoo import manifest
-from zoo.checkpoint import find, load
+from zoo.checkpoint import find, load, published
 from zoo.entry import ModelInfo
 from zoo.errors import BadFile
 from zoo.registry import create, info
@@ -60,14 +62,14 @@ def check_digests(file: Path, record: Record) -> None:
             raise BadFile(f"{path} has changed since it was exported: export the model again.")
 
 
-def read_choice(option: str | None, record: Record) -> Choice:
+def read_choice(option: str | None, record: Record, listener: Listener) -> Choice:
     """The weights that the option names, by default those that the file was made from."""
     if option is not None:
-        return find(record.entry) if option == "auto" else read_weights(option)
+        chosen = read_weights(option)
+        return find(record.entry, listener).path if chosen == "auto" else chosen
     if record.weights["kind"] == "random":
         return Seed(record.weights["seed"])
-    licence = record.entry.licence
-    return locate(record.weights["name"], licence.page, licence.download)
+    return find_named(record.weights["name"], published(record.entry))
 
 
 def check_weights(weights: Weights, record: Record) -> None:
@@ -80,14 +82,15 @@ def check_weights(weights: Weights, record: Record) -> None:
         )
 
 
-def recheck(file: Path, weights_option: str | None) -> Verification:
+def recheck(file: Path, weights_option: str | None, listener: Listener) -> Verification:
     """Check digests, then run the file and its model on the photograph again."""
     if not file.is_file():
         raise BadFile(f"{file} does not exist: give the path of an exported .onnx file.")
     record = read_record(manifest_path(file))
     check_digests(file, record)
     model = create(record.entry.name, abstract=True)
-    weights = load(read_choice(weights_option, record), record.entry, leaf_shapes(model))
+    choice = read_choice(weights_option, record, listener)
+    weights = load(choice, record.entry, leaf_shapes(model), listener)
     check_weights(weights, record)
     samples = reference(record.entry, model, weights.arrays, record.size, record.batch)
     return verify(file, samples)

@@ -39,6 +39,7 @@ class Request:
     layout: Layout
     targets: tuple[Path, ...]
     verify: bool
+    offline: bool = False
 
 
 def read_request(
@@ -53,6 +54,7 @@ def read_request(
     out: Path | None,
     force: bool,
     verify: bool,
+    offline: bool = False,
 ) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     entry = info(model)
@@ -74,6 +76,7 @@ def read_request(
         layout=layout,
         targets=targets,
         verify=verify,
+        offline=offline,
     )
 
 

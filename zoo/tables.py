@@ -180,12 +180,3 @@ def show_converted(converted: Converted) -> None:
     if converted.filled:
         text = f"the source does not hold {', '.join(converted.filled)}: written as initialised"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-    warn_nonfinite(converted.nonfinite)
-
-
-def warn_nonfinite(names: Sequence[str]) -> None:
-    """Name tensors with NaN or infinite values, on stderr."""
-    if names:
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        text = f"warning: NaN or infinite values in {', '.join(names[:10])}{more}"
-        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)

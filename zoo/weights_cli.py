@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.console import progress_bar
+from zoo.console import progress_bar, warn_nonfinite
 
 app = typer.Typer(help="Checkpoints: inspect them, convert them.", no_args_is_help=True)
 
@@ -39,3 +39,4 @@ def convert_checkpoint(
     with progress_bar() as progress:
         converted = convert(source, target, model, force, progress)
     show_converted(converted)
+    warn_nonfinite(converted.nonfinite)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from converter.arrange import (
+    activation,
     bounds,
     broadcast,
     contraction,
@@ -45,7 +46,7 @@ def arrange(graph: Graph, opset: int, attention_layout: AttentionLayout = "4d") 
     fixed = weights(graph)
     sweep(graph, {"einsum": contraction.rule(fixed)})
     graph = simplify(graph)
-    _sweep(graph, {**conv_bias.RULES, **pooling.MEAN})
+    _sweep(graph, {**conv_bias.RULES, **pooling.MEAN, **activation.RULES})
     _sweep(graph, layout.SELECT)
     layout.merge_splits(graph)
     _sweep(graph, broadcast.RULES)

@@ -11,7 +11,7 @@ from converter import dims
 from converter.build import Builder
 from converter.lower.registry import lower, table
 
-table({"matmul": "MatMul"})
+table({"matmul": "MatMul", "relu": "Relu"})
 
 
 @lower("layer_norm")

@@ -96,7 +96,7 @@ def _unpack(path: Path, file: BinaryIO) -> Content:
             start, stream.digest = stream.position, _digest(found.get(METADATA, {CHECKSUM: None}))
             records = tuple(scan(stream, size))
             source = FrameBytes(path, places, start)
-            found[name] = (records, source, stream.digest and stream.digest.hexdigest())
+            found[name] = (records, source, _hex(stream.digest))
             stream.digest = None
         stream.skip(-size % TAR_BLOCK)
     if set(found) != {METADATA, WEIGHTS}:
@@ -134,6 +134,10 @@ def _digest(metadata: Mapping[str, Any]) -> hashlib._Hash | None:
     return hashlib.sha256() if CHECKSUM in metadata else None
 
 
+def _hex(digest: hashlib._Hash | None) -> str | None:
+    return None if digest is None else digest.hexdigest()
+
+
 def _tar_header(stream: Pieces) -> tarfile.TarInfo | None:
     block = stream.read(TAR_BLOCK)
     return tarfile.TarInfo.frombuf(block, "utf-8", "strict") if block.strip(b"\0") else None
@@ -152,7 +156,7 @@ def read_folder(path: Path) -> Checkpoint:
             records = tuple(scan(stream, weights.stat().st_size))
         except BadRecord as error:
             raise _damaged(weights, str(error)) from error
-    content = Content(table, records, FileBytes(weights), digest and digest.hexdigest())
+    content = Content(table, records, FileBytes(weights), _hex(digest))
     return _checkpoint(path, "Equimo folder", weights, content)
 
 

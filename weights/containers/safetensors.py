@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +123,7 @@ def read_sharded(index: Path) -> Checkpoint:
     """Tensors of several files, by the index beside them."""
     if index.stat().st_size > LARGEST_INDEX:
         raise _damaged(index, "it is far too large for an index")
-    places = parse_object(index, index.read_bytes()).get("weight_map")
-    if not _is_weight_map(places):
-        raise _damaged(index, "it has no `weight_map` of plain file names")
+    places = _weight_map(index)
     shards = {name: _shard(index, name) for name in sorted(set(places.values()))}
     lost = [key for key, name in places.items() if key not in shards[name].tensors]
     if lost:
@@ -139,12 +136,15 @@ def read_sharded(index: Path) -> Checkpoint:
     )
 
 
-def _is_weight_map(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        # No folders, no `..`: every file lies beside the index.
+def _weight_map(index: Path) -> dict[str, str]:
+    """Tensor to file. No folders, no `..`: every file lies beside the index."""
+    places: Any = parse_object(index, index.read_bytes()).get("weight_map")
+    if not isinstance(places, dict) or not all(
         isinstance(name, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*\.safetensors", name)
-        for name in value.values()
-    )
+        for name in places.values()
+    ):
+        raise _damaged(index, "it has no `weight_map` of plain file names")
+    return places
 
 
 def _shard(index: Path, name: str) -> Checkpoint:

@@ -48,7 +48,7 @@ def stored(values: Float32, dtype: str) -> memoryview:
     array = np.ascontiguousarray(values, "<f4").reshape(-1)
     if dtype == "bfloat16":
         array = (round_to_bfloat16(array).view("<u4") >> 16).astype("<u2")
-    return memoryview(array.view(np.uint8))
+    return array.view(np.uint8).data
 
 
 def total(items: Iterable[Item]) -> int:

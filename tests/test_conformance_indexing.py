@@ -1,0 +1,171 @@
+"""Gathers, scatters, slices, padding: in range and out of it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.conformance import Case, assert_exports, cases, wrapped_cases
+
+X = (5, 6, 7)
+I = np.array([2, 0, 4], np.int32)  # noqa: E741
+NEGATIVE = np.array([[1, -2, 4], [0, 3, -1]], np.int32)
+OUTSIDE = np.array([[1, -2, 4], [0, 9, -9]], np.int32)
+ALONG = np.random.default_rng(0).integers(-5, 5, (5, 6, 7)).astype(np.int32)
+START = np.array(4, np.int32)
+BATCH = np.array([0, 3, 5, 9, -1], np.int32)
+SMALL = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+GATHERS = [
+    Case("one axis", lambda x, i: (x[i], x[:, i], jnp.take(x, i, axis=2)), (X, NEGATIVE)),
+    Case("embedding", lambda x, i: x[i], ((9, 4), (("B", "N"), np.uint8)), ops={"Gather": 1}),
+    Case("one node", lambda x, i: x[i], (X, I), ops={"Gather": 1, "Less": 0, "Where": 0}),
+    Case("known indices", lambda x: (x[I], x[:, I], x[:, [3, 1]], x[..., -1], x[1, 2, 3]), (X,),
+         ops={"Where": 0, "Clip": 0, "Less": 0}),
+    Case("scalar index", lambda x, i: (x[i], x[:, i], x[i, i]), (X, np.array(3, np.int32))),
+    Case("several axes", lambda x, i, j: (x[i, :, j], x[i, j], x[:, i, j], x[i, 1:3, j], x[i, j, i]),
+         (X, I, np.array([1, -1, 3], np.int32))),
+    Case("grid", lambda x, i: x[i[:, None], i[None] + 1], (X, I)),
+    Case("mask", lambda x: jnp.where(x[:, :, :1] > 0, x, 0.0)[jnp.arange(5) % 2], (X,)),
+    Case("take_along_axis", lambda x, i: (jnp.take_along_axis(x, i, 1),
+                                          jnp.take_along_axis(x, i[:, :2], 1)), (X, ALONG)),
+    Case("take_along_axis named", lambda x, i: jnp.take_along_axis(x, jnp.abs(i) % 3, 1),
+         (("B", 3), (("B", 2), np.int32))),
+    Case("clip", lambda x, i: (x.at[i].get(mode="clip"), x.at[:, i, i].get(mode="clip")),
+         (X, OUTSIDE)),
+    Case("fill", lambda x, i: (x.at[i].get(mode="fill", fill_value=9.0),
+                               x.at[i, i].get(mode="fill"), jnp.take(x, i, 2)), (X, OUTSIDE)),
+    Case("fill integers", lambda x, i: (x.at[i].get(mode="fill"), (x > 0).at[i].get(mode="fill"),
+                                        x.astype(jnp.uint8).at[i].get(mode="fill")),
+         ((X, np.int32), OUTSIDE)),
+    Case("wrap", lambda x, i: jnp.take(x, i, 1, mode="wrap"), (X, OUTSIDE)),
+    Case("named rows", lambda x, i: (x[jnp.abs(i) % 3], x[-1], x[:, 1]), (("B", 4), I)),
+    Case("window", lambda x, i: lax.gather(
+        x, i[:, None], lax.GatherDimensionNumbers((1, 2), (0,), (0,)), (1, 2, 7)), (X, I)),
+    Case("wide window", lambda x, i: lax.gather(
+        x, jnp.stack([i, i], -1), lax.GatherDimensionNumbers((0, 2), (2,), (1, 2)), (3, 2, 1),
+        mode="clip"), (X, I)),
+    Case("no index", lambda x: lax.gather(
+        x, jnp.zeros((2, 0), jnp.int32), lax.GatherDimensionNumbers((1, 2, 3), (), ()), (5, 6, 4)),
+        (X,)),
+    Case("one_hot", lambda i: (jax.nn.one_hot(i, 5), jnp.eye(4)[jnp.abs(i) % 4]), (NEGATIVE,)),
+    Case("choose", lambda x, i: jnp.choose(i % 2, [x[0, 0, :3], x[1, 1, :3]]), (X, I)),
+    Case("gradient", jax.grad(lambda x, i: (x[i] ** 2).sum()), (X, I)),
+]  # fmt: skip
+SCATTERS = [
+    Case("set", lambda x, i: (x.at[i].set(1.0), x.at[:, i].set(2.0), x.at[i, :, i].set(x[:3, :, 0]),
+                              x.at[..., i].set(x[..., :3])), (X, I)),
+    Case("add", lambda x, i: (x.at[i].add(1.0), x.at[i, i].add(x[:3, 0]), x.at[:, i].add(2.0)),
+         (X, np.array([1, 1, 4], np.int32)), (17, 18)),
+    Case("mul", lambda x, i: (x.at[i].mul(3.0), x.at[i].divide(2.0), x.at[i].multiply(x[:3])),
+         (X, I)),
+    Case("subtract", lambda x, i: x.at[i, i].subtract(1.0), (X, I)),
+    Case("max min", lambda x, i: (x.at[i].max(0.0), x.at[:, i].min(0.5)), (X, I), (18,)),
+    Case("power", lambda x, i: x.at[i].power(2), (X, I)),
+    Case("known place", lambda x: (x.at[1, 2:4].set(5.0), x.at[:, -1].add(1.0), x.at[:].add(1.0),
+                                   x.at[::2].set(0.0), x.at[1, 2, 3].set(9.0)), (X,)),
+    Case("outside is dropped", lambda x, i: (x.at[i].add(1.0), x.at[i, i].set(7.0, mode="drop"),
+                                             x.at[i].mul(2.0)), (X, OUTSIDE)),
+    Case("outside is clipped", lambda x, i: x.at[:, i].add(2.0, mode="clip"), (X, OUTSIDE)),
+    Case("whole", lambda x: (x.at[...].set(2.0), x.at[:].max(0.0), x.at[:].multiply(3.0)), (X,)),
+    Case("duplicates add up", lambda x, i: jnp.zeros(10).at[jnp.abs(i)].add(x),
+         ((500,), ((500,), np.int32))),
+    Case("int8", lambda x, i: (x.at[i].add(1), x.at[i].max(3), x.at[i].set(7)), ((X, np.int8), I)),
+    Case("bool", lambda x, i: (x.at[i].set(True), x.at[i].set(False)), ((X, np.bool_), I)),
+    Case("float16", lambda x, i: (x.at[i].add(1), x.at[i].set(3)), ((X, np.float16), I)),
+    Case("bincount", lambda i: jnp.bincount(jnp.abs(i), length=6), (((30,), np.int32),)),
+    Case("segment sums", lambda x, i: (jax.ops.segment_sum(x, jnp.abs(i) % 4, 4),
+                                       jax.ops.segment_max(x, jnp.abs(i) % 4, 4)),
+         ((9, 3), ((9,), np.int32))),
+    Case("window", lambda x, i, u: lax.scatter_add(
+        x, i[:, None], u, lax.ScatterDimensionNumbers((1, 2), (1,), (1,))),
+        (X, I, (3, 5, 7))),
+    Case("wide window", lambda x, i, u: lax.scatter(
+        x, jnp.stack([i * 2, i], -1), u, lax.ScatterDimensionNumbers((0, 2, 3), (), (1, 2)),
+        mode="clip"), (X, I, (5, 3, 2, 3))),
+    Case("unindexed short window", lambda x, i, u: lax.scatter_add(
+        x, i[:, None], u, lax.ScatterDimensionNumbers((1, 2), (0,), (0,)), mode="drop"),
+        (X, np.array([2, 0, 7], np.int32), (3, 4, 7))),
+    Case("named rows", lambda x, i: (x.at[i].set(1.0), x.at[:, 1].add(2.0)),
+         (("B", 4), np.array([0, 2, 7], np.int32))),
+    Case("diagonal", lambda x: jnp.fill_diagonal(x, 9.0, inplace=False), ((4, 4),)),
+]  # fmt: skip
+SLICES = [
+    Case("dynamic_slice", lambda x, k: (lax.dynamic_slice(x, (k, k, 0), (2, 3, 7)),
+                                        lax.dynamic_slice(x, (1, k, 9), (2, 3, 4)),
+                                        lax.dynamic_index_in_dim(x, k, 1)), (X, START)),
+    Case("known start", lambda x: lax.dynamic_slice(x, (1, -2, 9), (2, 3, 4)), (X,),
+         ops={"Slice": 1, "Max": 0}),
+    Case("dynamic_update_slice", lambda x, k: (
+        lax.dynamic_update_slice(x, x[:, :3] * 9, (0, k, 0)),
+        lax.dynamic_update_slice(x, x[:2, :3] * 9, (k, k, 0)),
+        lax.dynamic_update_slice(x, x[:2, :3, :2] * 9, (k, -1, k)),
+        lax.dynamic_update_slice(x, x * 9, (k, k, k))), (X, START)),
+    Case("cache", lambda x, u, k: lax.dynamic_update_slice_in_dim(x, u, k, 1),
+         (("B", 6, 4), ("B", 1, 4), START)),
+    Case("lanes slice", jax.vmap(lambda x, k: lax.dynamic_slice(x, (k, 0), (2, 7))), (X, BATCH)),
+    Case("lanes slice both", jax.vmap(lambda x, k: lax.dynamic_slice(x, (k, k), (2, 3))),
+         (X, BATCH)),
+    Case("lanes update", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
+         (X, BATCH)),
+    Case("lanes update, other axis", jax.vmap(
+        lambda x, k: lax.dynamic_update_slice(x, x[:2, 1:3] * 3, (k, k)), in_axes=(2, 0),
+        out_axes=1), ((4, 6, 5), BATCH)),
+    Case("lanes gather", jax.vmap(lambda x, j: (x[j], x[j, 1:], x[:, j])), (X, BATCH % 5)),
+    Case("lanes gather twice", jax.vmap(jax.vmap(lambda x, j: x[j]), in_axes=(1, None)),
+         ((5, 6, 7), BATCH[:5] % 5)),
+    Case("lanes set", jax.vmap(lambda x, j: x.at[j].set(1.0)), (X, BATCH)),
+    Case("lanes named", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
+         (("B", 4, 7), (("B",), np.int32))),
+    Case("lanes named set", jax.vmap(lambda x, j: x.at[j].add(1.0)), (("B", 4), (("B",), np.int32))),
+    Case("strided", lambda x: (x[::2], x[1:5:3, ::-1], x[::-2, 2:], x[..., None, 1]), (X,)),
+    Case("flip roll", lambda x: (jnp.flip(x, (0, 2)), jnp.roll(x, 2, 1), jnp.rot90(x)), (X,)),
+    Case("named", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),)),
+    Case("split stack", lambda x: (*jnp.split(x, 3, 1), jnp.stack([x[0], x[1]], 1),
+                                   *jnp.array_split(x, 2, 2)), (X,), (17, 18)),
+]  # fmt: skip
+PADS = [
+    Case("edges", lambda x: jnp.pad(x, ((1, 2), (0, 0), (3, 1)), constant_values=7), (X,)),
+    Case("interior", lambda x: lax.pad(x, 2.0, ((1, 2, 1), (0, 0, 3), (0, 1, 0))), (X,)),
+    Case("negative", lambda x: lax.pad(x, 2.0, ((-1, 2, 0), (1, -3, 0), (-2, -2, 0))), (X,)),
+    Case("interior and negative", lambda x: lax.pad(x, 2.0, ((-1, -2, 2), (-3, 1, 1), (0, 0, 0))),
+         (X,)),
+    Case("filler is an input", lambda x, v: lax.pad(x, v, ((1, 1, 0), (0, 0, 1), (0, 0, 0))),
+         (X, ())),
+    Case("modes", lambda x: [jnp.pad(x, 2, mode=m) for m in ("reflect", "edge", "wrap", "symmetric")],
+         ((4, 5),)),
+    Case("types", lambda x: [jnp.pad(x.astype(d), 1) for d in (jnp.int8, jnp.int16, jnp.uint16,
+                                                              jnp.bool_, jnp.float16)], ((3, 4),)),
+    Case("named", lambda x: (jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))),
+         (("B", 4),)),
+    Case("triangles", lambda x: (jnp.tril(x), jnp.triu(x, 1), jnp.diag(x[0]), jnp.diagonal(x),
+                                 jnp.trace(x)), ((4, 4),)),
+    Case("diff kron", lambda x: (jnp.diff(x, axis=1), jnp.kron(x, x[:2]), jnp.tile(x, (2, 3)),
+                                 jnp.repeat(x, 2, 1)), ((3, 4),)),
+    Case("iota", lambda x: (x + jnp.arange(4), jnp.arange(x.shape[0]) * 2), (("B", 4),)),
+    Case("meshgrid", lambda x: x * jnp.linspace(0, 1, 4) + jnp.meshgrid(jnp.arange(4), x[:, 0])[1],
+         ((3, 4),)),
+]  # fmt: skip
+
+
+@cases([*GATHERS, *SCATTERS, *SLICES, *PADS])
+def test_indexing(case, opset):
+    assert_exports(case, opset)
+
+
+@wrapped_cases(
+    [
+        Case("take", lambda x, i: x[jnp.abs(i[:2]) % 4], ((4, 3), ((3,), np.int32))),
+        Case("take columns", lambda x, i: x[:, jnp.abs(i) % 3], ((4, 3), ((3,), np.int32))),
+        Case("points", lambda x, i: x[jnp.abs(i) % 4, jnp.abs(i) % 3], ((4, 3), ((3,), np.int32))),
+        Case("set", lambda x, i: x.at[i].set(2.0), ((4, 3), ((3,), np.int32))),
+        Case("add", lambda x, i: x.at[:, i % 3].add(2.0), ((4, 3), ((3,), np.int32))),
+        Case("slice", lambda x, i: lax.dynamic_slice(x, (i[0], i[1]), (2, 2)), ((4, 3), ((3,), np.int32))),
+        Case("update", lambda x, i: lax.dynamic_update_slice(x, x[:2, :2], (i[0], i[1])), ((4, 3), ((3,), np.int32))),
+        Case("pad", lambda x: lax.pad(x, 0.5, ((1, -1, 1), (0, 2, 0))), ((4, 3),)),
+    ]
+)  # fmt: skip
+def test_transformed(case):
+    assert_exports(case)

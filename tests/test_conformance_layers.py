@@ -1,0 +1,138 @@
+"""Layers and functions of Equinox, Flax and ``jax.nn``, as users call them."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+
+from tests.conformance import Case, assert_exports, cases, wrapped_cases
+
+KEY = jax.random.key(0)
+RNGS = nnx.Rngs(0)
+INDICES = (("B", 3), np.int32)
+
+
+def batch_norm():
+    module, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, "batch", mode="ema")
+    eval_module = eqx.nn.inference_mode(module)
+    return jax.vmap(lambda x: eval_module(x, state)[0], axis_name="batch")
+
+
+LSTM = eqx.nn.LSTMCell(3, 5, key=KEY)
+GRU = eqx.nn.GRUCell(3, 5, key=KEY)
+EMBEDDING = eqx.nn.Embedding(10, 4, key=KEY)
+DROPOUT = eqx.nn.Dropout(0.5, inference=True)
+
+
+def lstm_over_time(xs):
+    start = (jnp.zeros(5), jnp.zeros(5))
+    return lax.scan(lambda state, x: ((new := LSTM(x, state)), new[0]), start, xs)
+
+
+EQUINOX = [
+    Case("Linear", jax.vmap(eqx.nn.Linear(3, 4, key=KEY)), (("B", 3),),
+         ops={"MatMul": 1, "Add": 1, "Transpose": 0}),
+    Case("Linear scalar", eqx.nn.Linear("scalar", "scalar", key=KEY), ((),)),
+    Case("MLP", jax.vmap(eqx.nn.MLP(3, 4, 8, 2, key=KEY)), (("B", 3),), ops={"MatMul": 3}),
+    Case("LayerNorm", jax.vmap(eqx.nn.LayerNorm((3, 4))), (("B", 3, 4),),
+         ops={"LayerNormalization": 1}),
+    Case("RMSNorm", jax.vmap(eqx.nn.RMSNorm(4)), (("B", 4),)),
+    Case("GroupNorm", jax.vmap(eqx.nn.GroupNorm(2, 4)), (("B", 4, 5, 6),)),
+    Case("BatchNorm", batch_norm(), ((3, 4, 5),)),
+    Case("WeightNorm", eqx.nn.WeightNorm(eqx.nn.Linear(3, 4, key=KEY)), ((3,),)),
+    Case("SpectralNorm-free PReLU", jax.vmap(eqx.nn.PReLU()), (("B", 4),)),
+    Case("Dropout", lambda x: DROPOUT(x), ((3, 4),), ops={"Identity": 1}),
+    Case("Embedding", jax.vmap(EMBEDDING), ((("B",), np.uint8),), ops={"Gather": 1}),
+    Case("Embedding twice", jax.vmap(jax.vmap(EMBEDDING)), ((("B", 2), np.uint8),)),
+    Case("GRUCell", jax.vmap(GRU), (("B", 3), ("B", 5))),
+    Case("LSTMCell", jax.vmap(lambda x, h, c: LSTM(x, (h, c))), (("B", 3), ("B", 5), ("B", 5))),
+    Case("LSTM over time", lstm_over_time, ((7, 3),), ops={"Scan": 1}),
+    Case("LSTM over time, batched", jax.vmap(lstm_over_time), (("B", 7, 3),), ops={"Scan": 1}),
+    Case("attention", jax.vmap(lambda q, m=eqx.nn.MultiheadAttention(2, 8, key=KEY): m(q, q, q)),
+         (("B", 5, 8),), (17, 23), tolerance=4),
+    Case("Sequential", eqx.nn.Sequential([eqx.nn.Linear(3, 8, key=KEY), eqx.nn.Lambda(jax.nn.relu),
+                                          eqx.nn.Linear(8, 2, key=KEY)]), ((3,),)),
+    Case("filter_jit", lambda x, m=eqx.filter_jit(eqx.nn.Linear(3, 4, key=KEY)): m(x), ((3,),)),
+    Case("gradient of an MLP", lambda x, m=eqx.nn.MLP(3, "scalar", 8, 1, key=KEY): jax.grad(m)(x),
+         ((3,),)),
+    Case("jacobian", jax.jacfwd(eqx.nn.MLP(3, 2, 8, 1, activation=jnp.tanh, key=KEY)), ((3,),)),
+]  # fmt: skip
+FLAX = [
+    Case("Linear", nnx.Linear(3, 4, rngs=RNGS), (("B", 3),), ops={"MatMul": 1}),
+    Case("LayerNorm", nnx.LayerNorm(4, rngs=RNGS), (("B", 4),), ops={"LayerNormalization": 1}),
+    Case("RMSNorm", nnx.RMSNorm(4, rngs=RNGS), (("B", 4),)),
+    Case("GroupNorm", nnx.GroupNorm(4, num_groups=2, rngs=RNGS), ((3, 5, 4),)),
+    Case("BatchNorm", nnx.BatchNorm(4, use_running_average=True, rngs=RNGS), (("B", 4),)),
+    Case("Conv", nnx.Conv(3, 5, (3, 3), rngs=RNGS), (("B", 8, 9, 3),), ops={"Conv": 1, "Add": 0}),
+    Case("ConvTranspose", nnx.ConvTranspose(3, 5, (3, 3), strides=2, rngs=RNGS),
+         (("B", 8, 9, 3),), ops={"ConvTranspose": 1, "Add": 0}),
+    Case("Embed", nnx.Embed(10, 4, rngs=RNGS), (INDICES,), ops={"Gather": 1}),
+    Case("MultiHeadAttention", nnx.MultiHeadAttention(2, 8, decode=False, rngs=RNGS), ((2, 5, 8),),
+         (17, 23), tolerance=4),
+    Case("Einsum", nnx.Einsum("bi,ij->bj", (3, 4), (4,), rngs=RNGS), (("B", 3),)),
+    Case("GRUCell", nnx.GRUCell(3, 4, rngs=RNGS), ((2, 4), (2, 3))),
+    Case("pools", lambda x: (nnx.max_pool(x, (2, 2), (2, 2)), nnx.avg_pool(x, (2, 2), (2, 2))),
+         (("B", 8, 9, 3),), ops={"MaxPool": 1, "AveragePool": 1, "Div": 0}),
+    Case("average without the padding", lambda x: nnx.avg_pool(
+        x, (3, 3), (2, 2), "SAME", count_include_pad=False), ((2, 8, 9, 3),)),
+]  # fmt: skip
+FLAX = [
+    Case(f"nnx {c.name}", lambda *xs, f=c.fn: f(*xs), c.specs, c.opsets, c.ops, c.tolerance)
+    for c in FLAX
+]
+ACTIVATIONS = [
+    Case(name, lambda x, name=name: getattr(jax.nn, name)(x), ((3, 6),), tolerance=4)
+    for name in [
+        "relu",
+        "relu6",
+        "sigmoid",
+        "softplus",
+        "silu",
+        "log_sigmoid",
+        "leaky_relu",
+        "hard_sigmoid",
+        "hard_silu",
+        "hard_tanh",
+        "elu",
+        "celu",
+        "selu",
+        "gelu",
+        "glu",
+        "squareplus",
+        "mish",
+        "sparse_plus",
+        "soft_sign",
+        "softmax",
+        "log_softmax",
+        "logsumexp",
+        "standardize",
+        "tanh",
+    ]
+]
+GELU = [
+    Case(f"gelu {how}", lambda x, how=how: jax.nn.gelu(x, approximate=how), ((3, 6),), (17, 20, 23))
+    for how in (True, False)
+]
+
+
+@cases([*EQUINOX, *FLAX, *ACTIVATIONS, *GELU])
+def test_layers(case, opset):
+    assert_exports(case, opset)
+
+
+@wrapped_cases(
+    [
+        Case("MLP", eqx.nn.MLP(3, 4, 8, 2, key=KEY), ((3,),)),
+        Case("LayerNorm", eqx.nn.LayerNorm(4), ((4,),)),
+        Case("GroupNorm", eqx.nn.GroupNorm(2, 4), ((4, 5),)),
+        Case("GRUCell", GRU, ((3,), (5,))),
+        Case("Embedding", EMBEDDING, (((), np.uint8),)),
+        Case("log_softmax", jax.nn.log_softmax, ((4,),)),
+    ]
+)
+def test_transformed(case):
+    assert_exports(case)

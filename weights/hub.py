@@ -1,0 +1,144 @@
+"""Downloads from a model hub, through huggingface-hub: resumed, verified, once.
+
+The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from weights.errors import Unreachable, WrongDigest
+from weights.files import sha256
+
+FORBIDDEN = (401, 403)
+MISSING = 404
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file in a repository, at a revision, with its sha256 where that was recorded."""
+
+    repository: str
+    name: str
+    revision: str = "main"
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.repository}/{self.name}"
+
+
+class Listener(Protocol):
+    """Somebody who wants to know how far a download is."""
+
+    def stage(self, text: str, total: int | None = None) -> None: ...
+
+    def step(self, size: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A file and its digest."""
+
+    path: Path
+    sha256: str
+
+
+def cached(file: HubFile) -> Path | None:
+    """Where an earlier download of a file lies, by whatever program."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def download(file: HubFile, advice: str, listener: Listener) -> Verified:
+    """Fetch a file into the hub's cache, or continue where an earlier attempt was cut off.
+
+    **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`.
+    """
+    import httpx2
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import logging
+
+    logging.set_verbosity_error()  # our own message says what is needed
+    listener.stage(f"downloading {file}")
+    try:
+        path = hf_hub_download(
+            file.repository,
+            file.name,
+            revision=file.revision,
+            tqdm_class=_reporter(f"downloading {file}", listener),
+        )
+    except (OSError, httpx2.HTTPError, ValueError) as error:
+        raise Unreachable(f"{file} was not downloaded: {reason(error)}. {advice}") from error
+    return verify(Path(path), file.sha256)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in a few words. The library hides the answer behind errors of its own."""
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, HfHubHTTPError):
+            return _status(cause.response.status_code)
+        if isinstance(cause, OfflineModeIsEnabled):
+            return "HF_HUB_OFFLINE forbids it"
+        if isinstance(cause, OSError) and cause.errno is not None and cause.strerror:
+            return f"{cause.strerror}"
+        cause = cause.__cause__
+    return f"the hub cannot be reached ({type(error).__name__})"
+
+
+def _status(code: int) -> str:
+    if code in FORBIDDEN:
+        return (
+            f"the hub refuses it ({code}) to who has not accepted the licence there and set "
+            "HF_TOKEN to a token of that account"
+        )
+    if code == MISSING:
+        return "the hub does not have it (404)"
+    return f"the hub answered with an error ({code}), so try later"
+
+
+def verify(path: Path, expected: str | None) -> Verified:
+    """Compare a file of the hub's cache with its recorded digest, and with its name there.
+
+    A file that is not right is removed, so that the next attempt fetches it again.
+
+    **Raises** `WrongDigest`.
+    """
+    blob = path.resolve()
+    # The cache names large files by their sha256, as the hub gave it.
+    named = blob.name if re.fullmatch("[0-9a-f]{64}", blob.name) else None
+    found = sha256(blob)
+    for wanted in (expected, named):
+        if wanted is not None and wanted != found:
+            path.unlink()
+            blob.unlink(missing_ok=True)
+            raise WrongDigest(
+                f"{path.name} from the hub has sha256 {found:.12}… where {wanted:.12}… was "
+                "recorded, and was removed: run the command again."
+            )
+    return Verified(path, found)
+
+
+def _reporter(text: str, listener: Listener) -> Any:
+    """A class that the library takes for its progress bar."""
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class Reporter(tqdm):
+        def __init__(self, *args: Any, **options: Any):
+            super().__init__(*args, **{**options, "disable": True})  # type: ignore[no-untyped-call]
+            total = options.get("total")
+            listener.stage(text, int(total) if total else None)
+            listener.step(int(options.get("initial") or 0))
+
+        def update(self, n: float | None = 1) -> bool | None:
+            listener.step(int(n or 0))
+            return None
+
+    return Reporter
