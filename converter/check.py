@@ -52,13 +52,23 @@ def run(model: Any, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
     feeds: Mapping[str, Any] = {n: _fed(a) for n, a in zip(names, inputs, strict=True)}
     outputs = live.run_with_ort_values(None, feeds)
-    return {o.name: v.numpy() for o, v in zip(live.get_outputs(), outputs, strict=True)}
+    return {o.name: _fetched(v) for o, v in zip(live.get_outputs(), outputs, strict=True)}
 
 
 def _fed(array: np.ndarray) -> Any:
     import onnxruntime as ort
 
-    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype == jax.numpy.bfloat16:  # not one of numpy's own, so told by its ONNX number
+        kind = ir.DataType.BFLOAT16.value
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), kind)
+    return ort.OrtValue.ortvalue_from_numpy(array)
+
+
+def _fetched(value: Any) -> np.ndarray:
+    if value.data_type() == "tensor(bfloat16)":
+        return np.asarray(jax.numpy.from_dlpack(value))
+    return value.numpy()
 
 
 def session(model: Any) -> ort.InferenceSession:

@@ -330,7 +330,7 @@ def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> li
             if not dims.is_static(dim) and str(dim).isidentifier():
                 sizes[str(dim)] = size
     env: dict[int, Any] = {}
-    with jax.enable_x64(jax.config.jax_enable_x64 or _is_wide(graph)):
+    with jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or _is_wide(graph)):
         for value in graph.params:
             env[id(value)] = _parameter(value.program or value, params, env)
         return _run(graph, arrays, env, sizes)
@@ -338,9 +338,7 @@ def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> li
 
 def _is_wide(graph: Graph) -> bool:
     """Some node converts to 64 bits: the arrangement does, whatever JAX is set to."""
-    return any(
-        n.op == "convert_element_type" and n.out.dtype.itemsize == 8 for n in graph.walk()
-    )
+    return any(n.op == "convert_element_type" and n.out.dtype.itemsize == 8 for n in graph.walk())
 
 
 def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> Any:

@@ -321,14 +321,14 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
 
 def _plain_ints(param: Any) -> Any:
     """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
+    if isinstance(param, NUMBERS):
+        return type(param)(*(_plain_ints(x) for x in param))
     if type(param) is tuple:
-        return tuple(int(x) if isinstance(x, np.integer) else _plain_ints(x) for x in param)
-    return param
+        return tuple(_plain_ints(x) for x in param)
+    return int(param) if isinstance(param, np.integer) else param
 
 
-def _control(
-    eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
-) -> Node:
+def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
     node = make_node(eqn.primitive.name, inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
@@ -353,7 +353,32 @@ def _while(inliner: _Inliner, eqn: Any, inputs: list[Value]) -> Node:
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
     body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
+    if cond.outputs[0].shape:
+        (live,) = inliner.inline(
+            eqn.params["cond_jaxpr"], [*inputs[:n_cond], *body.inputs], body.nodes
+        )
+        _freeze_finished(cond, body, live)
     return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+
+
+def _freeze_finished(cond: Graph, body: Graph, live: Value) -> None:
+    """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state."""
+    lanes = cond.outputs[0]
+    any_lane = make_node(
+        "reduce_or", [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
+    )
+    cond.nodes.append(any_lane)
+    cond.outputs = any_lane.outputs
+    for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
+        spread = make_node(
+            "broadcast_in_dim",
+            [live],
+            [(old.shape, live.dtype)],
+            {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
+        )
+        chosen = make_node("select_n", [spread.out, old, new], [(old.shape, old.dtype)])
+        body.nodes += [spread, chosen]
+        body.outputs[i] = chosen.out
 
 
 def _cond(inliner: _Inliner, eqn: Any, inputs: list[Value]) -> Node:

@@ -72,7 +72,7 @@ def assert_exports(case: Case, opset: int = 23) -> converter.Export:
     assert proto.SerializeToString(deterministic=True) == again.SerializeToString(
         deterministic=True
     ), "two conversions differ"
-    expected = jax.tree.leaves(jax.jit(case.fn)(*arrays))
+    expected = jax.tree.leaves(jax.jit(lambda *xs: case.fn(*xs))(*arrays))
     evaluated = export.graph.evaluate(*arrays)
     got = run(export, arrays)
     assert len(got) == len(expected) == len(evaluated)
@@ -141,7 +141,7 @@ def wrapped(case: Case, how: str) -> Case:
         "vmap1": jax.vmap(case.fn, in_axes=1),
         "vmap-1": jax.vmap(case.fn, in_axes=-1, out_axes=-1),
         "nested": jax.vmap(jax.vmap(case.fn, in_axes=-1)),
-        "jit": jax.jit(lambda *xs: jax.jit(case.fn)(*xs)),
+        "jit": jax.jit(lambda *xs: jax.jit(lambda *ys: case.fn(*ys))(*xs)),
         "scan": lambda *xs: jax.lax.map(lambda ys: case.fn(*ys), xs),
     }
     return replace(case, name=f"{case.name}-{how}", fn=functions[how], specs=specs, ops={})

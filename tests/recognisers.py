@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 from jax import lax
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
 import converter
 
@@ -86,9 +87,12 @@ def assert_recognised(
         for got, want in zip(evaluated(graph, inputs), wanted, strict=True):
             _close(got, want, tolerance)
     onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
-    if dtype == jnp.bfloat16:
-        return  # ONNX Runtime's CPU provider has no bfloat16 kernels for these operators
-    for name, errors in converter.check(export, lambda *_: results, inputs).items():
+    try:
+        compared = converter.check(export, lambda *_: results, inputs)
+    except NotImplemented as error:  # the runtime has few bfloat16 kernels, and says which it lacks
+        assert dtype == jnp.bfloat16, error
+        return
+    for name, errors in compared.items():
         assert errors.max_rel <= tolerance, f"{name}: {errors}\n{export.graph}"
 
 

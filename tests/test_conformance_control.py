@@ -46,7 +46,8 @@ CONTROL = [
     Case("cond constant branch", lambda x: lax.cond(x.sum() < 0, lambda: x, lambda: jnp.ones(X)),
          (X,)),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
-    Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x), (((1,), np.int32), X)),
+    Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
+         (((1,), np.int32), X)),
     Case("while", newton, (X,), (17, 23), {"Loop": 1}),
     Case("while not entered", lambda x: lax.while_loop(lambda s: s.sum() > 1e9, jnp.sin, x), (X,)),
     Case("while tuple", lambda n: collatz(n[0]), (((4,), np.int32),)),
@@ -67,7 +68,8 @@ CONTROL = [
          (X,)),
     Case("scan of length zero", lambda x: lax.scan(lambda c, v: (c + v, c * 2), x[0], x[:0]), (X,)),
     Case("scan without carry", lambda x, y: lax.map(lambda v: v @ y, x), ((5, 4), (4, 3))),
-    Case("scan unrolled", lambda x: lax.scan(lambda c, v: (c + v, c), x[0], x, unroll=2), ((5, 4),)),
+    Case("scan unrolled", lambda x: lax.scan(lambda c, v: (c + v, c), x[0], x, unroll=2),
+         ((5, 4),)),
     Case("scan carries through", lambda x: lax.scan(lambda c, v: ((c[1], c[0]), c[0] + v),
                                                     (x[0], x[1]), x), (X,)),
     Case("scan constant output", lambda x: lax.scan(lambda c, v: (c, 7.0), x[0], x), (X,)),
@@ -76,7 +78,8 @@ CONTROL = [
     Case("scan named length", lambda x: lax.scan(lambda c, v: (c + v, c), jnp.zeros(4), x),
          (("B", 4),)),
     Case("scan inside scan", lambda x: lax.scan(
-        lambda c, v: (c + v.sum(), lax.scan(lambda d, w: (d + w * c, d), 0.0, v)[1]), 0.0, x), (X,)),
+        lambda c, v: (c + v.sum(), lax.scan(lambda d, w: (d + w * c, d), 0.0, v)[1]), 0.0, x),
+        (X,)),
     Case("cond inside scan", lambda x: lax.scan(
         lambda c, v: (lax.cond(v.sum() > 0, lambda: c + v, lambda: c - x[0]), c), x[0], x), (X,)),
     Case("while inside cond inside scan", lambda x: lax.scan(

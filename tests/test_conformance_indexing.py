@@ -20,13 +20,13 @@ SMALL = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 GATHERS = [
     Case("one axis", lambda x, i: (x[i], x[:, i], jnp.take(x, i, axis=2)), (X, NEGATIVE)),
-    Case("embedding", lambda x, i: x[i], ((9, 4), (("B", "N"), np.uint8)), ops={"Gather": 1}),
+    Case("embedding", lambda x, i: x[i], ((10, 4), (("B", "N"), np.uint8)), ops={"Gather": 1}),
     Case("one node", lambda x, i: x[i], (X, I), ops={"Gather": 1, "Less": 0, "Where": 0}),
     Case("known indices", lambda x: (x[I], x[:, I], x[:, [3, 1]], x[..., -1], x[1, 2, 3]), (X,),
          ops={"Where": 0, "Clip": 0, "Less": 0}),
     Case("scalar index", lambda x, i: (x[i], x[:, i], x[i, i]), (X, np.array(3, np.int32))),
-    Case("several axes", lambda x, i, j: (x[i, :, j], x[i, j], x[:, i, j], x[i, 1:3, j], x[i, j, i]),
-         (X, I, np.array([1, -1, 3], np.int32))),
+    Case("several axes", lambda x, i, j: (
+        x[i, :, j], x[i, j], x[:, i, j], x[i, 1:3, j], x[i, j, i]), (X, I, I - 1)),
     Case("grid", lambda x, i: x[i[:, None], i[None] + 1], (X, I)),
     Case("mask", lambda x: jnp.where(x[:, :, :1] > 0, x, 0.0)[jnp.arange(5) % 2], (X,)),
     Case("take_along_axis", lambda x, i: (jnp.take_along_axis(x, i, 1),
@@ -51,7 +51,7 @@ GATHERS = [
         x, jnp.zeros((2, 0), jnp.int32), lax.GatherDimensionNumbers((1, 2, 3), (), ()), (5, 6, 4)),
         (X,)),
     Case("one_hot", lambda i: (jax.nn.one_hot(i, 5), jnp.eye(4)[jnp.abs(i) % 4]), (NEGATIVE,)),
-    Case("choose", lambda x, i: jnp.choose(i % 2, [x[0, 0, :3], x[1, 1, :3]]), (X, I)),
+    Case("choose", lambda x, i: jnp.choose(i, [x[0, 0, :3], x[1, 1, :3]], mode="clip"), (X, I)),
     Case("gradient", jax.grad(lambda x, i: (x[i] ** 2).sum()), (X, I)),
 ]  # fmt: skip
 SCATTERS = [
@@ -119,7 +119,8 @@ SLICES = [
     Case("lanes set", jax.vmap(lambda x, j: x.at[j].set(1.0)), (X, BATCH)),
     Case("lanes named", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
          (("B", 4, 7), (("B",), np.int32))),
-    Case("lanes named set", jax.vmap(lambda x, j: x.at[j].add(1.0)), (("B", 4), (("B",), np.int32))),
+    Case("lanes named set", jax.vmap(lambda x, j: x.at[j].add(1.0)),
+         (("B", 4), (("B",), np.int32))),
     Case("strided", lambda x: (x[::2], x[1:5:3, ::-1], x[::-2, 2:], x[..., None, 1]), (X,)),
     Case("flip roll", lambda x: (jnp.flip(x, (0, 2)), jnp.roll(x, 2, 1), jnp.rot90(x)), (X,)),
     Case("named", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),)),
@@ -134,10 +135,10 @@ PADS = [
          (X,)),
     Case("filler is an input", lambda x, v: lax.pad(x, v, ((1, 1, 0), (0, 0, 1), (0, 0, 0))),
          (X, ())),
-    Case("modes", lambda x: [jnp.pad(x, 2, mode=m) for m in ("reflect", "edge", "wrap", "symmetric")],
-         ((4, 5),)),
-    Case("types", lambda x: [jnp.pad(x.astype(d), 1) for d in (jnp.int8, jnp.int16, jnp.uint16,
-                                                              jnp.bool_, jnp.float16)], ((3, 4),)),
+    *[Case(mode, lambda x, mode=mode: jnp.pad(x, 2, mode=mode), ((4, 5),))
+      for mode in ("reflect", "edge", "wrap", "symmetric")],
+    *[Case(f"{np.dtype(d).name}", lambda x: jnp.pad(x, 1, constant_values=1), (((3, 4), d),))
+      for d in (np.int8, np.int16, np.uint16, np.bool_, np.float16)],
     Case("named", lambda x: (jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))),
          (("B", 4),)),
     Case("triangles", lambda x: (jnp.tril(x), jnp.triu(x, 1), jnp.diag(x[0]), jnp.diagonal(x),
@@ -162,8 +163,10 @@ def test_indexing(case, opset):
         Case("points", lambda x, i: x[jnp.abs(i) % 4, jnp.abs(i) % 3], ((4, 3), ((3,), np.int32))),
         Case("set", lambda x, i: x.at[i].set(2.0), ((4, 3), ((3,), np.int32))),
         Case("add", lambda x, i: x.at[:, i % 3].add(2.0), ((4, 3), ((3,), np.int32))),
-        Case("slice", lambda x, i: lax.dynamic_slice(x, (i[0], i[1]), (2, 2)), ((4, 3), ((3,), np.int32))),
-        Case("update", lambda x, i: lax.dynamic_update_slice(x, x[:2, :2], (i[0], i[1])), ((4, 3), ((3,), np.int32))),
+        Case("slice", lambda x, i: lax.dynamic_slice(x, (i[0], i[1]), (2, 2)),
+             ((4, 3), ((3,), np.int32))),
+        Case("update", lambda x, i: lax.dynamic_update_slice(x, x[:2, :2], (i[0], i[1])),
+             ((4, 3), ((3,), np.int32))),
         Case("pad", lambda x: lax.pad(x, 0.5, ((1, -1, 1), (0, 2, 0))), ((4, 3),)),
     ]
 )  # fmt: skip

@@ -137,8 +137,8 @@ POOLING = [
     Case("adaptive average", jax.vmap(eqx.nn.AdaptiveAvgPool2d((3, 4))), ((2, 4, 9, 11),)),
     Case("adaptive max", jax.vmap(eqx.nn.AdaptiveMaxPool2d((2, 5))), ((2, 4, 9, 11),)),
     Case("global average", jax.vmap(eqx.nn.AdaptiveAvgPool2d(1)), (("B", 4, 9, 11),)),
-    Case("any axes", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2, 1, 3), (1, 2, 1), "SAME"),
-         ((4, 5, 6),)),
+    Case("any axes", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2, 1, 3), (1, 2, 1),
+                                                 "SAME"), ((4, 5, 6),)),
     Case("min", lambda x: lax.reduce_window(x, jnp.inf, lax.min, (2, 2, 3), (1, 2, 1), "VALID"),
          ((4, 5, 6),)),
     Case("sum, padded far, dilated", lambda x: lax.reduce_window(
@@ -180,5 +180,5 @@ def test_transformed(case):
 
 def test_integers_do_not_convolve():
     specs = [((1, 2, 5), np.int32), ((3, 2, 2), np.int32)]
-    with pytest.raises(converter.Unsupported, match="'conv'.*int32.*floats"):
+    with pytest.raises(converter.Unsupported, match=r"'conv'.*int32.*floats"):
         converter.to_onnx(lambda x, w: conv(x, w, (1,), "VALID"), specs)

@@ -114,7 +114,8 @@ def test_a_cut_connection_is_resumed(home, archive):
     with serving(hub_of(archive, cut=[30_000_000])) as hub:
         home.export(hub.url)
         ranges = [asked for request, asked in hub.requests if request.startswith("GET") and asked]
-    assert ranges == ["bytes=30000000-"]
+    assert len(ranges) == 1
+    assert 0 < int(ranges[0].removeprefix("bytes=")[:-1]) <= 30_000_000
     assert home.manifest["weights"]["sha256"] == home.file["sha256"]
 
 

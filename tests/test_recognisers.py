@@ -275,7 +275,7 @@ def test_recognised(form, how):
     assert_recognised(form, how)
 
 
-@pytest.mark.parametrize("how", ["plain", "vmap1", "nested"])
+@pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["f16", "bf16"])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_recognised_in_low_precision(form, dtype, how):

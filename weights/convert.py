@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weights import equimo
+from weights import equimo, meta
 from weights.distributions import Shape
 from weights.mapping import Out, invert, plan
 from weights.namings import by_name
@@ -13,9 +13,6 @@ from weights.tensors import LazyTensor, Weights
 from weights.transforms import zeros
 from weights.writers import Item
 from weights.writers.equimo import bias_keys
-
-# Meta's models keep their rotary periods in this type; everything else is float32.
-DTYPES = {"rope_embed.periods": "bfloat16"}
 
 
 def items_for(naming: str, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:
@@ -27,7 +24,7 @@ def items_for(naming: str, weights: Weights, shapes: Mapping[str, Shape]) -> lis
     outs = list(invert(plan(by_name(naming).rules, shapes), tensors))
     left_out = dispensable(outs)
     items = [
-        Item(out.source.key, out.tensor, DTYPES.get(out.source.key, "float32"))
+        Item(out.source.key, out.tensor, meta.dtype(out.source.key))
         for out in outs
         if out.source.key not in left_out
     ]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
 Shape = tuple[int, ...]
+Draw = Callable[[Shape, np.random.Generator], Float32]
 
 # The first pattern that matches a name decides; names of checkpoints and of models both match.
 KINDS: tuple[tuple[str, str], ...] = (
@@ -95,7 +96,7 @@ def round_to_bfloat16(x: Float32) -> Float32:
     return (bits & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-DRAWS: dict[str, Callable[[Shape, np.random.Generator], Float32]] = {
+DRAWS: dict[str, Draw] = {
     "qkv": lambda shape, rng: normal(shape, rng, 1.25 / math.sqrt(fan_in(shape))),
     "wide": lambda shape, rng: normal(shape, rng, 1.0 / math.sqrt(fan_in(shape))),
     "narrow": lambda shape, rng: normal(shape, rng, 0.02),

@@ -60,12 +60,14 @@ def download(file: HubFile, advice: str, listener: Listener) -> Verified:
     **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`.
     """
     import httpx2
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.utils import logging
 
     logging.set_verbosity_error()  # our own message says what is needed
     listener.stage(f"downloading {file}")
     try:
+        # The download itself tries for half a minute before it gives a refusal away.
+        get_hf_file_metadata(hf_hub_url(file.repository, file.name, revision=file.revision))
         path = hf_hub_download(
             file.repository,
             file.name,

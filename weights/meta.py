@@ -28,3 +28,8 @@ DINOV3_VIT = Naming(
         Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
     ),
 )
+
+
+def dtype(key: str) -> str:
+    """The type that a tensor has in the published files."""
+    return "bfloat16" if key == "rope_embed.periods" else "float32"

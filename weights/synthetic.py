@@ -5,18 +5,48 @@ everywhere and no weights need to be stored. `digest` guards that.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from weights.distributions import Float32, Shape, draw, kind_of
+from weights import meta
+from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
+from weights.tensors import LazyTensor
+from weights.writers import Item, Step
+from weights.writers.torch import write_torch
 
 
-def make_state(shapes: Mapping[str, Shape], seed: int) -> dict[str, Float32]:
-    """Values for every key of a checkpoint; `mapping.source_shapes` gives keys and shapes."""
+def make_state(
+    shapes: Mapping[str, Shape], seed: int, draws: Mapping[str, Draw] = DRAWS
+) -> dict[str, Float32]:
+    """Values for every key of a checkpoint; `mapping.source_shapes` gives keys and shapes.
+
+    `draws` replaces the distributions, such as that of `"periods"` or `"mask"`.
+    """
+    return dict(stream_state(shapes, seed, draws))
+
+
+def stream_state(
+    shapes: Mapping[str, Shape], seed: int, draws: Mapping[str, Draw] = DRAWS
+) -> Iterator[tuple[str, Float32]]:
+    """The same one by one, in sorted order: for a checkpoint larger than memory."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    return {key: draw(kind_of(key), shapes[key], rng) for key in sorted(shapes)}
+    for key in sorted(shapes):
+        yield key, draws[kind_of(key)](shapes[key], rng)
+
+
+def write_checkpoint(
+    path: Path, shapes: Mapping[str, Shape], seed: int, step: Step = lambda _: None
+) -> None:
+    """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
+    stream = stream_state(shapes, seed)
+    items = [
+        # Read once each, in this order, which is the stream's.
+        Item(key, LazyTensor(shapes[key], "float32", lambda: next(stream)[1]), meta.dtype(key))
+        for key in sorted(shapes)
+    ]
+    write_torch(path, items, step)
 
 
 def make_image(seed: int, height: int, width: int) -> Float32:

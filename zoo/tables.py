@@ -14,6 +14,7 @@ from zoo.entry import ModelInfo
 
 if TYPE_CHECKING:
     from zoo.convert import Converted
+    from zoo.golden import Golden
     from zoo.inspect import Inspection
     from zoo.pipeline import Exported
     from zoo.verify import Verification
@@ -180,3 +181,17 @@ def show_converted(converted: Converted) -> None:
     if converted.filled:
         text = f"the source does not hold {', '.join(converted.filled)}: written as initialised"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def show_differences(
+    file: Path, golden: Golden, results: Sequence[tuple[str, Mapping[str, float], float]]
+) -> None:
+    """How far from the reference each output is."""
+    table = Table(title=f"{golden.model} against {golden.reference} ({file.name})")
+    for name in ("where", "output", "max abs", "limit", ""):
+        table.add_column(name)
+    for where, errors, limit in results:
+        for output, error in errors.items():
+            verdict = "ok" if error <= limit else "FAILED"
+            table.add_row(where, output, f"{error:.1e}", f"{limit:.0e}", verdict)
+    Console().print(table)

@@ -170,10 +170,16 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
     sizes = node.params["slice_sizes"]
     if not all(v.kind == "const" for v in starts) or not dims.all_static(x.shape):
         return None
-    for axis, (value, size) in enumerate(zip(starts, sizes, strict=True)):
-        start = int(np.clip(np.asarray(value.const), 0, x.shape[axis] - size))
-        x = editor.slice(x, axis, start, start + size)
-    return x
+    first = tuple(
+        int(np.clip(np.asarray(v.const), 0, whole - size))
+        for v, whole, size in zip(starts, x.shape, sizes, strict=True)
+    )
+    params = {
+        "start_indices": first,
+        "limit_indices": tuple(a + n for a, n in zip(first, sizes, strict=True)),
+        "strides": (1,) * x.rank,
+    }
+    return editor.add("slice", [x], node.out.shape, x.dtype, params)
 
 
 SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")

@@ -122,10 +122,8 @@ def _as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, lis
     order = [*others, *axes]
     turned = editor.transpose(x, order)
     space = tuple(x.shape[a] for a in axes)
-    if len(others) == 2:
-        return turned, order
-    merged = dims.product([x.shape[i] for i in others])
-    return editor.reshape(turned, (merged, 1, *space)), order
+    *batch, channels = [1, *(x.shape[i] for i in others)]
+    return editor.reshape(turned, (dims.product(batch), channels, *space)), order
 
 
 def _from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:

@@ -7,13 +7,14 @@ from typing import Any
 import onnx_ir as ir
 
 from converter.build import Builder
-from converter.lower.registry import lower
+from converter.lower.registry import lower, unsupported
 
 
 @lower("conv")
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
+    _check(b)
     return b.op(
         "Conv",
         *xs,
@@ -28,6 +29,7 @@ def _(
 @lower("conv_transpose")
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
+    _check(b)
     ends = [high for _, high in cuts]
     return b.op(
         "ConvTranspose",
@@ -39,3 +41,8 @@ def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups:
         dilations=dilation,
         group=groups,
     )
+
+
+def _check(b: Builder) -> None:
+    if b.out.dtype.kind in "biu":
+        raise unsupported(b.node, b.opset, "ONNX convolves floats only; convert the operands")

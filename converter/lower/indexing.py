@@ -139,11 +139,13 @@ def _scatter(
     short = [
         d for d in range(rank) if d not in (*shared, *given) and not dims.same(sizes[d], shape[d])
     ]
+    where = b.operand(1).shape[:-1]
+    if rank and where and not (given or shared or short):
+        short = [0]  # several windows that all cover the operand
     pointed = [*given, *shared, *short]
     rest = [d for d in range(rank) if d not in pointed]
     wide = [d for d in (*given, *short) if not dims.same(sizes[d], 1)]
-    before = b.operand(1).rank - 1
-    where = b.operand(1).shape[:-1]
+    before = len(where)
     offsets = [(before + i, sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
     offsets += [
         (i, where[i], pointed.index(d))

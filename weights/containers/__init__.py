@@ -42,12 +42,19 @@ def _open_file(path: Path) -> Checkpoint:
     if start.startswith(b"{") and path.name.endswith(".index.json"):
         return safetensors.read_sharded(path)
     # Last, because the table of a zip archive lies at its end, behind anything.
-    if zipfile.is_zipfile(path):
+    if _is_zip(path):
         return torch.read_torch(path)
     raise NotACheckpoint(
         f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes, neither a PyTorch "
         "archive, nor safetensors, nor an Equimo archive): download it again, or give another path."
     )
+
+
+def _is_zip(path: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:
+        return True  # one that is damaged; reading it says so
 
 
 def _open_folder(path: Path) -> Checkpoint:

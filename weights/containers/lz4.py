@@ -108,7 +108,8 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
             decoder.decompress(block.head)
             # The end may be followed by a checksum of everything.
             rest = block.body + block.checksum if block.body else file.read(4)
-            data = cast(bytes, b"" if decoder.eof else decoder.decompress(rest))
+            # Asked without a limit, the decoder makes a small buffer and keeps the rest to itself.
+            data = b"" if decoder.eof else decoder.decompress(rest, max_length=header.largest)
             if not block.body and not decoder.eof:
                 raise BadFrame("it ends too early")
             position += block.length

@@ -30,6 +30,7 @@ DTYPES: dict[str, tuple[str, int]] = {
     "<f2": ("float16", 2),
     # What numpy makes of bfloat16, which it does not know.
     "|V2": ("bfloat16", 2),
+    "<V2": ("bfloat16", 2),
     "<f8": ("float64", 8),
     "|b1": ("bool", 1),
     "|i1": ("int8", 1),
