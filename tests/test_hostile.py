@@ -142,7 +142,9 @@ HEADERS = {
     "longer than the file": b"\x93NUMPY\x01\x00\xff\xff",
     "an enormous array": npy.header((1 << 40, 1 << 7), "<f4"),
     "beyond all sizes": npy.header((1 << 60,), "<f4"),
-    "an expression": b"\x93NUMPY\x01\x00\x76\x00" + b"__import__('os').mkdir('x')".ljust(117) + b"\n",
+    "an expression": b"\x93NUMPY\x01\x00\x76\x00"
+    + b"__import__('os').mkdir('x')".ljust(117)
+    + b"\n",
     "deeply nested": b"\x93NUMPY\x02\x00\x00\x30\x00\x00" + b"(" * 0x3000,
     "negative": npy.header((1, 2), "<f4").replace(b"(1, 2)", b"(-1,2)"),
     "a structure": b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': [('a', '<f4')]}".ljust(117) + b"\n",
@@ -225,7 +227,7 @@ def test_pickles_that_do_more_than_describe(program, tmp_path):
 
 def test_a_deeply_nested_key(tmp_path):
     """Hashing it would overflow the interpreter's stack."""
-    program = b"\x80\x02})" + b"\x85" * 1_000_000 + b"Ns."
+    program = b"\x80\x02})" + b"\x85" * 200_000 + b"Ns."
     with zipfile.ZipFile(tmp_path / "w", "w") as archive:
         archive.writestr("w/data.pkl", program)
     refused(tmp_path / "w", "cannot be read")

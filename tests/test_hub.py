@@ -103,7 +103,9 @@ def test_download_then_cache_then_offline(home, archive):
         assert f"downloading {REPOSITORY}/{NAME}" in told
         assert home.manifest["weights"]["sha256"] == home.file["sha256"]
         assert home.manifest["weights"]["kind"] == "equimo"
-        assert all(f"@{COMMIT}/" in request for request, _ in hub.requests if "/api/" not in request)
+        assert all(
+            f"@{COMMIT}/" in request for request, _ in hub.requests if "/api/" not in request
+        )
         count = len(hub.requests)
         assert "the hub's cache" in home.export(hub.url, "--force")
         assert len(hub.requests) == count
@@ -182,5 +184,3 @@ def test_places_on_disk(home, archive, vits16):
     home.out = home.path / "other"
     told = home.export("http://127.0.0.1:9", code=2)
     assert "its name says that its sha256 begins with 08c60483" in told
-
-

@@ -24,7 +24,7 @@ from zoo.console import Progress
 from zoo.entry import ModelInfo
 from zoo.errors import BadFile, BadRequest
 from zoo.preprocess import preprocess
-from zoo.registry import create, info
+from zoo.registry import create
 from zoo.staging import staged, writing
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
@@ -73,7 +73,9 @@ def make(entry: ModelInfo, weights: Weights, values: NDArray[np.float32], refere
         from zoo.reference import run_transformers
 
         outputs = run_transformers(entry.config, weights.arrays, values)
-        return Golden(entry.name, f"transformers {version('transformers')}", sha256, values, outputs)
+        return Golden(
+            entry.name, f"transformers {version('transformers')}", sha256, values, outputs
+        )
     if not reference.endswith(".npz"):
         raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
     return Golden(entry.name, Path(reference).name, sha256, values, read_outputs(Path(reference)))
@@ -164,5 +166,3 @@ def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress)
     with staged(path.parent) as stage, writing(path):
         write_checkpoint(stage / path.name, shapes, seed, progress.step)
         (stage / path.name).replace(path)
-
-

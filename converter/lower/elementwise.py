@@ -69,6 +69,11 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Mul", x, x)
 
 
+@lower("one_minus_square")  # jax >= 0.12: the derivative of tanh
+def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    return b.op("Sub", b.like(1), b.op("Mul", x, x))
+
+
 @lower("rsqrt")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Reciprocal", b.op("Sqrt", x))

@@ -1,0 +1,108 @@
+"""ViT-S/16 from each format through the command: the same file, quickly and in little memory."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from tests.formats import (
+    FLOAT32_PERIODS,
+    write_equimo,
+    write_huggingface,
+    write_meta,
+    write_timm,
+)
+from weights import load_weights, open_checkpoint
+from weights.synthetic import make_state
+from weights.tensors import FLOATS, LazyArrays, LazyTensor, is_finite
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+# Prints the largest resident size, in MB, after the command. `getrusage` would count what this
+# process had when it started the other.
+MEASURED = """
+import atexit, re, sys
+from pathlib import Path
+def tell():
+    status = Path("/proc/self/status").read_text()
+    print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) // 1024, file=sys.stderr)
+atexit.register(tell)
+from zoo.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def paths(vits16, tmp_path_factory):
+    """Seeded ViT-S/16 with float32 periods."""
+    folder = tmp_path_factory.mktemp("formats")
+    shapes = {key: value.shape for key, value in vits16.state.items()}
+    state = make_state(shapes, 2, FLOAT32_PERIODS)
+    writers = (write_meta, write_equimo, write_huggingface, write_timm)
+    return {write.__name__: write(folder, vits16.config, state) for write in writers}
+
+
+def export(path, folder, *options):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, "export", "dinov3_vits16", "--weights", str(path)]
+        + ["--no-verify", "--json", "--out", str(folder), *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)[0], done.stderr
+
+
+def test_the_same_file_in_little_memory(paths, tmp_path):
+    digests = set()
+    for name, path in paths.items():
+        record, told = export(path, tmp_path / name)
+        file = tmp_path / name / "dinov3_vits16-opset23.onnx"
+        digests.add(hashlib.sha256(file.read_bytes()).hexdigest())
+        own = name in ("write_meta", "write_equimo")
+        assert record["weights"]["rope_periods"] == ("file" if own else "float32")
+        assert int(told.split()[-1]) < 700
+    assert len(digests) == 1
+
+
+def test_loading_costs_little_more_than_reading(paths, vits16):
+    for path in paths.values():
+        files = open_checkpoint(path).files
+        best = float("inf")
+        for _ in range(3):
+            start = time.process_time()
+            for file in files:
+                file.read_bytes()
+            reading = time.process_time() - start
+            start = time.process_time()
+            arrays = load_weights(open_checkpoint(path), vits16.shapes).arrays
+            for name in arrays:
+                arrays[name]
+            loading = time.process_time() - start
+            best = min(best, loading - 1.5 * reading)
+        assert best < 0.2, path
+
+
+def test_nan_weights_are_named(vits16, tmp_path):
+    state = {key: torch.from_numpy(value.copy()) for key, value in vits16.state.items()}
+    state["blocks.7.mlp.fc2.bias"][5] = float("nan")
+    torch.save(state, tmp_path / "w.pth")
+    _, told = export(tmp_path / "w.pth", tmp_path / "out")
+    assert "warning: NaN or infinite values in blocks.7.mlp.fc2.bias\n" in told
+
+
+def test_sums_that_overflow_are_not_taken_for_infinite_values():
+    large = np.full(100, 3e38, np.float32)
+    assert is_finite(large)
+    arrays = LazyArrays({"a": LazyTensor((100,), "float32", lambda: large)})
+    assert arrays["a"] is large
+    assert not arrays.nonfinite
+    assert "float64" not in FLOATS

@@ -1,0 +1,90 @@
+"""Files written tensor by tensor are what onnx's own serialisation gives."""
+
+import importlib
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+import converter
+from converter.errors import SaveError
+
+# The package's attribute of that name is the function.
+saving = importlib.import_module("converter.save")
+
+
+@pytest.fixture
+def export():
+    """A product with a parameter of each size, and one of another type."""
+    rng = np.random.default_rng(0)
+    params = {
+        "large": rng.standard_normal((40, 24)).astype(np.float32),
+        "small": rng.standard_normal((24,)).astype(np.float32),
+        "half": rng.standard_normal((24,)).astype(np.float16),
+        "flags": rng.random(24) > 0.5,
+        "empty": np.zeros((0, 3), np.float32),
+    }
+
+    def fn(params, x):
+        y = x @ params["large"] + params["small"] * params["flags"]
+        return y.reshape(-1, 2) + params["half"].astype(np.float32).sum(), params["empty"] * 2
+
+    return converter.to_onnx(fn, [(7, 40)], params=params), fn, params
+
+
+def tensors(model):
+    return {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+
+
+def test_a_single_file(export, tmp_path):
+    made, _, _ = export
+    made.save(tmp_path / "a.onnx")
+    got = onnx.load(tmp_path / "a.onnx")
+    want = ir.to_proto(made.model)
+    for name, array in tensors(want).items():
+        np.testing.assert_array_equal(tensors(got)[name], array, err_msg=name)
+    del got.graph.initializer[:], want.graph.initializer[:]
+    assert got == want
+    onnx.checker.check_model(tmp_path / "a.onnx", full_check=True)
+
+
+def test_a_sidecar(export, tmp_path, monkeypatch):
+    made, fn, params = export
+    monkeypatch.setattr(saving, "LARGEST_FILE", 100)
+    made.save(tmp_path / "a.onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.onnx", "a.onnx_data"]
+    assert (tmp_path / "a.onnx_data").stat().st_size == params["large"].nbytes
+    assert not (tmp_path / "a.onnx_data").is_symlink()
+    onnx.checker.check_model(tmp_path / "a.onnx")
+    x = np.random.default_rng(1).standard_normal((7, 40)).astype(np.float32)
+    session = ort.InferenceSession(tmp_path / "a.onnx", providers=["CPUExecutionProvider"])
+    got = session.run(None, {session.get_inputs()[0].name: x})
+    np.testing.assert_allclose(got[0], fn(params, x)[0], atol=1e-4)
+
+
+def test_the_model_keeps_its_tensors(export, tmp_path, monkeypatch):
+    made, _, _ = export
+    before = {name: v.const_value for name, v in made.model.graph.initializers.items()}
+    made.save(tmp_path / "a.onnx")
+    first = (tmp_path / "a.onnx").read_bytes()
+    monkeypatch.setattr(saving, "LARGEST_FILE", 100)
+    made.save(tmp_path / "b.onnx")
+    monkeypatch.undo()
+    made.save(tmp_path / "a.onnx")
+    assert (tmp_path / "a.onnx").read_bytes() == first
+    assert set(before) == set(made.model.graph.initializers)
+
+
+def test_a_full_disk(export, tmp_path, monkeypatch):
+    made, _, _ = export
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saving, "write_single", full)
+    with pytest.raises(SaveError, match="No space left on device") as error:
+        made.save(tmp_path / "a.onnx")
+    assert (error.value.errno, error.value.strerror) == (28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
