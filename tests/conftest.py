@@ -1,9 +1,10 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
@@ -53,6 +54,13 @@ def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
     assert digest(state) == str(expected["state_sha256"]), "another stream of random numbers"
     save_pth(path, state)
     return Golden(config, expected, shapes, state, path)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_functions() -> Iterator[None]:
+    """A thousand small functions are compiled in a run; nobody calls them again."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

@@ -175,7 +175,7 @@ WRONG_USE = {
     "batch": (["dinov3_vits16", "--batch", "0"], "positive number"),
     "seed": (["dinov3_vits16", "--weights", "random:x"], "no seed"),
     "layout": (["dinov3_vits16", "--attention-layout", "5d"], "--attention-layout"),
-    "no weights": (["dinov3_vits16"], "ZOO_WEIGHTS_DIR is not set"),
+    "no weights": (["dinov3_vits16", "--offline"], "ZOO_WEIGHTS_DIR is not set"),
     "missing file": (["dinov3_vits16", "--weights", "no.pth"], "does not exist"),
     "unknown option": (["dinov3_vits16", "--frobnicate"], "--frobnicate"),
     "no model": ([], "model"),

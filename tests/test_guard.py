@@ -17,12 +17,11 @@ TESTS = Path(__file__).parent
 
 
 def pretrained(*options, code=0, **variables):
-    clean = {
-        k: v for k, v in os.environ.items() if not k.startswith(("DINO_EQX", "ZOO_", "PYTEST"))
-    }
+    ours = ("DINO_EQX", "ZOO_", "PYTEST")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    command = [sys.executable, "-m", "pytest", "-n0", "-rA", "-p", "no:cacheprovider", *options]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-rA", "-p", "no:cacheprovider", *options]
-        + [str(TESTS / "test_pretrained.py")],
+        [*command, str(TESTS / "test_pretrained.py")],
         env=clean | {key: str(value) for key, value in variables.items()},
         cwd=TESTS.parent,
         capture_output=True,

@@ -34,6 +34,12 @@ main()
 """
 
 
+COMMAND = [
+    *(sys.executable, "-c", MAIN),
+    *("export", "dinov3_vits16", "--no-verify", "--size", "32"),
+]
+
+
 @pytest.fixture(scope="session")
 def archive(vits16) -> bytes:
     """The seeded ViT-S/16 as Equimo's archive."""
@@ -65,8 +71,7 @@ class Home:
             "TEST_HUB_FILE": json.dumps(self.file),
         }
         done = subprocess.run(
-            [sys.executable, "-c", MAIN, "export", "dinov3_vits16", "--no-verify", "--size", "32"]
-            + ["--out", str(self.out), *arguments],
+            [*COMMAND, "--out", str(self.out), *arguments],
             cwd=self.path / "work",
             env=environment | variables,
             capture_output=True,
@@ -161,6 +166,7 @@ def test_a_gated_repository_takes_a_token(home, archive):
 def test_no_server(home):
     told = home.export("http://127.0.0.1:9", code=2)
     assert "the hub cannot be reached" in told or "refused" in told
+    assert told.count("\n") == 1
     assert zoo.info("dinov3_vits16").licence.page in told
 
 

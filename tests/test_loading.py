@@ -50,8 +50,10 @@ def paths(vits16, tmp_path_factory):
 
 def export(path, folder, *options):
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, "export", "dinov3_vits16", "--weights", str(path)]
-        + ["--no-verify", "--json", "--out", str(folder), *options],
+        [
+            *(sys.executable, "-c", MEASURED, "export", "dinov3_vits16", "--weights", str(path)),
+            *("--no-verify", "--json", "--out", str(folder), *options),
+        ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

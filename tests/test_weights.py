@@ -15,7 +15,8 @@ from weights import (
     random_weights,
 )
 from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
-from weights.errors import MappingError, WeightsNotFound
+from weights.errors import MappingError, WeightsNotFound, WrongDigest
+from weights.locate import Published, find_named
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.meta import DINOV3_VIT
 from weights.namings import architecture
@@ -163,32 +164,80 @@ def test_rounding_to_bfloat16_is_to_even():
     np.testing.assert_array_equal(round_to_bfloat16(x), want)
 
 
-def test_places_are_searched_in_order(tmp_path, monkeypatch):
+class Listener:
+    def __init__(self):
+        self.told = []
+
+    def stage(self, text, total=None):
+        self.told.append(text)
+
+    def step(self, size):
+        pass
+
+
+PUBLISHED = Published(
+    checkpoint="w-e3b0c442.pth",
+    digest="e3b0c442",  # of nothing
+    archive="family_w.tar.lz4",
+    repository="somebody/w",
+    hub=(),
+    licence_page="https://licence",
+    download_page="https://download",
+)
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Where weights may lie, the first to be looked at first."""
     own, here, home = (tmp_path / name for name in ("own", "here", "home"))
-    cache = home / ".cache" / "torch" / "hub" / "dinov3" / "weights"
-    for folder in (own, here, cache):
+    torch, equimo = home / ".cache/torch/hub/dinov3/weights", home / ".cache/equimo/family"
+    for folder in (own, here, torch, equimo):
         folder.mkdir(parents=True)
-        (folder / "w.pth").touch()
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("ZOO_WEIGHTS_DIR", str(own))
-    for folder in (own, here, cache):
-        assert locate("w.pth", "L", "D") == folder / "w.pth"
-        (folder / "w.pth").unlink()
+    return own, here, torch, equimo
+
+
+def test_places_are_searched_in_order(places):
+    own, here, torch, equimo = places
+    order = [
+        own / PUBLISHED.checkpoint,
+        own / PUBLISHED.archive,
+        own / "w",
+        here / PUBLISHED.checkpoint,
+        torch / PUBLISHED.checkpoint,
+        equimo / PUBLISHED.archive,
+        equimo / "family_w",
+    ]
+    for path in order:
+        path.touch()
+    for path in order:
+        listener = Listener()
+        assert locate(PUBLISHED, listener).path == path
+        assert listener.told == [f"weights: {path.name}, from {path.parent}"]
+        assert find_named(path.name, PUBLISHED).name == path.name
+        path.unlink()
     with pytest.raises(WeightsNotFound) as error:
-        locate("w.pth", "https://licence", "https://download")
-    for part in (str(own), str(here), str(cache), "https://licence", "https://download"):
+        locate(PUBLISHED, Listener())
+    for part in (*map(str, (own, here, torch)), "https://licence", "https://download"):
         assert part in str(error.value)
     assert "--weights PATH" in str(error.value)
     assert "--weights random" in str(error.value)
+    with pytest.raises(WeightsNotFound, match="no other"):
+        find_named("other", PUBLISHED)
 
 
-def test_not_found_mentions_the_unset_variable(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("ZOO_WEIGHTS_DIR", raising=False)
+def test_a_damaged_file_in_a_cache(places):
+    (places[2] / PUBLISHED.checkpoint).write_bytes(b"not nothing")
+    with pytest.raises(WrongDigest, match="its sha256 begins with e3b0c442"):
+        locate(PUBLISHED, Listener())
+
+
+def test_not_found_mentions_the_unset_variable(places, monkeypatch):
+    monkeypatch.delenv("ZOO_WEIGHTS_DIR")
     with pytest.raises(WeightsNotFound, match="ZOO_WEIGHTS_DIR is not set"):
-        locate("w.pth", "L", "D")
+        locate(PUBLISHED, Listener())
 
 
 def test_saved_checkpoint_has_published_types(tiny7b, tmp_path):

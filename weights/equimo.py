@@ -15,6 +15,7 @@ from itertools import product
 from weights.distributions import Shape
 from weights.errors import NotACheckpoint
 from weights.mapping import Naming, Rule
+from weights.transforms import BIAS
 
 Row = tuple[str, str]
 
@@ -169,6 +170,7 @@ DINOV3_VIT = Naming(
     "equimo",
     (
         Rule("local_pos_embed.periods", ("local_pos_embed.patch_rope.freqs",)),
+        Rule("blocks.{i}.attn.qkv.bias", (B + "attn.qkv.bias",), BIAS),
         Rule("blocks.{i}.{part}.{p}", (B + "{part}.{p}",)),
         Rule("blocks.{i}.{part}.{layer}.{p}", (B + "{part}.{layer}.{p}",)),
         Rule("patch_embed.proj.{p}", ("patch_embed.proj.{p}",)),

@@ -64,7 +64,6 @@ def download(file: HubFile, advice: str, listener: Listener) -> Verified:
     from huggingface_hub.utils import logging
 
     logging.set_verbosity_error()  # our own message says what is needed
-    listener.stage(f"downloading {file}")
     try:
         # The download itself tries for half a minute before it gives a refusal away.
         get_hf_file_metadata(hf_hub_url(file.repository, file.name, revision=file.revision))
@@ -134,7 +133,7 @@ def _reporter(text: str, listener: Listener) -> Any:
 
     class Reporter(tqdm):
         def __init__(self, *args: Any, **options: Any):
-            super().__init__(*args, **{**options, "disable": True})  # type: ignore[no-untyped-call]
+            super().__init__(*args, **{**options, "disable": True})
             total = options.get("total")
             listener.stage(text, int(total) if total else None)
             listener.step(int(options.get("initial") or 0))

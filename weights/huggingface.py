@@ -6,7 +6,7 @@ norm of training are there.
 """
 
 from weights.mapping import Naming, Rule
-from weights.transforms import PER_CHANNEL, THIRDS, UNBATCH, float32_periods, ones
+from weights.transforms import BIAS_THIRDS, PER_CHANNEL, THIRDS, UNBATCH, float32_periods, ones
 
 ATTENTION = "layer.{i}.attention."
 
@@ -33,7 +33,7 @@ DINOV3_VIT = Naming(
                 ATTENTION + "k_proj.bias?",
                 ATTENTION + "v_proj.bias",
             ),
-            THIRDS,
+            BIAS_THIRDS,
         ),
         Rule("blocks.{i}.attn.proj.{p}", (ATTENTION + "o_proj.{p}",)),
         Rule("blocks.{i}.ls1.gamma", ("layer.{i}.layer_scale1.lambda1",)),

@@ -5,7 +5,7 @@ Periods, mask token and the second final norm of training are not there.
 """
 
 from weights.mapping import Naming, Rule
-from weights.transforms import OUTER_THIRDS, PER_CHANNEL, UNBATCH, float32_periods, ones
+from weights.transforms import BIAS_OUTER_THIRDS, PER_CHANNEL, UNBATCH, float32_periods, ones
 
 DINOV3_VIT = Naming(
     "timm",
@@ -21,7 +21,7 @@ DINOV3_VIT = Naming(
         Rule(
             "blocks.{i}.attn.qkv.bias",
             ("blocks.{i}.attn.q_bias?", "blocks.{i}.attn.v_bias?"),
-            OUTER_THIRDS,
+            BIAS_OUTER_THIRDS,
         ),
         Rule("blocks.{i}.attn.{layer}.{p}", ("blocks.{i}.attn.{layer}.{p}",)),
         Rule("blocks.{i}.ls1.gamma", ("blocks.{i}.gamma_1",)),

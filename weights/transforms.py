@@ -41,6 +41,11 @@ PER_CHANNEL = Transform(
 )
 
 
+# Masking by a product leaves -0.0 where a bias was negative, other ways of masking leave 0.0. All
+# formats are to give the same bits, so whatever may have been masked gets positive zeros.
+PLUS_ZERO = np.float32(0)
+
+
 def _third(shape: Shape) -> Shape:
     return shape[0] // 3, *shape[1:]
 
@@ -52,9 +57,20 @@ THIRDS = Transform(
     lambda leaf: tuple(np.split(leaf, 3)),
 )
 
+BIAS_THIRDS = Transform(
+    "thirds of a bias",
+    THIRDS.source_shapes,
+    lambda *thirds: np.concatenate(thirds) + PLUS_ZERO,
+    THIRDS.invert,
+)
+
+BIAS = Transform(
+    "bias", SAME.source_shapes, lambda values: values + PLUS_ZERO, lambda leaf: (leaf,)
+)
+
 
 def _outer_thirds(query: Float32, value: Float32) -> Float32:
-    return np.concatenate([query, np.zeros_like(query), value])
+    return np.concatenate([query, np.zeros_like(query), value]) + PLUS_ZERO
 
 
 def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
@@ -64,14 +80,12 @@ def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
     return query, value
 
 
-OUTER_THIRDS = Transform(
-    "first and last third", lambda shape: (_third(shape),) * 2, _outer_thirds, _split_outer
+BIAS_OUTER_THIRDS = Transform(
+    "first and last third of a bias",
+    lambda shape: (_third(shape),) * 2,
+    _outer_thirds,
+    _split_outer,
 )
-
-
-def _masked(values: Float32, mask: Float32) -> Float32:
-    # A product would keep the sign of what is masked: -0.0, which other formats do not have.
-    return np.where(mask == 0, np.float32(0), values * mask)
 
 
 def _unmask(leaf: Float32) -> tuple[Float32, ...]:
@@ -80,7 +94,12 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
     return leaf, np.ones_like(leaf) if leaf[mask == 0].any() else mask
 
 
-MASKED = Transform("masked", lambda shape: (shape, shape), _masked, _unmask)
+MASKED = Transform(
+    "masked",
+    lambda shape: (shape, shape),
+    lambda values, mask: values * mask + PLUS_ZERO,
+    _unmask,
+)
 
 
 def zeros(shape: Shape) -> Float32:

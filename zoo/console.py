@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ import typer
 
 from weights.errors import WeightsError
 from zoo.errors import ZooError
+from zoo.staging import discard
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 FAILED_CHECK = 1
 WRONG_USE = 2
 INTERRUPTED = 130
+INTERRUPTION = "interrupted; nothing was left behind"
 
 
 class Progress(Protocol):
@@ -111,16 +114,16 @@ def run(app: typer.Typer) -> None:
     Wrong use gives one sentence on stderr and 2, a failed check 1; everything else that is
     raised is a mistake of ours and keeps its traceback.
     """
-    # SIGTERM would end the process at once; as an exception it lets unfinished files be removed.
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         code = app(standalone_mode=False)
     except (ZooError, WeightsError) as error:
         code = _complain(str(error))
     except typer.TyperException as error:
         code = _complain(error.format_message())
-    except (KeyboardInterrupt, typer.Abort):
-        print("interrupted; nothing was left behind", file=sys.stderr)
+    except typer.Abort:
+        print(INTERRUPTION, file=sys.stderr)
         code = INTERRUPTED
     sys.exit(code)
 
@@ -138,5 +141,9 @@ def _complain(message: str) -> int:
     return WRONG_USE
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
+def _stop(number: int, frame: FrameType | None) -> None:
+    # Raising here is not enough: an exception that arrives inside a destructor is dropped.
+    discard()
+    if number == signal.SIGINT:
+        print(INTERRUPTION, file=sys.stderr, flush=True)
+    os._exit(128 + number)

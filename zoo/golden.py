@@ -73,9 +73,8 @@ def make(entry: ModelInfo, weights: Weights, values: NDArray[np.float32], refere
         from zoo.reference import run_transformers
 
         outputs = run_transformers(entry.config, weights.arrays, values)
-        return Golden(
-            entry.name, f"transformers {version('transformers')}", sha256, values, outputs
-        )
+        name = f"transformers {version('transformers')}"
+        return Golden(entry.name, name, sha256, values, outputs)
     if not reference.endswith(".npz"):
         raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
     return Golden(entry.name, Path(reference).name, sha256, values, read_outputs(Path(reference)))

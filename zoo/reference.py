@@ -38,7 +38,8 @@ def run_transformers(
         )
         for out in invert(plan(by_name("huggingface").rules, shapes), leaves)
     }
-    model = DINOv3ViTModel(DINOv3ViTConfig(**configs.huggingface(config, config.qkv_bias))).eval()
+    model = DINOv3ViTModel(DINOv3ViTConfig(**configs.huggingface(config, config.qkv_bias)))
+    model.train(False)
     model.load_state_dict(state)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
     model.rope_embeddings.inv_freq = 1 / periods

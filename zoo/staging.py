@@ -1,29 +1,41 @@
 """All or nothing: files appear under their final names only when they are complete."""
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from zoo.errors import BadOutput
 
+_OPEN: set[Path] = set()
+
 
 @contextmanager
 def staged(folder: Path) -> Generator[Path]:
     """A hidden folder inside `folder`, so that a rename suffices in the end.
 
-    It is removed on the way out, whatever the way: an error, Ctrl-C, or `SystemExit`.
+    It is removed on the way out, whatever the way; `discard` does it for who leaves at once.
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=".zoo-", dir=folder))
+    stage = folder / f".zoo-{secrets.token_hex(8)}"
+    # Noted before it is there, so that whatever interrupts us next finds it here.
+    _OPEN.add(stage)
     try:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stage.mkdir(mode=0o700)
         yield stage
     finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        _OPEN.discard(stage)
+
+
+def discard() -> None:
+    """Remove everything that is staged: for a process that is about to end."""
+    for stage in tuple(_OPEN):
         shutil.rmtree(stage, ignore_errors=True)
 
 

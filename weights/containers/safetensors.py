@@ -1,6 +1,6 @@
 """The safetensors format: a length, a JSON table of tensors, their bytes.
 
-Source: the format's specification, https://huggingface.co/docs/safetensors.
+Source: the format section in the README of the safetensors project.
 """
 
 from __future__ import annotations
