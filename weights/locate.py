@@ -72,10 +72,14 @@ def locate(published: Published, listener: Listener, offline: bool = False) -> F
     """
     found = next(search(published), None)
     if found is None:
+        nowhere = _searched(published)
         if offline or not published.hub:
-            raise WeightsNotFound(_searched(published, offline))
+            hub = "--offline forbids asking" if offline else "none is known to have it freely"
+            raise WeightsNotFound(
+                f"There is {nowhere}, and as for a hub, {hub}. {published.advice}"
+            )
         file = published.hub[0]
-        fresh = download(file, published.advice, listener)
+        fresh = download(file, f"There is {nowhere}. {published.advice}", listener)
         found = Found(fresh.path, f"the hub ({file})", fresh.sha256)
     listener.stage(f"weights: {found.path.name}, from {found.where}")
     return found
@@ -118,14 +122,10 @@ def _begins_with(path: Path, digest: str) -> str:
     return found
 
 
-def _searched(published: Published, offline: bool) -> str:
+def _searched(published: Published) -> str:
     places = (*own_folders(), torch_cache(), equimo_cache())
     unset = "" if "ZOO_WEIGHTS_DIR" in os.environ else " (and ZOO_WEIGHTS_DIR is not set)"
-    hub = "--offline forbids to ask the hub" if offline else "no hub is known to have it freely"
-    return (
-        f"no {published.checkpoint} in {', '.join(map(str, places))}{unset} or the hub's cache, "
-        f"and {hub}. {published.advice}"
-    )
+    return f"no {published.checkpoint} in {', '.join(map(str, places))}{unset} or the hub's cache"
 
 
 def find_named(name: str, published: Published) -> Path:

@@ -117,7 +117,7 @@ def run(app: typer.Typer) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        code = app(standalone_mode=False)
+        code = app(spread(sys.argv[1:]), standalone_mode=False)
     except (ZooError, WeightsError) as error:
         code = _complain(str(error))
     except typer.TyperException as error:
@@ -126,6 +126,16 @@ def run(app: typer.Typer) -> None:
         print(INTERRUPTION, file=sys.stderr)
         code = INTERRUPTED
     sys.exit(code)
+
+
+def spread(arguments: Sequence[str]) -> list[str]:
+    """``--opset 18 23`` as ``--opset 18 --opset 23``: the option takes any number of values."""
+    result: list[str] = []
+    for argument in arguments:
+        if argument.isdigit() and len(result) > 1 and result[-1].isdigit():
+            result += ["--opset"] if result[-2] == "--opset" else []
+        result.append(argument)
+    return result
 
 
 def warn_nonfinite(names: Sequence[str]) -> None:

@@ -12,7 +12,9 @@ from zoo.request import Layout, read_request
 
 def export(
     model: Annotated[str, typer.Argument(help="Name or alias; `zoo list` shows them.")],
-    opset: Annotated[list[int] | None, typer.Option(help="17 to 26; may be repeated.")] = None,
+    opset: Annotated[
+        list[int] | None, typer.Option(metavar="N …", help="17 to 26; one or more.")
+    ] = None,
     weights: Annotated[
         str, typer.Option(metavar="auto|random[:SEED]|PATH", help="Where the weights come from.")
     ] = "auto",
