@@ -287,6 +287,8 @@ class _Inliner:
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
         inner = _Inliner(self.constants, (eqn.source_info, *self.sources))
         name = eqn.primitive.name
+        if name == "call_hi_primitive":
+            return inner.inline(_expanded(eqn), inputs, nodes)
         if name in CALLS:
             return inner.inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
@@ -300,6 +302,12 @@ class _Inliner:
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
         return Graph(inner, outputs, nodes)
+
+
+def _expanded(eqn: Any) -> Any:
+    """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
+    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    return jax.make_jaxpr(lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))(*types)
 
 
 def _closed(jaxpr: Any) -> Any:

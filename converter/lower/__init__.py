@@ -84,8 +84,8 @@ def lower_nodes(builder: Builder, nodes: Iterable[Node]) -> None:
 
 
 def _params(node: Node) -> dict[str, object]:
-    """Parameters by keyword, nested graphs among them."""
-    return {**node.params, **node.bodies}
+    """Parameters by keyword, nested graphs among them; hints about accuracy say nothing here."""
+    return {**{k: v for k, v in node.params.items() if k != "accuracy"}, **node.bodies}
 
 
 def _check_dtype(value: Value, node: Node, opset: int) -> None:

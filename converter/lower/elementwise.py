@@ -74,6 +74,15 @@ def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Sub", b.like(1), b.op("Mul", x, x))
 
 
+@lower("polynomial")  # jax >= 0.12
+def _(b: Builder, x: ir.Value, *coefficients: ir.Value, **_: Any) -> ir.Value:
+    """Horner's rule; the coefficients begin with the constant."""
+    *rest, result = coefficients
+    for coefficient in reversed(rest):
+        result = b.op("Add", b.op("Mul", result, x), coefficient)
+    return result if rest else b.expand(result, b.operand(1).shape, b.out.shape)
+
+
 @lower("rsqrt")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Reciprocal", b.op("Sqrt", x))
