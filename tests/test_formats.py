@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import converter
+from converter.check import run
 from tests.conftest import GOLDEN
 from tests.formats import (
     CONFIGS,
@@ -70,17 +71,17 @@ def test_leaves_are_the_same_bits(name, files):
     assert set(got.filled) <= {"mask_token", "local_cls_norm.weight", "local_cls_norm.bias"}
 
 
-def onnx_bytes(config, path, folder):
-    weights = load(config, path)
+def onnx_file(config, arrays, folder, opset=23, size=(32, 48)):
     export = converter.to_onnx(
         batched,
-        [("batch_size", 3, 32, 48)],
+        [("batch_size", 3, *size)],
         params=abstract(config),
+        opset=opset,
         input_names=["pixel_values"],
         output_names=["last_hidden_state", "pooler_output"],
     )
-    export.save(folder / "model.onnx", values=weights.arrays)
-    return (folder / "model.onnx").read_bytes()
+    export.save(folder / "model.onnx", values=arrays)
+    return folder / "model.onnx"
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -89,9 +90,10 @@ def test_onnx_files_are_the_same_bytes(name, tmp_path):
     config = CONFIGS[name]
     state = seeded(config, 7, FLOAT32_PERIODS)
     paths = {name: write(tmp_path, config, state) for name, write in WRITERS.items()}
-    want = onnx_bytes(config, paths.pop("meta"), tmp_path)
+    want = onnx_file(config, load(config, paths.pop("meta")).arrays, tmp_path).read_bytes()
     for format, path in paths.items():
-        assert onnx_bytes(config, path, tmp_path) == want, format
+        got = onnx_file(config, load(config, path).arrays, tmp_path).read_bytes()
+        assert got == want, format
 
 
 @pytest.mark.parametrize("mask", ["thirds", "zeros"])
@@ -108,6 +110,10 @@ def test_models_agree_with_transformers(name, mask, tmp_path):
         values = load(config, write(tmp_path, config, state)).arrays
         tokens, _ = forward(bind(abstract(config), values), jax.numpy.asarray(image))
         np.testing.assert_allclose(tokens, want.last_hidden_state[0], rtol=0, atol=3e-5)
+    for opset in (18, 23):
+        outputs = run(onnx_file(config, values, tmp_path, opset, (64, 96)), [image[None]])
+        for output, tensor in outputs.items():
+            np.testing.assert_allclose(tensor, want[output], rtol=0, atol=1e-4)
 
 
 def test_what_a_file_is_like(files):
