@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from converter import dims, params
+from converter import dims
+from converter.constants import fold, scalar
+from converter.equals import merge_equals
 from converter.graph import Graph, Node, Value, const
-from converter.reference import size_in_bytes
 from converter.rewrite import Editor, Rule, drop_dead, moves_only_ones, sweep
 
 logger = logging.getLogger(__name__)
@@ -30,118 +31,13 @@ def simplify(graph: Graph) -> Graph:
         before = len(graph.nodes)
         editor = sweep(graph, RULES)
         drop_dead(graph)
-        folded = _fold(graph)
+        folded = fold(graph)
         merge_equals(graph)
         drop_dead(graph)
         if not (editor.changed or folded or len(graph.nodes) != before):
             break
     logger.info("simplified to %d nodes", len(graph.nodes))
     return graph
-
-
-# ------------------------------------------------------------------------------------ constants
-
-
-def scalar(value: Value) -> float | int | bool | None:
-    """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
-    while value.node is not None and value.node.op in ("broadcast_in_dim", "reshape"):
-        value = value.node.inputs[0]
-    if value.kind != "const" or value.const is None or value.const.size != 1:
-        return None
-    return value.const.item() if value.dtype.kind in "biufV" else None
-
-
-def _fold(graph: Graph) -> bool:
-    """Evaluate nodes that depend on constants alone; only results that something needs."""
-    known: set[int] = set()
-    needed: dict[int, Value] = {}
-
-    def is_known(value: Value) -> bool:
-        return value.kind == "const" or id(value) in known
-
-    def need(value: Value) -> None:
-        while value.node is not None and value.node.op == "broadcast_in_dim":
-            value = value.node.inputs[0]  # growing a constant is left to its reader
-        if id(value) in known and params_size(value) <= params.CEILING and _has_dtype(value):
-            needed[id(value)] = value
-
-    def visit(body: Graph) -> None:
-        for node in body.nodes:
-            for inner in node.bodies.values():
-                visit(inner)
-            if params.is_computable(node) and all(is_known(v) for v in node.inputs):
-                known.update(id(v) for v in node.outputs)
-            else:
-                for value in node.inputs:
-                    need(value)
-        for value in body.outputs:
-            need(value)
-
-    visit(graph)
-    memo: dict[int, Any] = {}
-    table = {key: const(params.compute(value, _constant, memo)) for key, value in needed.items()}
-    graph.replace_operands(lambda v: table.get(id(v), v))
-    return bool(table)
-
-
-def _constant(value: Value) -> Any:
-    return value.const
-
-
-def _has_dtype(value: Value) -> bool:
-    """A plain array's dtype, not that of PRNG keys."""
-    return isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufcV"
-
-
-def params_size(value: Value) -> float:
-    return size_in_bytes(value) if _has_dtype(value) else 0
-
-
-# ----------------------------------------------------------------------------------------- equals
-
-
-def merge_equals(graph: Graph) -> None:
-    """Common subexpressions become one, in place; equal small constants too."""
-    constants: dict[Any, Value] = {}
-    table: dict[int, Value] = {}
-    _merge(graph, {}, constants, table)
-
-
-def _merge(
-    graph: Graph, seen: dict[Any, Node], constants: dict[Any, Value], table: dict[int, Value]
-) -> None:
-    def resolve(value: Value) -> Value:
-        value = table.get(id(value), value)
-        if (
-            value.kind == "const"
-            and isinstance(value.const, np.ndarray)
-            and value.const.nbytes <= 4096
-        ):
-            key = (value.dtype, value.shape, value.const.tobytes())
-            return constants.setdefault(key, value)
-        return value
-
-    kept: list[Node] = []
-    for node in graph.nodes:
-        node.inputs = [resolve(v) for v in node.inputs]
-        for body in node.bodies.values():
-            _merge(body, dict(seen), constants, table)
-        if node.bodies:
-            kept.append(node)
-            continue
-        key = (node.op, tuple(id(v) for v in node.inputs), _frozen(node))
-        twin = seen.setdefault(key, node)
-        if twin is node:
-            kept.append(node)
-        else:
-            table.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
-    graph.nodes = kept
-    graph.outputs = [resolve(v) for v in graph.outputs]
-
-
-def _frozen(node: Node) -> str:
-    types = " ".join(v.type_text() if _has_dtype(v) else str(v.dtype) for v in node.outputs)
-    return f"{sorted(node.params.items(), key=lambda kv: kv[0])} {types}" if node.params else types
 
 
 # ------------------------------------------------------------------------------------------ rules

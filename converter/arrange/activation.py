@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from converter import dims
+from converter.constants import scalar
 from converter.graph import Node, Value
 from converter.rewrite import Editor, Rule
-from converter.simplify import scalar
 
 
 def _relu(node: Node, editor: Editor) -> Value | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from converter import dims
 from converter.graph import Node, Value, const
-from converter.reference import ELEMENTWISE
+from converter.operations import ELEMENTWISE
 from converter.rewrite import Editor, Rule
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from converter import dims
 from converter.arrange.convolution import Pads, pad_space
+from converter.constants import scalar
 from converter.dims import Shape
 from converter.graph import Node, Value
 from converter.rewrite import Editor, Rule
-from converter.simplify import scalar
 
 DILATED_AVERAGE_SINCE = 19
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from jax import lax
 
 from converter import dims
+from converter.constants import scalar
 from converter.graph import Node, Value
 from converter.rewrite import Editor, Rule
-from converter.simplify import scalar
 
 
 def _take(node: Node, editor: Editor) -> Value | None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter import dims
+from converter.constants import scalar
 from converter.dims import Dim
 from converter.fuse.match import (
     NearMiss,
@@ -27,7 +28,6 @@ from converter.fuse.match import (
 )
 from converter.graph import Node, Value, const
 from converter.rewrite import Editor
-from converter.simplify import scalar
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from converter.constants import scalar
 from converter.fuse.match import (
     NearMiss,
     Recogniser,
@@ -17,7 +18,6 @@ from converter.fuse.match import (
 )
 from converter.graph import Node, Value
 from converter.rewrite import Editor
-from converter.simplify import scalar
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from converter import dims
+from converter.constants import scalar
 from converter.fuse.match import (
     NearMiss,
     Product,
@@ -24,7 +25,6 @@ from converter.fuse.match import (
 )
 from converter.graph import Node, Value, const
 from converter.rewrite import Editor
-from converter.simplify import scalar
 
 
 def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:

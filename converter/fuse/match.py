@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter import dims
+from converter.constants import scalar
 from converter.dims import Shape
 from converter.graph import Node, Value
 from converter.rewrite import Editor
-from converter.simplify import scalar
 
 
 @dataclass(frozen=True)

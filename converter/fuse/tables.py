@@ -13,7 +13,7 @@ import numpy as np
 
 from converter import dims
 from converter.graph import Node, Value
-from converter.reference import ELEMENTWISE
+from converter.operations import ELEMENTWISE
 from converter.rewrite import Editor
 
 # One operand, applied to each element alone.

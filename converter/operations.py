@@ -1,0 +1,311 @@
+"""The operations that the converter itself writes into graphs, as formulas in JAX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+# Elementwise nodes broadcast as numpy does; JAX's primitives want equal shapes.
+ELEMENTWISE: dict[str, Callable[..., jax.Array]] = {
+    "add": lax.add,
+    "sub": lax.sub,
+    "mul": lax.mul,
+    "div": lax.div,
+    "max": lax.max,
+    "min": lax.min,
+    "pow": lax.pow,
+    "rem": lax.rem,
+    "atan2": lax.atan2,
+    "nextafter": lax.nextafter,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+    "eq": lax.eq,
+    "ne": lax.ne,
+    "lt": lax.lt,
+    "le": lax.le,
+    "gt": lax.gt,
+    "ge": lax.ge,
+    "shift_left": lax.shift_left,
+    "shift_right_logical": lax.shift_right_logical,
+    "shift_right_arithmetic": lax.shift_right_arithmetic,
+    "select_n": lax.select_n,
+    "clamp": lax.clamp,
+}
+
+
+def einsum(
+    x: jax.Array, y: jax.Array, *, lhs: Any, rhs: Any, out: Any, dtype: Any, precision: Any = None
+) -> jax.Array:
+    """A contraction by axis labels; ``dtype`` is the accumulator's and the result's."""
+    return jnp.einsum(x, lhs, y, rhs, out, preferred_element_type=dtype, precision=precision)
+
+
+def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Numpy's matrix product."""
+    return jnp.matmul(x, y, preferred_element_type=x.dtype)
+
+
+def softmax(x: jax.Array, *, axis: int) -> jax.Array:
+    """exp(x - max) / sum(exp(x - max)) along one axis."""
+    return jax.nn.softmax(x, axis=axis)
+
+
+def layer_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
+) -> jax.Array:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
+    axes = tuple(range(axis, x.ndim))
+    centred = x - jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
+    y = centred * lax.rsqrt(variance + jnp.asarray(epsilon, x.dtype)) * scale
+    return y if bias is None else y + bias
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
+    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
+    square = jnp.mean(jnp.square(x), tuple(range(axis, x.ndim)), keepdims=True)
+    return x * lax.rsqrt(square + jnp.asarray(epsilon, x.dtype)) * scale
+
+
+def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
+    """x * Phi(x), with erf or with the tanh approximation."""
+    return jax.nn.gelu(x, approximate=approximate)
+
+
+def rotary(
+    x: jax.Array, cos: jax.Array, sin: jax.Array, *, seq: int, width: int, interleaved: bool
+) -> jax.Array:
+    """Rotate pairs along axis ``width`` by the angles of position ``seq``; tables [S, width/2]."""
+    y = jnp.moveaxis(x, (seq, width), (-2, -1))
+    if interleaved:
+        a, b = y[..., ::2], y[..., 1::2]
+    else:
+        a, b = jnp.split(y, 2, axis=-1)
+    real, imag = a * cos - b * sin, a * sin + b * cos
+    if interleaved:
+        turned = jnp.stack([real, imag], axis=-1).reshape(y.shape)
+    else:
+        turned = jnp.concatenate([real, imag], axis=-1)
+    return jnp.moveaxis(turned, (-2, -1), (seq, width))
+
+
+def rotary_heads(
+    x: jax.Array,
+    cos: jax.Array,
+    sin: jax.Array,
+    positions: jax.Array,
+    *,
+    heads: int,
+    interleaved: bool,
+) -> jax.Array:
+    """``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D."""
+    del positions  # row s of the tables belongs to position s
+    if x.ndim == 4:
+        return rotary(x, cos, sin, seq=2, width=3, interleaved=interleaved)
+    split = x.reshape(*x.shape[:2], heads, -1)
+    turned = rotary(jnp.moveaxis(split, 2, 1), cos, sin, seq=2, width=3, interleaved=interleaved)
+    return jnp.moveaxis(turned, 1, 2).reshape(x.shape)
+
+
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    scale: float,
+    q_heads: int,
+    kv_heads: int,
+    precision: Any,
+) -> jax.Array:
+    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands."""
+    flat = q.ndim == 3
+    if flat:
+        q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
+    group = q_heads // kv_heads
+    k, v = (jnp.repeat(x, group, axis=1) for x in (k, v))
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k, preferred_element_type=precision) * scale
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    out = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+    return jnp.moveaxis(out, 1, 2).reshape(*_flat_shape(out)) if flat else out
+
+
+def _heads(x: jax.Array, n: int) -> jax.Array:
+    return jnp.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
+
+
+def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
+    return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
+
+
+def conv(
+    x: jax.Array,
+    w: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    spread: Any = None,
+) -> jax.Array:
+    """[batch, channels, space…] convolved with [out, in / groups, space…], plus a bias [out]."""
+    y = lax.conv_general_dilated(
+        x,
+        w,
+        strides,
+        padding,
+        lhs_dilation=spread,
+        rhs_dilation=dilation,
+        feature_group_count=groups,
+    )
+    return y if bias is None else y + bias.reshape(-1, *(1 for _ in strides))
+
+
+def conv_transpose(
+    x: jax.Array,
+    w: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    strides: Any,
+    cuts: Any,
+    dilation: Any,
+    groups: int,
+) -> jax.Array:
+    """ONNX's ``ConvTranspose``: kernel [in, out / groups, space…], ``cuts`` off each end."""
+    ins, outs, *space = w.shape
+    kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
+    kernel = jnp.flip(kernel, range(3, kernel.ndim)).reshape(groups * outs, ins // groups, *space)
+    whole = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
+    padding = [(n - low, n - high) for n, (low, high) in zip(whole, cuts, strict=True)]
+    return conv(
+        x,
+        kernel,
+        bias,
+        strides=[1] * len(space),
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        spread=strides,
+    )
+
+
+def _pool(
+    x: jax.Array,
+    *,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    start: float,
+    combine: Any,
+) -> jax.Array:
+    """Windows over the spatial axes of [batch, channels, space…]."""
+    none = ((0, 0), (0, 0))
+    return lax.reduce_window(
+        x,
+        jnp.asarray(start, x.dtype),
+        combine,
+        (1, 1, *size),
+        (1, 1, *strides),
+        (*none, *padding),
+        window_dilation=(1, 1, *dilation),
+    )
+
+
+def _max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
+    """``source`` added where each window of ``x`` has its maximum: the gradient of max pooling."""
+    _, pull = jax.vjp(partial(_pool, start=-jnp.inf, combine=lax.max, **window), x)
+    return pull(source)[0]
+
+
+SCATTERS: dict[str, Callable[..., jax.Array]] = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter-sub": lax.scatter_sub,
+    "scatter-mul": lax.scatter_mul,
+    "scatter-min": lax.scatter_min,
+    "scatter-max": lax.scatter_max,
+}
+
+
+def _scatter(
+    x: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    *,
+    rule: Callable[..., jax.Array],
+    dimension_numbers: Any,
+    mode: Any,
+    **_: Any,
+) -> jax.Array:
+    return rule(x, indices, updates, dimension_numbers, mode=mode)
+
+
+def _reshape(
+    x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None, **_: Any
+) -> jax.Array:
+    """Ours has ``shape``, JAX's own has ``new_sizes`` and may transpose first."""
+    return lax.reshape(x, shape or new_sizes, dimensions)
+
+
+def _select(x: jax.Array, *, axis: int, index: int) -> jax.Array:
+    return lax.index_in_dim(x, index, axis, keepdims=False)
+
+
+def _split(x: jax.Array, *, axis: int, sizes: Sequence[int]) -> tuple[jax.Array, ...]:
+    return tuple(jnp.split(x, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)], axis))
+
+
+# Operations that the converter itself writes into graphs.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "reshape": _reshape,
+    "transpose": lambda x, *, permutation: lax.transpose(x, permutation),
+    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions, **_: lax.broadcast_in_dim(
+        x, shape, broadcast_dimensions
+    ),
+    "slice": lambda x, *, start_indices, limit_indices, strides: lax.slice(
+        x, start_indices, limit_indices, strides
+    ),
+    "concatenate": lambda *xs, dimension: lax.concatenate(xs, dimension),
+    "convert_element_type": lambda x, *, new_dtype, **_: lax.convert_element_type(x, new_dtype),
+    "iota": lambda *, dtype, shape, dimension, **_: lax.broadcasted_iota(dtype, shape, dimension),
+    "neg": lambda x: lax.neg(x),
+    "square": lambda x: lax.square(x),
+    "dim_as_value": lambda *, dim: jnp.asarray(dim),
+    "einsum": einsum,
+    "matmul": matmul,
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "relu": lambda x: jnp.maximum(x, 0),
+    "gelu": gelu,
+    "rotary": rotary,
+    "rotary_heads": rotary_heads,
+    "attention": attention,
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "pad": lambda x, filler, *, padding_config: lax.pad(x, filler, padding_config),
+    "rev": lambda x, *, dimensions: lax.rev(x, dimensions),
+    "max_pool": partial(_pool, start=-jnp.inf, combine=lax.max),
+    "sum_pool": partial(_pool, start=0.0, combine=lax.add),
+    "avg_pool": lambda x, **window: (
+        _pool(x, start=0.0, combine=lax.add, **window) / math.prod(window["size"])
+    ),
+    "max_pool_scatter": _max_pool_scatter,
+    **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
+    "reduce_and": lambda x, *, axes, **_: jnp.all(x, axes),
+    "reduce_or": lambda x, *, axes, **_: jnp.any(x, axes),
+    "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
+    "select_index": _select,
+    "split": _split,
+}
