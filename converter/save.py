@@ -52,19 +52,12 @@ def missing(graph: Graph, given: Collection[str] = ()) -> list[str]:
     return [v.name for v in _leaves(graph) if v.const is None and v.name not in given]
 
 
-def save(
-    model: ir.Model,
-    path: str | os.PathLike[str],
-    *,
-    force: bool = True,
-) -> None:
+def save(model: ir.Model, path: str | os.PathLike[str]) -> None:
     """Write the model to ``path``, complete or not at all.
 
     Above 2 GB the weights go into ``<name>_data`` beside it.
     """
     target = Path(path)
-    if target.exists() and not force:
-        raise SaveError(f"{target} exists already; choose another path or overwrite it")
     size = sum(t.const_value.nbytes for t in model.graph.initializers.values() if t.const_value)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

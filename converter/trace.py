@@ -221,7 +221,10 @@ def _parameter(name: str, leaf: Any) -> Value:
 
 
 class _Constants:
-    """Captured arrays: parameters under the names they are found by, else constants."""
+    """Captured arrays: parameters under the names they are found by, else constants.
+
+    Only floats are parameters; captured masks and index tables are known while converting.
+    """
 
     def __init__(self, named: Sequence[tuple[str, Any]]) -> None:
         self._by_id = {id(leaf): name for name, leaf in named}
@@ -230,7 +233,8 @@ class _Constants:
 
     def value(self, array: Any) -> Value:
         if id(array) not in self._values:
-            name = self._by_id.get(id(array)) or self._name_by_content(array)
+            floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
+            name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
             value = _parameter(name, array) if name else _constant(array)
             self._values[id(array)] = value, array
         return self._values[id(array)][0]

@@ -55,6 +55,16 @@ def unknown_mask_mild_fill(q, k, v, mask):
     return attend(jax.nn.softmax(logits, axis=-1), v)
 
 
+def added_infinity(q, k, v, mask):
+    logits = scores(q, k) + jnp.where(mask > 0, 0.0, -jnp.inf)
+    return attend(jax.nn.softmax(logits, axis=-1), v)
+
+
+def added_to_a_bias(q, k, v, mask, bias):
+    logits = scores(q, k) + (bias + jnp.where(mask > 0, 0.0, -jnp.inf))
+    return attend(jax.nn.softmax(logits, axis=-1), v)
+
+
 def negative_scale(q, k, v):
     return attend(jax.nn.softmax(-0.5 * scores(q, k), axis=-1), v)
 
@@ -70,6 +80,8 @@ def soft_capped(q, k, v):
         (scores_returned, QKV, "used elsewhere"),
         (unknown_mask_small_fill, (*QKV, (5, 7)), "masked throughout"),
         (unknown_mask_mild_fill, (*QKV, (5, 7)), "not negative enough"),
+        (added_infinity, (*QKV, (5, 7)), "-inf throughout"),
+        (added_to_a_bias, (*QKV, (5, 7), (5, 7)), "-inf throughout"),
         (negative_scale, QKV, "not positive"),
         (soft_capped, QKV, "tanh"),
     ],
@@ -94,6 +106,16 @@ def test_infinite_fill_with_an_unknown_mask_gives_nan_as_in_jax():
     assert np.isnan(np.asarray(fn(q, k, v, mask))[:, 2]).all()
     for errors in converter.check(export, fn, [q, k, v, mask]).values():
         assert errors.max_rel <= 1e-5  # finite where JAX is, NaN where JAX is
+
+
+def test_known_infinities_fuse_where_every_row_keeps_something():
+    keep = jnp.tril(jnp.ones((5, 7), bool))
+
+    def added(q, k, v):
+        logits = scores(q, k) + jnp.where(keep, 0.0, -jnp.inf)
+        return attend(jax.nn.softmax(logits, axis=-1), v)
+
+    assert converted(added, *QKV).report.fused["Attention"] == 1
 
 
 def test_fully_masked_rows_stay_the_uniform_average():

@@ -50,8 +50,12 @@ class Window:
     dilation: tuple[int, ...]
 
     def params(self) -> dict[str, Any]:
-        names = ("size", "strides", "padding", "dilation")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "size": self.size,
+            "strides": self.strides,
+            "padding": self.padding,
+            "dilation": self.dilation,
+        }
 
 
 def rules(opset: int) -> dict[str, Rule]:

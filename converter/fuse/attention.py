@@ -301,6 +301,8 @@ def _masks(scores: Scores, plan: Plan, editor: Editor) -> Value | str | None:
     reason = _unsafe(hidden, scores.product.base.dtype, plan.columns)
     if reason:
         return reason
+    if any(t.fill is None and _may_hide_a_row(t.view, plan.columns) for t in scores.terms):
+        return "a row may be -inf throughout, where the fused operator does not give NaN"
     dtype = scores.product.base.dtype
     total: Value | None = None
     for term in scores.terms:
@@ -360,6 +362,17 @@ def _unsafe(hidden: list[Term], dtype: np.dtype, columns: int) -> str:
         "a row of the mask may be masked throughout, where the fused operator differs from "
         f"filling with {', '.join(f'{f:g}' for f in fills)}"
     )
+
+
+def _may_hide_a_row(view: View, columns: int) -> bool:
+    """Whether something added to the scores is seen to be -inf, maybe in a whole row."""
+    if view.base.kind == "const":
+        rows = np.isneginf(np.asarray(view.base.const, np.float32))
+        axis = view.axes[columns]
+        return bool((rows if axis is None else rows.all(axis=axis)).any())
+    if view.op() == "select_n":
+        return any(scalar(v.base) == -math.inf for v in operands(view)[1:])
+    return view.op() == "add" and any(_may_hide_a_row(v, columns) for v in operands(view))
 
 
 def _no_row_is_empty(term: Term, columns: int) -> bool:
