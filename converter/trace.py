@@ -8,6 +8,7 @@ in this file.
 from __future__ import annotations
 
 import inspect
+import itertools
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     arguments = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(slots) :]]
     for value, name in zip(arguments, _input_names(fn, len(inputs), params is not fn), strict=True):
         value.name = name
-    constants = _Constants(_closed_over(fn))
+    constants = _Constants(_closed_over(fn), {v.name for v in values})
     nodes: list[Node] = []
     outputs = _Inliner(constants).inline(closed, [*values, *arguments], nodes)
     extra = constants.params()
@@ -226,7 +227,8 @@ class _Constants:
     Only floats are parameters; captured masks and index tables are known while converting.
     """
 
-    def __init__(self, named: Sequence[tuple[str, Any]]) -> None:
+    def __init__(self, named: Sequence[tuple[str, Any]], taken: set[str]) -> None:
+        self._taken = taken
         self._by_id = {id(leaf): name for name, leaf in named}
         self._spare = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
         self._values: dict[int, tuple[Value, Any]] = {}  # the array is held, so its id stays its
@@ -235,12 +237,21 @@ class _Constants:
         if id(array) not in self._values:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
-            value = _parameter(name, array) if name else _constant(array)
+            value = _parameter(self._unique(name), array) if name else _constant(array)
             self._values[id(array)] = value, array
         return self._values[id(array)][0]
 
     def params(self) -> list[Value]:
         return [value for value, _ in self._values.values() if value.kind == "param"]
+
+    def _unique(self, name: str) -> str:
+        """The name, or with a number where explicit parameters have it already."""
+        numbers = itertools.count(1)
+        free = name
+        while free in self._taken:
+            free = f"{name}_{next(numbers)}"
+        self._taken.add(free)
+        return free
 
     def _name_by_content(self, array: Any) -> str:
         """JAX copies numpy arrays that it captures, so those are found by what they hold."""

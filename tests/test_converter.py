@@ -120,6 +120,16 @@ def test_explicit_parameters_of_any_pytree():
     assert set(export.model.graph.initializers) == {"dense.w", "shift"}
 
 
+def test_a_captured_module_beside_explicit_parameters():
+    first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(i)) for i in (0, 1))
+    export = converter.to_onnx(lambda p, x: p(second(x)), [(4,)], params=first)
+    names = set(export.model.graph.initializers)
+    assert names == {"weight", "bias", "weight_1", "bias_1"}
+    x = np.arange(4, dtype=np.float32)
+    errors = converter.check(export, lambda x: first(second(x)), [x])["output_0"]
+    assert errors.max_rel <= 1e-6
+
+
 def test_same_output_twice_and_an_input_as_output():
     def fn(x):
         y = x + 1
