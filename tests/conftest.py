@@ -12,14 +12,16 @@ from jaxtyping import install_import_hook
 # Before anything imports the models: their shape annotations are checked in every test.
 install_import_hook(["zoo.layers", "zoo.posemb", "zoo.vit"], "beartype.beartype")
 
-from weights import bind, leaf_shapes, load_weights, open_checkpoint  # noqa: E402
+from tests.loading import load  # noqa: E402
+from weights import bind, leaf_shapes  # noqa: E402
 from weights.distributions import Float32, Shape  # noqa: E402
 from weights.mapping import plan, source_shapes  # noqa: E402
 from weights.meta import DINOV3_VIT  # noqa: E402
 from weights.synthetic import digest, make_state, save_pth  # noqa: E402
 from zoo import info  # noqa: E402
 from zoo.entry import ViTConfig  # noqa: E402
-from zoo.vit import VisionTransformer, abstract  # noqa: E402
+from zoo.models import abstract  # noqa: E402
+from zoo.vit import VisionTransformer  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -42,7 +44,7 @@ class Golden:
     @property
     def model(self) -> VisionTransformer:
         """The model with the checkpoint's weights."""
-        weights = load_weights(open_checkpoint(self.path), self.shapes)
+        weights = load(self.path, self.shapes)
         return bind(abstract(self.config), weights.arrays)
 
 

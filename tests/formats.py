@@ -20,7 +20,7 @@ from weights.mapping import plan, source_shapes
 from weights.meta import DINOV3_VIT
 from weights.synthetic import make_state, save_pth
 from zoo.entry import ViTConfig
-from zoo.vit import abstract
+from zoo.models import abstract
 
 NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)
 GATED = ViTConfig(dim=64, depth=2, heads=2, hidden=256, ffn="swiglu")

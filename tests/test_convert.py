@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import zoo
+from tests import loading
 from tests.formats import CONFIGS, NANO, huggingface_model, seeded
-from weights import bind, leaf_shapes, load_weights, open_checkpoint
+from weights import bind, open_checkpoint
 from weights.convert import items_for
 from weights.synthetic import make_image, save_pth
 from weights.tensors import LazyTensor
@@ -22,7 +23,8 @@ from weights.writers.equimo import write_archive
 from weights.writers.torch import write_torch
 from zoo import configs
 from zoo.convert import write, write_folder
-from zoo.vit import abstract
+from zoo.models import abstract
+from zoo.models import shapes as shapes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -50,11 +52,11 @@ def source(request, tmp_path):
 
 
 def load(config, path):
-    return load_weights(open_checkpoint(path), leaf_shapes(abstract(config)))
+    return loading.load(path, shapes_of(config))
 
 
 def items(naming, config, weights):
-    return items_for(naming, weights, leaf_shapes(abstract(config)))
+    return items_for(zoo.info("dinov3_vits16").naming(naming), weights, shapes_of(config))
 
 
 def test_meta(source, tmp_path):
@@ -103,7 +105,7 @@ def test_equimo(source, tmp_path):
     with jax.numpy_dtype_promotion("standard"):
         theirs = load_model("vit", path=path)
         want = theirs.forward_features(image, key=jax.random.key(0), inference=True)
-    tokens, pooled = forward(bind(abstract(config), weights.arrays), image)
+    tokens, pooled, *_ = forward(bind(abstract(config), weights.arrays), image)
     np.testing.assert_allclose(pooled, want["x_norm_cls_token"], rtol=0, atol=3e-5)
     np.testing.assert_allclose(tokens[5:], want["x_norm_patchtokens"], rtol=0, atol=3e-5)
     again = load(config, path).arrays

@@ -8,9 +8,10 @@ import pytest
 import zoo
 from weights import bind, leaf_shapes
 from weights.synthetic import digest, make_image
-from zoo.entry import ViTConfig
+from zoo.entry import RotaryPeriods, ViTConfig
+from zoo.models import abstract, count_parameters
 from zoo.posemb import AxialRoPE
-from zoo.vit import VisionTransformer, abstract, count_parameters
+from zoo.vit import VisionTransformer
 
 ATOL = 3e-5
 """The reference's own float32 noise is 7e-6; the smallest known mistake costs 5e-5."""
@@ -36,7 +37,7 @@ def test_agrees_with_the_original(fixture, size, request):
     image = make_image(int(want["image_seed"]), height, width)
     assert digest({"image": image[None]}) == str(want["image_sha256"])
 
-    tokens, pooled = forward(golden.model, image)
+    tokens, pooled, *_ = forward(golden.model, image)
     patches = np.asarray(tokens)[5:]
 
     assert len(patches) == want["num_patches"]
@@ -66,7 +67,7 @@ def test_agrees_with_transformers(vits16):
     image = make_image(7, 96, 160)
     with torch.no_grad():
         want = theirs(torch.from_numpy(image[None]))
-    tokens, pooled = forward(vits16.model, image)
+    tokens, pooled, *_ = forward(vits16.model, image)
     np.testing.assert_allclose(tokens, want.last_hidden_state[0].numpy(), rtol=0, atol=ATOL)
     np.testing.assert_allclose(pooled, want.pooler_output[0].numpy(), rtol=0, atol=ATOL)
 
@@ -127,7 +128,7 @@ def test_agrees_with_equimo(vits16):
     # Equimo's dtype promotions are its own business.
     with jax.numpy_dtype_promotion("standard"):
         want = theirs.forward_features(image, key=jax.random.key(0), inference=True)
-    tokens, pooled = forward(ours, image)
+    tokens, pooled, *_ = forward(ours, image)
     np.testing.assert_allclose(pooled, want["x_norm_cls_token"], rtol=0, atol=ATOL)
     np.testing.assert_allclose(tokens[1:5], want["x_norm_reg_tokens"], rtol=0, atol=ATOL)
     np.testing.assert_allclose(tokens[5:], want["x_norm_patchtokens"], rtol=0, atol=ATOL)
@@ -169,7 +170,7 @@ def test_initialisation_has_the_abstract_shapes():
 
 def test_batches_by_vmap(tiny7b):
     images = np.stack([make_image(seed, 48, 32) for seed in (1, 2)])
-    tokens, pooled = jax.vmap(tiny7b.model)(images)
+    tokens, pooled, *_ = jax.vmap(tiny7b.model)(images)
     assert tokens.shape == (2, 5 + 3 * 2, 256)
     for image, row in zip(images, pooled, strict=True):
         np.testing.assert_allclose(row, forward(tiny7b.model, image).pooler_output, atol=1e-5)
@@ -184,7 +185,7 @@ def test_half_precision_stays_half_precision(tiny7b):
 
 def test_head_width_must_allow_two_axes_and_two_halves():
     with pytest.raises(ValueError, match="multiple of 4"):
-        AxialRoPE(head_dim=30, base=100.0)
+        AxialRoPE(RotaryPeriods(), head_dim=30)
 
 
 def test_bind_refuses_another_shape():

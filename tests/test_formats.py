@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ import torch
 
 import converter
 from converter.check import run
+from tests import loading
 from tests.conftest import GOLDEN
 from tests.formats import (
     CONFIGS,
@@ -25,12 +27,14 @@ from tests.formats import (
     timm_state,
     zero_mask,
 )
-from weights import bind, leaf_shapes, load_weights, open_checkpoint
+from weights import bind, leaf_shapes, open_checkpoint
 from weights.errors import BadValues, MappingError
-from weights.namings import architecture, recognise
+from weights.namings import fits, nearest
 from weights.synthetic import make_image
+from zoo.families.dinov3 import NAMINGS
+from zoo.models import abstract
+from zoo.models import shapes as shapes_of
 from zoo.pipeline import batched
-from zoo.vit import abstract
 
 PERIODS = "local_pos_embed.periods"
 
@@ -49,7 +53,7 @@ def files(request, tmp_path_factory):
 
 
 def load(config, path):
-    return load_weights(open_checkpoint(path), leaf_shapes(abstract(config)))
+    return loading.load(path, shapes_of(config))
 
 
 def used(config):
@@ -108,7 +112,7 @@ def test_models_agree_with_transformers(name, mask, tmp_path):
         want = huggingface_model(config, state)(torch.from_numpy(image[None]))
     for write in (WRITERS["meta"], WRITERS["equimo"], WRITERS["timm"]):
         values = load(config, write(tmp_path, config, state)).arrays
-        tokens, _ = forward(bind(abstract(config), values), jax.numpy.asarray(image))
+        tokens, *_ = forward(bind(abstract(config), values), jax.numpy.asarray(image))
         np.testing.assert_allclose(tokens, want.last_hidden_state[0], rtol=0, atol=3e-5)
     for opset in (18, 23):
         outputs = run(onnx_file(config, values, tmp_path, opset, (64, 96)), [image[None]])
@@ -120,15 +124,13 @@ def test_what_a_file_is_like(files):
     config, _, paths = files
     for name, path in paths.items():
         tensors = open_checkpoint(path).tensors
-        found = architecture(recognise(tensors), tensors)
-        assert (found.dim, found.depth, found.hidden, found.ffn) == (
-            config.dim,
-            config.depth,
-            config.hidden,
-            config.ffn,
-        ), name
-        says_all = name in HAS_PERIODS
-        assert found.untied_norms == (config.untied_norms if says_all else None)
+        naming = nearest(NAMINGS, tensors)
+        assert naming.name == name
+        assert fits(naming, tensors, shapes_of(config))
+        assert not fits(naming, tensors, shapes_of(replace(config, depth=config.depth + 1)))
+        assert not fits(naming, tensors, shapes_of(replace(config, patch=14)))
+        untied = replace(config, untied_norms=not config.untied_norms)
+        assert fits(naming, tensors, shapes_of(untied)) == (name not in HAS_PERIODS)
 
 
 def test_half_precision(tmp_path):

@@ -9,7 +9,8 @@ import numpy as np
 from PIL import Image
 
 import converter
-from weights import leaf_shapes, load_weights, open_checkpoint
+from tests.loading import load
+from weights import leaf_shapes
 from zoo import create, golden, info
 from zoo.pipeline import batched
 
@@ -54,7 +55,7 @@ def test_runs_with_everything_named(vits16, tmp_path):
         input_names=["pixel_values"],
         output_names=["last_hidden_state", "pooler_output"],
     )
-    values = load_weights(open_checkpoint(vits16.path), leaf_shapes(model)).arrays
+    values = load(vits16.path, leaf_shapes(model)).arrays
     export.save(tmp_path / "model.onnx", values=values)
     named = {
         "DINO_EQX_WEIGHTS": vits16.path,

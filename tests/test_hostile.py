@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from tests.conftest import GOLDEN
 from tests.formats import NANO, WRITERS, seeded, timm_state
-from weights import leaf_shapes, load_weights, open_checkpoint
+from tests.loading import load
+from weights import leaf_shapes
 from weights.containers import npy
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsError, WrongDigest
 from weights.synthetic import save_pth
-from zoo.vit import abstract
+from zoo.models import abstract
 
 ARCHIVE = GOLDEN / "equimo_v1_dinov3_nano.tar.lz4"
 SHAPES = leaf_shapes(abstract(NANO))
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 def read_all(path):
     """Everything that an export reads."""
-    weights = load_weights(open_checkpoint(path), SHAPES)
+    weights = load(path, SHAPES)
     for name in weights.arrays:
         weights.arrays[name]
     return weights

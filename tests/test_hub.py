@@ -11,7 +11,7 @@ import pytest
 
 import zoo
 from tests.hub_server import COMMIT, Hub, serving
-from weights import load_weights, open_checkpoint
+from tests.loading import load
 from weights.convert import items_for
 from weights.writers.equimo import write_archive
 from zoo import configs
@@ -43,9 +43,9 @@ COMMAND = [
 @pytest.fixture(scope="session")
 def archive(vits16) -> bytes:
     """The seeded ViT-S/16 as Equimo's archive."""
-    weights = load_weights(open_checkpoint(vits16.path), vits16.shapes)
+    weights = load(vits16.path, vits16.shapes)
     path = vits16.path.with_name(NAME)
-    items = items_for("equimo", weights, vits16.shapes)
+    items = items_for(zoo.info("dinov3_vits16").naming("equimo"), weights, vits16.shapes)
     write_archive(path, items, configs.equimo(vits16.config), lambda _: None)
     content = path.read_bytes()
     path.unlink()

@@ -7,7 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from weights import load_weights, open_checkpoint
+from tests.loading import load
+from weights import open_checkpoint
 from weights.errors import (
     BadValues,
     NotACheckpoint,
@@ -143,4 +144,4 @@ def test_masks_of_nan(vits16, tmp_path):
         state[key] = np.full_like(state[key], np.nan)
     save_pth(tmp_path / "w.pth", state)
     with pytest.raises(BadValues, match=r"2 masks hold NaN \(blocks\.2\.attn\.qkv\.bias_mask"):
-        load_weights(open_checkpoint(tmp_path / "w.pth"), vits16.shapes)
+        load(tmp_path / "w.pth", vits16.shapes)

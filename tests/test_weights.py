@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.loading import load
 from weights import (
     LazyTensor,
     leaf_shapes,
-    load_weights,
     locate,
     open_checkpoint,
     random_weights,
@@ -19,7 +19,7 @@ from weights.errors import MappingError, WeightsNotFound, WrongDigest
 from weights.locate import Published, find_named
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.meta import DINOV3_VIT
-from weights.namings import architecture
+from weights.namings import fits
 from weights.synthetic import save_pth
 
 
@@ -47,7 +47,7 @@ def test_a_leaf_without_a_rule_is_a_mistake_in_the_table():
 
 
 def test_bias_is_masked_and_periods_are_the_files(tiny7b, vits16):
-    values = load_weights(open_checkpoint(vits16.path), vits16.shapes).arrays
+    values = load(vits16.path, vits16.shapes).arrays
     bias = values["blocks.3.attn.qkv.bias"]
     assert not bias[384:768].any()
     np.testing.assert_array_equal(bias[:384], vits16.state["blocks.3.attn.qkv.bias"][:384])
@@ -59,7 +59,7 @@ def test_bias_is_masked_and_periods_are_the_files(tiny7b, vits16):
 
 
 def test_values_are_read_one_by_one(vits16):
-    weights = load_weights(open_checkpoint(vits16.path), vits16.shapes)
+    weights = load(vits16.path, vits16.shapes)
     reads = []
     tensor = weights.arrays.tensors["norm.weight"]
     weights.arrays.tensors["norm.weight"] = LazyTensor(
@@ -73,7 +73,7 @@ def test_values_are_read_one_by_one(vits16):
 
 
 def test_provenance(vits16):
-    provenance = load_weights(open_checkpoint(vits16.path), vits16.shapes).provenance
+    provenance = load(vits16.path, vits16.shapes).provenance
     assert provenance.kind == "meta"
     assert provenance.name == vits16.path.name
     assert len(provenance.sha256) == 64
@@ -87,7 +87,7 @@ def test_everything_wrong_is_told_at_once(tiny7b):
     file["norm.bias"] = lazy(np.zeros(7, np.float32))
     file["norm.weight"] = lazy(np.zeros(256, np.int64), "int64")
     with pytest.raises(MappingError) as error:
-        apply(plan(DINOV3_VIT.rules, tiny7b.shapes), file)
+        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, tiny7b.shapes), file)
     message = str(error.value)
     assert "2 missing: cls_token, blocks.1.ls1.gamma" in message
     assert "1 unexpected: head.weight" in message
@@ -97,18 +97,18 @@ def test_everything_wrong_is_told_at_once(tiny7b):
 
 def test_hundreds_of_problems_are_counted(tiny7b):
     with pytest.raises(MappingError) as error:
-        apply(plan(DINOV3_VIT.rules, tiny7b.shapes), {})
+        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, tiny7b.shapes), {})
     count = len(tiny7b.state)
     assert f"{count} missing: " in str(error.value)
     assert f" and {count - SHOWN} more" in str(error.value)
 
 
-def test_architecture_is_read_from_keys(vits16, tiny7b):
-    small = architecture(DINOV3_VIT, as_file(vits16.state))
-    big = architecture(DINOV3_VIT, as_file(tiny7b.state))
-    assert (small.dim, small.depth, small.hidden, small.ffn) == (384, 12, 1536, "mlp")
-    assert (big.ffn, big.qkv_bias, big.untied_norms) == ("swiglu", False, True)
-    assert architecture(DINOV3_VIT, {}) is None
+def test_a_model_is_told_by_keys_and_shapes(vits16, tiny7b):
+    for golden, other in ((vits16, tiny7b), (tiny7b, vits16)):
+        file = as_file(golden.state)
+        assert fits(DINOV3_VIT, file, golden.shapes)
+        assert not fits(DINOV3_VIT, file, other.shapes)
+        assert not fits(DINOV3_VIT, {}, golden.shapes)
 
 
 @pytest.mark.parametrize("name", zoo.list_models())

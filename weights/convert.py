@@ -7,28 +7,27 @@ from functools import partial
 
 from weights import equimo, meta
 from weights.distributions import Shape
-from weights.mapping import Out, invert, plan
-from weights.namings import by_name
+from weights.mapping import Naming, Out, invert, plan
 from weights.tensors import LazyTensor, Weights
 from weights.transforms import zeros
 from weights.writers import Item
 from weights.writers.equimo import bias_keys
 
 
-def items_for(naming: str, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:
+def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:
     """The tensors of a file that uses `naming`, from weights for a model with these leaves."""
     tensors = {
         path: LazyTensor(shape, "float32", partial(weights.arrays.__getitem__, path))
         for path, shape in shapes.items()
     }
-    outs = list(invert(plan(by_name(naming).rules, shapes), tensors))
+    outs = list(invert(plan(naming.rules, shapes), tensors))
     left_out = dispensable(outs)
     items = [
         Item(out.source.key, out.tensor, meta.dtype(out.source.key))
         for out in outs
         if out.source.key not in left_out
     ]
-    return with_zero_biases(items) if naming == equimo.DINOV3_VIT.name else items
+    return with_zero_biases(items) if naming.name == equimo.VIT.name else items
 
 
 def dispensable(outs: Sequence[Out]) -> frozenset[str]:

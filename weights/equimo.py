@@ -166,7 +166,7 @@ def _unify(patterns: Sequence[str], shapes: Sequence[Shape]) -> bool:
 
 B = BLOCK_PREFIX
 
-DINOV3_VIT = Naming(
+VIT = Naming(
     "equimo",
     (
         Rule("local_pos_embed.periods", ("local_pos_embed.patch_rope.freqs",)),

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from weights.checkpoint import Checkpoint
 from weights.distributions import Shape
 from weights.errors import BadValues
-from weights.mapping import apply, filled, plan
-from weights.namings import recognise
+from weights.mapping import Naming, apply, filled, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 
 PERIODS = "local_pos_embed.periods"
 
 
 def load_weights(
-    checkpoint: Checkpoint, shapes: Mapping[str, Shape], digest: str | None = None
+    checkpoint: Checkpoint,
+    naming: Naming,
+    shapes: Mapping[str, Shape],
+    digest: str | None = None,
 ) -> Weights:
     """Weights from a checkpoint for a model whose leaves have these paths and shapes.
 
-    **Arguments:** what `open_checkpoint` found, the path and shape of each leaf, and the
-    checkpoint's sha256 if somebody computed it already.
+    **Arguments:** what `open_checkpoint` found, whose names it uses, the path and shape of each
+    leaf, and the checkpoint's sha256 if somebody computed it already.
 
     **Raises** `MappingError` where the file does not fit, `BadValues` where a mask is NaN.
     """
-    naming = recognise(checkpoint.tensors)
     file = naming.normalise(checkpoint.tensors)
     plans = plan(naming.rules, shapes)
-    tensors = apply(plans, file, naming.zero)
+    tensors = apply(naming, plans, file)
     check_masks(file)
     made_up = filled(plans, file)
     provenance = Provenance(
         kind=naming.name,
         name=checkpoint.path.name,
         sha256=digest or checkpoint.sha256(),
-        rope_periods="float32" if PERIODS in made_up else "file",
+        rope_periods=_origin_of_periods(shapes, made_up),
     )
     missing = tuple(name for name in made_up if name != PERIODS)
     return Weights(LazyArrays(tensors), provenance, missing)
+
+
+def _origin_of_periods(shapes: Mapping[str, Shape], made_up: Collection[str]) -> str | None:
+    if PERIODS not in shapes:
+        return None
+    return "float32" if PERIODS in made_up else "file"
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:

@@ -69,13 +69,17 @@ class Naming:
     """How one publisher names the tensors of a family of models.
 
     `prefixes` are cut off before the rules apply. `zero` are patterns of keys that a file may
-    have although the model has no use for them, provided they hold zeros only.
+    have although the model has no use for them, provided they hold zeros only; `copies` are
+    pairs of such a pattern and the key whose values those keys repeat; `unused` are patterns of
+    keys that belong to other parts of a larger model.
     """
 
     name: str
     rules: tuple[Rule, ...]
     prefixes: tuple[tuple[str, str], ...] = ()
     zero: tuple[str, ...] = ()
+    copies: tuple[tuple[str, str], ...] = ()
+    unused: tuple[str, ...] = ()
 
     def normalise(self, file: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
         """The file's tensors by the names that the rules use."""
@@ -138,35 +142,66 @@ def source_shapes(plans: Iterable[Plan]) -> dict[str, Shape]:
 
 
 def apply(
-    plans: list[Plan], file: Mapping[str, LazyTensor], zero: tuple[str, ...] = ()
+    naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]
 ) -> dict[str, LazyTensor]:
     """Leaves from a file; values are read and transformed only when asked for.
 
     **Raises** `MappingError` that names every missing, unexpected and misshapen key and every
-    type that holds no weights, all in one message; `BadValues` if a key that `zero` allows holds
-    something.
+    type that holds no weights, all in one message; `BadValues` if a key that is there for
+    nothing holds something.
     """
-    surplus = [key for key in file if any(_pattern(z).fullmatch(key) for z in zero)]
-    surplus = [key for key in surplus if key not in source_shapes(plans)]
-    problems = compare(plans, {key: file[key] for key in file if key not in surplus})
+    problems = mismatches(naming, plans, file)
     if problems:
         raise MappingError(
             "the checkpoint does not fit the model: " + "; ".join(problems) + ". "
             "Give the checkpoint that was published for this model."
         )
-    _check_zero(surplus, file)
+    _check_surplus(naming, _surplus(naming, plans, file), file)
     return {
         item.target: LazyTensor(item.shape, "float32", partial(_read, item, file)) for item in plans
     }
 
 
-def _check_zero(keys: list[str], file: Mapping[str, LazyTensor]) -> None:
-    bad = [key for key in keys if file[key].dtype not in FLOATS or file[key].read().any()]
+def mismatches(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
+    """What keeps a file from giving a model its leaves, one line a kind; nothing is read."""
+    surplus = _surplus(naming, plans, file)
+    return compare(plans, {key: file[key] for key in file if key not in surplus})
+
+
+def _surplus(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> set[str]:
+    """Keys that a file may have although the model has no use for them."""
+    needed = source_shapes(plans)
+    copies = tuple(pattern for pattern, _ in naming.copies)
+    patterns = [_pattern(text) for text in (*naming.zero, *naming.unused, *copies)]
+    return {
+        key
+        for key in file
+        if key not in needed and any(pattern.fullmatch(key) for pattern in patterns)
+    }
+
+
+def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
+    """Refuse values that the model would ignore although they mean something."""
+    zero = [key for key in keys if any(_pattern(text).fullmatch(key) for text in naming.zero)]
+    bad = [key for key in zero if file[key].dtype not in FLOATS or file[key].read().any()]
     if bad:
         raise BadValues(
-            f"the model has no place for {_listed(bad)}, which may be there only if all zeros: "
-            "give the checkpoint that was published for this model."
+            f"the model has no place for {_listed(sorted(bad))}, which may be there only if all "
+            "zeros: give the checkpoint that was published for this model."
         )
+    for pattern, original in naming.copies:
+        copied = sorted(key for key in keys if _pattern(pattern).fullmatch(key))
+        bad = [key for key in copied if not _same(file[key], file[original])]
+        if bad:
+            raise BadValues(
+                f"{_listed(bad)} must repeat {original} and does not: give the checkpoint that "
+                "was published for this model."
+            )
+
+
+def _same(copy: LazyTensor, original: LazyTensor) -> bool:
+    both = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
+    return both and np.array_equal(copy.read(), original.read(), equal_nan=True)
 
 
 def compare(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:

@@ -1,35 +1,48 @@
 """The weights that a request names, for the model that it names."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
 from weights.errors import MappingError
 from weights.hub import Listener
 from weights.locate import Found, Published
-from weights.namings import Architecture, architecture, recognise
-from zoo.entry import ModelInfo, ViTConfig
+from weights.mapping import Naming, plan
+from weights.namings import fits, nearest
+from zoo.entry import Config, ModelInfo
+from zoo.models import shapes
 from zoo.registry import MODELS
 from zoo.request import Choice, Seed
 
 
-def load(
-    choice: Choice,
-    entry: ModelInfo,
-    shapes: Mapping[str, tuple[int, ...]],
-    listener: Listener,
-    offline: bool = False,
-) -> Weights:
-    """Weights for a model whose leaves have these paths and shapes, read lazily.
+@dataclass(frozen=True)
+class Loaded:
+    """Weights, and the configuration of the model that they belong to."""
+
+    config: Config
+    weights: Weights
+
+
+def load(choice: Choice, entry: ModelInfo, listener: Listener, offline: bool = False) -> Loaded:
+    """Weights for a model of the zoo, read lazily.
 
     **Raises** a `WeightsError` if there are none, or if they are of something else.
     """
     if isinstance(choice, Seed):
-        return random_weights(shapes, choice.value)
+        return Loaded(entry.config, random_weights(shapes(entry.config), choice.value))
     found = Found(choice, "") if isinstance(choice, Path) else find(entry, listener, offline)
-    checkpoint = open_checkpoint(found.path)
-    check_variant(checkpoint, entry)
-    return load_weights(checkpoint, shapes, found.sha256)
+    return load_checkpoint(open_checkpoint(found.path), entry, found.sha256)
+
+
+def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo, sha256: str | None = None) -> Loaded:
+    """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
+    naming = naming_for(checkpoint, entry)
+    config = entry.config_for(naming.name)
+    return Loaded(config, load_weights(checkpoint, naming, shapes(config), sha256))
 
 
 def find(entry: ModelInfo, listener: Listener, offline: bool = False) -> Found:
@@ -50,31 +63,52 @@ def published(entry: ModelInfo) -> Published:
     )
 
 
-def check_variant(checkpoint: Checkpoint, entry: ModelInfo) -> None:
-    """Name the model that a checkpoint belongs to, if that is another one of the zoo."""
+def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
+    """Whose names a checkpoint of a model uses; where it does not fit, the nearest.
+
+    **Raises** `MappingError` that names the model it belongs to, if that is another one.
+    """
+    fitting = namings(checkpoint, entry)
+    if fitting:
+        return fitting[0]
     others = variants(checkpoint)
-    if others and entry.name not in others:
+    if others:
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(others)}, not "
             f"like {entry.name}. Export that model, or give the file {entry.checkpoint}."
         )
+    return nearest(entry.namings, checkpoint.tensors)
+
+
+def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
+    """The namings in which a checkpoint has just what a model needs."""
+    return [
+        naming
+        for naming in entry.namings
+        if _has_width(checkpoint, naming, entry.config.dim)
+        and fits(naming, checkpoint.tensors, shapes(entry.config_for(naming.name)))
+    ]
 
 
 def variants(checkpoint: Checkpoint) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    found = architecture(recognise(checkpoint.tensors), checkpoint.tensors)
-    if found is None:
-        return []
-    return [name for name, model in MODELS.items() if found.fits(wanted(model.config))]
+    return [name for name, entry in MODELS.items() if namings(checkpoint, entry)]
 
 
-def wanted(config: ViTConfig) -> Architecture:
-    """What the checkpoint of a model looks like."""
-    return Architecture(
-        dim=config.dim,
-        depth=config.depth,
-        hidden=config.hidden,
-        ffn=config.ffn,
-        qkv_bias=config.qkv_bias,
-        untied_norms=config.untied_norms,
-    )
+def recognise(checkpoint: Checkpoint) -> Naming:
+    """Whose names a checkpoint uses, of all that the zoo knows. **Raises** `NotACheckpoint`."""
+    fitting = (naming for entry in MODELS.values() for naming in namings(checkpoint, entry))
+    return next(fitting, None) or nearest(_all_namings(), checkpoint.tensors)
+
+
+@cache
+def _all_namings() -> tuple[Naming, ...]:
+    every: Iterable[Naming] = (n for entry in MODELS.values() for n in entry.namings)
+    return tuple(dict.fromkeys(every))
+
+
+def _has_width(checkpoint: Checkpoint, naming: Naming, dim: int) -> bool:
+    """A quick look before the thorough one: has the final norm that many channels?"""
+    source = plan(naming.rules, {"norm.weight": (dim,)})[0].sources[0]
+    tensor = naming.normalise(checkpoint.tensors).get(source.key)
+    return tensor is not None and tensor.shape == source.shape

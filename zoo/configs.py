@@ -5,14 +5,17 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from zoo.entry import Preprocessing, ViTConfig
+from zoo.entry import Config, Preprocessing, RotaryPeriods, ViTConfig
+from zoo.errors import BadRequest
 
 EQUIMO = "1.1.0"
 """The version whose format is written."""
 
 
-def huggingface(config: ViTConfig, key_bias: bool) -> dict[str, Any]:
+def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
     """`config.json` of transformers' `DINOv3ViTModel`."""
+    if not isinstance(config, ViTConfig) or not isinstance(config.rotary, RotaryPeriods):
+        raise BadRequest("only DINOv3's vision transformers can be written for transformers.")
     return {
         "architectures": ["DINOv3ViTModel"],
         "model_type": "dinov3_vit",
@@ -34,7 +37,7 @@ def huggingface(config: ViTConfig, key_bias: bool) -> dict[str, Any]:
         "image_size": 224,
         "layer_norm_eps": config.norm_eps,
         "layerscale_value": config.layer_scale,
-        "rope_theta": config.rope_base,
+        "rope_theta": config.rotary.base,
     }
 
 
@@ -53,8 +56,10 @@ def huggingface_preprocessor(how: Preprocessing) -> dict[str, Any]:
     }
 
 
-def equimo(config: ViTConfig) -> dict[str, Any]:
+def equimo(config: Config) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
+    if not isinstance(config, ViTConfig):
+        raise BadRequest("only vision transformers can be written for Equimo.")
     gated = config.ffn == "swiglu"
     model: dict[str, Any] = {
         "img_size": 224,

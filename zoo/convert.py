@@ -8,14 +8,15 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from weights import Checkpoint, leaf_shapes, load_weights, open_checkpoint
+from weights import Checkpoint, open_checkpoint
 from weights.convert import items_for
 from weights.writers import Item, total
 from zoo import configs
-from zoo.checkpoint import variants
+from zoo.checkpoint import load_checkpoint, variants
 from zoo.console import Progress
 from zoo.entry import ModelInfo
 from zoo.errors import BadOutput, BadRequest
+from zoo.models import shapes
 from zoo.registry import info
 from zoo.staging import staged, writing
 
@@ -67,16 +68,14 @@ def convert(
 
     **Raises** a `ZooError` or a `WeightsError`.
     """
-    from zoo.vit import abstract
-
     naming = read_naming(target)
     if (target.exists() or target.is_symlink()) and not force:
         raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
     checkpoint = open_checkpoint(source)
     entry = find_model(checkpoint, model)
-    shapes = leaf_shapes(abstract(entry.config))
-    weights = load_weights(checkpoint, shapes)
-    items = items_for(naming, weights, shapes)
+    loaded = load_checkpoint(checkpoint, entry)
+    weights = loaded.weights
+    items = items_for(entry.naming(naming), weights, shapes(loaded.config))
     progress.stage(f"writing {target.name}", total(items))
     with staged(target.parent) as stage, writing(target):
         write(naming, stage / target.name, items, entry, progress)

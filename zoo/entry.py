@@ -1,32 +1,83 @@
 """What one entry of the registry holds. Plain data: importing this costs no JAX."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from weights.hub import HubFile
+from weights.mapping import Naming
+
+
+@dataclass(frozen=True)
+class LearnedPositions:
+    """A learned table of positions, and how it is brought to another grid than its own.
+
+    `grid` is the number of patches along each side of the images it was trained on; `cls_token`
+    says that its first row is the class token's. Another grid is interpolated by cubic
+    convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
+    without (a = -0.75). `offset` is added to the wanted grid before the scale is taken from it,
+    as DINOv2 does.
+    """
+
+    grid: int
+    cls_token: bool = True
+    antialias: bool = False
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class RotaryPeriods:
+    """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
+
+    base: float = 100.0
+
+
+@dataclass(frozen=True)
+class RotaryGrid:
+    """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
+
+    The registers are the patches of a small square image with a `theta` of their own.
+    """
+
+    length: int = 14
+    theta: float = 10000.0
+    register_theta: float = 100.0
 
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """Hyperparameters of a DINOv3-style vision transformer.
+    """Hyperparameters of a vision transformer; the defaults are DINOv3's.
 
     `hidden` is the width between the two layers of the feed-forward network, already rounded as
     the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
-    `local_cls_norm`, which only training uses.
+    `local_cls_norm`, which only training uses. `pool` makes `pooler_output`: the class token, the
+    mean of the patches, attention with a learned query, or nothing. With `classes` a linear
+    classifier makes `logits` of it.
     """
 
     dim: int
     depth: int
     heads: int
     hidden: int
-    ffn: Literal["mlp", "swiglu"] = "mlp"
+    ffn: Literal["mlp", "swiglu", "swiglu_fused"] = "mlp"
+    gelu: Literal["erf", "tanh"] = "erf"
     qkv_bias: bool = True
-    untied_norms: bool = False
-    patch: int = 16
-    registers: int = 4
+    qk_norm: bool = False
+    norm: Literal["layer", "rms"] = "layer"
+    norm_bias: bool = True
     norm_eps: float = 1e-5
-    layer_scale: float = 1e-5
-    rope_base: float = 100.0
+    untied_norms: bool = False
+    layer_scale: float | None = 1e-5
+    patch: int = 16
+    cls_token: bool = True
+    registers: int = 4
+    mask_token: bool = True
+    positions: LearnedPositions | None = None
+    rotary: RotaryPeriods | RotaryGrid | None = RotaryPeriods()
+    pool: Literal["token", "mean", "attention"] | None = "token"
+    classes: int = 0
 
     @property
     def head_dim(self) -> int:
@@ -36,23 +87,94 @@ class ViTConfig:
     @property
     def prefix(self) -> int:
         """Tokens in front of the patches: the class token and the registers."""
-        return 1 + self.registers
+        return self.cls_token + self.registers
+
+    @property
+    def layers(self) -> int:
+        """How many hidden states there are to choose from."""
+        return self.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output."""
+        return self.patch
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        rows = f"{self.registers} registers" if self.registers else "no registers"
+        return (
+            f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
+            f"{self.ffn} {self.hidden}, patch {self.patch}, {rows}"
+        )
+
+
+@dataclass(frozen=True)
+class ConvNeXtConfig:
+    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`."""
+
+    depths: tuple[int, int, int, int]
+    dims: tuple[int, int, int, int]
+    gelu: Literal["erf", "tanh"] = "erf"
+    norm_eps: float = 1e-6
+    layer_scale: float = 1e-6
+    pool: Literal["token"] = "token"
+    classes: int = 0
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last stage."""
+        return self.dims[-1]
+
+    @property
+    def depth(self) -> int:
+        """Blocks of all stages."""
+        return sum(self.depths)
+
+    @property
+    def prefix(self) -> int:
+        """Rows in front of the pixels of the last map: their mean."""
+        return 1
+
+    @property
+    def layers(self) -> int:
+        """How many hidden states there are to choose from: one a stage."""
+        return len(self.depths)
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output."""
+        return 32
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        stages = ", ".join(
+            f"{depth} of width {dim}" for depth, dim in zip(self.depths, self.dims, strict=True)
+        )
+        return f"4 stages of blocks: {stages}"
+
+
+Config = ViTConfig | ConvNeXtConfig
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From 8-bit RGB to `pixel_values`, in this order: rescale, resize, normalise.
+    """From 8-bit RGB to `pixel_values`: resize, crop, rescale, normalise.
 
-    `resample` is bilinear with antialiasing, straight to height x width without keeping the
-    aspect ratio, on floating-point values (nothing is rounded to 8 bits in between).
+    `resize` is the length of the shorter edge before a crop of `size` from the centre; None
+    stretches the image straight to `size`, height x width, without keeping the aspect ratio.
+    `rescale_first` resizes floating-point values (nothing is rounded to 8 bits in between).
+    Every filter antialiases.
     """
 
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     size: tuple[int, int] = (224, 224)
+    resize: int | None = None
     rescale: float = 1 / 255
-    resample: Literal["bilinear"] = "bilinear"
-    antialias: bool = True
+    rescale_first: bool = False
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
 
 
 @dataclass(frozen=True)
@@ -68,16 +190,23 @@ class Licence:
 class ModelInfo:
     """One model of the zoo.
 
-    `checkpoint` is the name of the published file; `digest` its sha256's first 8 hex digits,
-    which the name carries too. `archive` is Equimo's file, `repository` holds transformers' files
-    on the hub, and `hub` are files that may be downloaded. `parameters` counts what training
-    adjusts, the mask token and the unused norm of `untied_norms` included, the rotary periods
-    not.
+    `namings` are those of the checkpoints there are for it. `config` is Equimo's; where somebody
+    else's checkpoint belongs to a model that differs in detail (another GELU, no head), `published`
+    has that model's by the name of the naming.
+
+    `checkpoint` is the name of the published file; `digest` its sha256's first hex digits, where
+    the publisher says them. `archive` is Equimo's file, `repository` holds transformers' or timm's
+    files on the hub, `folders` are the publisher's own caches below the user's, and `hub` are files
+    that may be downloaded. `parameters` counts what training adjusts, the mask token and the unused
+    norm of `untied_norms` included, rotary periods and frequencies not. `pooler` says what
+    `pooler_output` is.
     """
 
     name: str
+    family: str
     aliases: tuple[str, ...]
-    config: ViTConfig
+    config: Config
+    namings: tuple[Naming, ...]
     preprocessing: Preprocessing
     licence: Licence
     checkpoint: str
@@ -87,3 +216,13 @@ class ModelInfo:
     hub: tuple[HubFile, ...]
     parameters: int
     source: str
+    pooler: str
+    published: Mapping[str, Config] = field(default_factory=dict)
+
+    def naming(self, name: str) -> Naming:
+        """The naming called `name`. **Raises** `StopIteration` if there is none."""
+        return next(naming for naming in self.namings if naming.name == name)
+
+    def config_for(self, naming: str) -> Config:
+        """The model that a checkpoint with these names belongs to."""
+        return self.published.get(naming, self.config)

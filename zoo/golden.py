@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights import Weights, bind, leaf_shapes, load_weights, open_checkpoint
+from weights import bind, open_checkpoint
 from weights.mapping import plan, source_shapes
-from weights.meta import DINOV3_VIT
 from weights.synthetic import write_checkpoint
-from zoo.checkpoint import check_variant
+from zoo.checkpoint import Loaded, load_checkpoint
 from zoo.console import Progress
 from zoo.entry import ModelInfo
 from zoo.errors import BadFile, BadRequest
+from zoo.models import abstract, shapes
 from zoo.preprocess import preprocess
-from zoo.registry import create
 from zoo.staging import staged, writing
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
@@ -45,11 +44,9 @@ class Golden:
     outputs: Arrays
 
 
-def load(entry: ModelInfo, path: Path) -> Weights:
+def load(entry: ModelInfo, path: Path) -> Loaded:
     """The checkpoint at `path` for a model."""
-    checkpoint = open_checkpoint(path)
-    check_variant(checkpoint, entry)
-    return load_weights(checkpoint, leaf_shapes(create(entry.name, abstract=True)))
+    return load_checkpoint(open_checkpoint(path), entry)
 
 
 def pixels(entry: ModelInfo, image: Path) -> NDArray[np.float32]:
@@ -66,13 +63,13 @@ def pixels(entry: ModelInfo, image: Path) -> NDArray[np.float32]:
         raise BadFile(f"{image} is no picture that can be read: name another one.") from error
 
 
-def make(entry: ModelInfo, weights: Weights, values: NDArray[np.float32], reference: str) -> Golden:
+def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:
     """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
-    sha256 = weights.provenance.sha256 or ""
+    sha256 = loaded.weights.provenance.sha256 or ""
     if reference == "transformers":
         from zoo.reference import run_transformers
 
-        outputs = run_transformers(entry.config, weights.arrays, values)
+        outputs = run_transformers(entry, loaded, values)
         name = f"transformers {version('transformers')}"
         return Golden(entry.name, name, sha256, values, outputs)
     if not reference.endswith(".npz"):
@@ -133,14 +130,14 @@ def read(path: Path) -> Golden:
     )
 
 
-def check_jax(golden: Golden, weights: Weights) -> dict[str, float]:
+def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     """Largest absolute difference of the model in JAX, by output."""
     import equinox as eqx
     import jax
 
-    model = bind(create(golden.model, abstract=True), weights.arrays)
+    model = bind(abstract(loaded.config), loaded.weights.arrays)
     result = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))(model, golden.pixel_values)
-    return differences(golden, dict(zip(OUTPUTS, result, strict=True)))
+    return differences(golden, result._asdict())
 
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
@@ -160,8 +157,9 @@ def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
 
 def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
     """A seeded checkpoint in the layout of the published file."""
-    shapes = source_shapes(plan(DINOV3_VIT.rules, leaf_shapes(create(entry.name, abstract=True))))
+    naming = entry.namings[0]
+    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with staged(path.parent) as stage, writing(path):
-        write_checkpoint(stage / path.name, shapes, seed, progress.step)
+        write_checkpoint(stage / path.name, keys, seed, progress.step)
         (stage / path.name).replace(path)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
-from weights.namings import recognise
-from zoo.checkpoint import variants
+from zoo.checkpoint import recognise, variants
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Inspection:
 def inspect(path: Path) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = open_checkpoint(path)
-    naming = recognise(checkpoint.tensors)
+    naming = recognise(checkpoint)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,

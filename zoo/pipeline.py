@@ -9,15 +9,15 @@ import jax
 from jaxtyping import Array, Float
 
 import converter
-from weights import Weights, leaf_shapes
+from weights import Weights
 from zoo.checkpoint import load
 from zoo.console import Progress
 from zoo.manifest import Manifest, describe, to_text
-from zoo.registry import create
+from zoo.models import Model, abstract
+from zoo.outputs import Output, output_names
 from zoo.request import Request
 from zoo.staging import manifest_path, publish, staged, writing
 from zoo.verify import Sample, reference, verify
-from zoo.vit import VisionTransformer, ViTOutput
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,15 @@ class Exported:
     nonfinite: tuple[str, ...] = ()
 
 
-def batched(model: VisionTransformer, pixel_values: Float[Array, "batch 3 H W"]) -> ViTOutput:
+def batched(model: Model, pixel_values: Float[Array, "batch 3 H W"]) -> Output:
     """The function that an exported file computes."""
     return jax.vmap(model)(pixel_values)
 
 
 def run(request: Request, progress: Progress) -> list[Exported]:
     """Export a model at each opset of a request."""
-    model = create(request.model.name, abstract=True)
-    shapes = leaf_shapes(model)
-    weights = load(request.weights, request.model, shapes, progress, request.offline)
+    loaded = load(request.weights, request.model, progress, request.offline)
+    model, weights = abstract(loaded.config), loaded.weights
     samples: list[Sample] = []
     if request.verify:
         progress.stage("running the model in JAX")
@@ -57,7 +56,7 @@ def export_one(
     request: Request,
     opset: int,
     target: Path,
-    model: VisionTransformer,
+    model: Model,
     weights: Weights,
     samples: list[Sample],
     progress: Progress,
@@ -83,7 +82,7 @@ def export_one(
         return Exported(target, record, passed, tuple(weights.arrays.nonfinite))
 
 
-def convert(request: Request, opset: int, model: VisionTransformer) -> converter.Export:
+def convert(request: Request, opset: int, model: Model) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
     height, width = request.size
     batch = request.batch or "batch_size"
@@ -94,5 +93,5 @@ def convert(request: Request, opset: int, model: VisionTransformer) -> converter
         opset=opset,
         attention_layout=request.layout,
         input_names=["pixel_values"],
-        output_names=list(ViTOutput._fields),
+        output_names=output_names(model.config),
     )

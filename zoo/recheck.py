@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weights import Weights, leaf_shapes
+from weights import Weights
 from weights.hub import Listener
 from weights.locate import find_named
 from zoo import manifest
 from zoo.checkpoint import find, load, published
 from zoo.entry import ModelInfo
 from zoo.errors import BadFile
-from zoo.registry import create, info
+from zoo.models import abstract
+from zoo.registry import info
 from zoo.request import Choice, Seed, read_weights
 from zoo.staging import manifest_path
 from zoo.verify import Verification, reference, verify
@@ -88,9 +89,9 @@ def recheck(file: Path, weights_option: str | None, listener: Listener) -> Verif
         raise BadFile(f"{file} does not exist: give the path of an exported .onnx file.")
     record = read_record(manifest_path(file))
     check_digests(file, record)
-    model = create(record.entry.name, abstract=True)
     choice = read_choice(weights_option, record, listener)
-    weights = load(choice, record.entry, leaf_shapes(model), listener)
-    check_weights(weights, record)
-    samples = reference(record.entry, model, weights.arrays, record.size, record.batch)
+    loaded = load(choice, record.entry, listener)
+    check_weights(loaded.weights, record)
+    model = abstract(loaded.config)
+    samples = reference(record.entry, model, loaded.weights.arrays, record.size, record.batch)
     return verify(file, samples)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from weights.mapping import invert, plan
-from weights.namings import by_name
-from weights.tensors import LazyTensor
 from zoo import configs
-from zoo.entry import ViTConfig
+from zoo.checkpoint import Loaded
+from zoo.entry import ModelInfo
 from zoo.errors import BadRequest
 
 
 def run_transformers(
-    config: ViTConfig, values: Mapping[str, NDArray[np.float32]], pixels: NDArray[np.float32]
+    entry: ModelInfo, loaded: Loaded, pixels: NDArray[np.float32]
 ) -> dict[str, NDArray[np.float32]]:
     """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods."""
     try:
@@ -27,18 +24,16 @@ def run_transformers(
             "--reference transformers needs PyTorch and transformers: "
             'run `pip install "jax-onnx-zoo[torch]" transformers`.'
         ) from error
-    shapes = {name: values[name].shape for name in values}
-    leaves = {
-        name: LazyTensor(shape, "float32", lambda name=name: values[name])  # type: ignore[misc]
-        for name, shape in shapes.items()
-    }
+    config, values = loaded.config, loaded.weights.arrays
+    leaves = values.tensors
+    shapes = {name: leaf.shape for name, leaf in leaves.items()}
     state = {
         out.source.key.replace("layer.", "model.layer.", 1): torch.from_numpy(
             np.array(out.tensor.read())
         )
-        for out in invert(plan(by_name("huggingface").rules, shapes), leaves)
+        for out in invert(plan(entry.naming("huggingface").rules, shapes), leaves)
     }
-    model = DINOv3ViTModel(DINOv3ViTConfig(**configs.huggingface(config, config.qkv_bias)))
+    model = DINOv3ViTModel(DINOv3ViTConfig(**configs.huggingface(config, key_bias=True)))
     model.train(False)
     model.load_state_dict(state)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))

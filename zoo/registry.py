@@ -13,14 +13,16 @@ from zoo.families import dinov3
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from zoo.vit import VisionTransformer
+    from zoo.models import Model
 
-MODELS: dict[str, ModelInfo] = {model.name: model for model in dinov3.MODELS}
+FAMILIES = (dinov3,)
+
+MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 _BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliases}
 
 
 def list_models(filter: str | None = None) -> list[str]:
-    """Names of the models, in order of size; `filter` is a shell pattern such as `"*vitl*"`."""
+    """Names of the models, by family; `filter` is a shell pattern such as `"*vitl*"`."""
     return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
 
 
@@ -37,9 +39,7 @@ def info(name: str) -> ModelInfo:
     return found
 
 
-def create(
-    name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
-) -> VisionTransformer:
+def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Model:
     """Build a model.
 
     **Arguments:**
@@ -50,10 +50,10 @@ def create(
     """
     model = info(name)
     # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
-    from zoo import vit
+    from zoo import models
 
     if abstract:
-        return vit.abstract(model.config)
+        return models.abstract(model.config)
     if key is None:
         raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")
-    return vit.VisionTransformer(model.config, key=key)
+    return models.build(model.config, key=key)

@@ -84,15 +84,15 @@ def read_size(text: str | None, entry: ModelInfo) -> tuple[int, int]:
     """(height, width) from `224` or `256x384`; the model's own size from None."""
     if text is None:
         return entry.preprocessing.size
-    patch = entry.config.patch
+    stride = entry.config.stride
     found = re.fullmatch(r"(\d+)(?:x(\d+))?", text, re.ASCII)
     if not found:
         raise BadRequest(f"--size {text} is no size: write one such as 224, or 256x384 (HxW).")
     height, width = int(found[1]), int(found[2] or found[1])
-    if not height or not width or height % patch or width % patch:
+    if not height or not width or height % stride or width % stride:
         raise BadRequest(
             f"--size {text} does not fit {entry.name}: height and width must be positive "
-            f"multiples of its patch size, {patch}."
+            f"multiples of its patch size, {stride}."
         )
     return height, width
 

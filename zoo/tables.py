@@ -105,11 +105,10 @@ def show_models(models: Sequence[ModelInfo]) -> None:
     """One line a model."""
     table = Table()
     table.add_column("model", no_wrap=True)
-    for name in ("parameters", "width", "depth", "heads"):
+    for name in ("parameters", "width", "depth"):
         table.add_column(name, justify="right")
     for model in models:
-        config = model.config
-        numbers = (config.dim, config.depth, config.heads)
+        numbers = (model.config.dim, model.config.depth)
         table.add_row(model.name, f"{model.parameters:,}", *map(str, numbers))
     Console().print(table)
 
@@ -123,10 +122,10 @@ def show_model(model: ModelInfo) -> None:
     rows = {
         "also called": ", ".join(model.aliases),
         "parameters": f"{model.parameters:,}",
-        "architecture": f"{config.depth} blocks of width {config.dim}, {config.heads} heads, "
-        f"{config.ffn} {config.hidden}, patch {config.patch}, {config.registers} registers",
+        "architecture": config.text,
         "preprocessing": f"RGB / 255, resized to {how.size[0]} x {how.size[1]} "
         f"({how.resample}, antialiased), mean {how.mean}, std {how.std}",
+        "pooler_output": model.pooler,
         "checkpoint": model.checkpoint,
         "licence": f"{model.licence.name}, {model.licence.page}",
         "download": model.licence.download,

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 import converter
 from weights import bind
 from zoo.entry import ModelInfo
+from zoo.models import Model
+from zoo.outputs import Output
 from zoo.photo import photographs
 from zoo.preprocess import preprocess
-from zoo.vit import VisionTransformer, ViTOutput
 
 TOLERANCE = 1e-4
 """Largest absolute difference that float32 rounding explains, in outputs of unit size."""
@@ -51,12 +52,12 @@ class Sample:
     """Preprocessed photographs and what the model makes of them in JAX."""
 
     pixels: NDArray[np.float32]
-    outputs: ViTOutput
+    outputs: Output
 
 
 def reference(
     entry: ModelInfo,
-    model: VisionTransformer,
+    model: Model,
     values: Mapping[str, ArrayLike],
     size: tuple[int, int],
     batch: int | None,

@@ -4,8 +4,10 @@ Shapes and file hashes are those of the published checkpoints; a hash is the fir
 of the file's sha256.
 """
 
+from weights import equimo, huggingface, meta, timm
 from weights.hub import HubFile
 from zoo.entry import Licence, ModelInfo, Preprocessing, ViTConfig
+from zoo.families.equimo_archives import DIGESTS, equimo_file
 
 LICENCE = Licence(
     name="DINOv3 License",
@@ -14,8 +16,8 @@ LICENCE = Licence(
 )
 
 # Web images (LVD-1689M) use ImageNet's statistics, satellite images (SAT-493M) their own.
-LVD = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-SAT = Preprocessing(mean=(0.430, 0.411, 0.296), std=(0.213, 0.156, 0.143))
+LVD = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), rescale_first=True)
+SAT = Preprocessing(mean=(0.430, 0.411, 0.296), std=(0.213, 0.156, 0.143), rescale_first=True)
 
 VITS16 = ViTConfig(dim=384, depth=12, heads=6, hidden=1536)
 VITS16PLUS = ViTConfig(dim=384, depth=12, heads=6, hidden=1536, ffn="swiglu")
@@ -41,44 +43,13 @@ VARIANTS = (
     ("dinov3_vit7b16_sat493m", "vit7b16", "sat493m", VIT7B16, "a6675841", 6_716_043_264),
 )
 
-EQUIMO_REPOSITORY = "poiretclement/equimo"
-EQUIMO_REVISION = "2ce35f6512516a67ff99c473423e6ca48aa0ae01"
-
-# sha256 of Equimo's archives at that revision, as equimo 2.7.0 records them.
-EQUIMO_ARCHIVES = {
-    "dinov3_vits16_pretrain_lvd1689m": (
-        "a732505eb55b4ba2c3a451286feb1a2a82c2930a165c5e7fc5290575acb9ffb8"
-    ),
-    "dinov3_vits16plus_pretrain_lvd1689m": (
-        "7d5ed506394c91cf50892f15b85aa64fb33bc5944ba13c843c6bf64ec39b9fd1"
-    ),
-    "dinov3_vitb16_pretrain_lvd1689m": (
-        "af21a7e396329375498c6b40bd7247949d81320265ecfbe73e341651cb6fad67"
-    ),
-    "dinov3_vitl16_pretrain_lvd1689m": (
-        "98a2b3330fb62f7ef96095452f260a1e80d5d4d250aa392ce22ab3ac31f70151"
-    ),
-    "dinov3_vitl16_pretrain_sat493m": (
-        "9d34c2298e8bd14ec39ed274605208c35d3cafb49145097d188bf1d86f1f74fb"
-    ),
-    "dinov3_vith16plus_pretrain_lvd1689m": (
-        "97e98d8d10376f26f9a59ecf4bc0f5e753839f4c61bbb4841e56c01307abf075"
-    ),
-    "dinov3_vit7b16_pretrain_lvd1689m": (
-        "968558db4e17555b43d49c3e3f56bfda41bbb4bc3c4086ba271c95d7a944a3bc"
-    ),
-    "dinov3_vit7b16_pretrain_sat493m": (
-        "d38b6ea3fdfaa0cd0106ad4b324f44656e2983a571db9dfdd5e14dcb066ccdab"
-    ),
-}
+NAMINGS = (meta.DINOV3_VIT, equimo.VIT, huggingface.DINOV3_VIT, timm.DINOV3_VIT)
 
 
 def _hub(identifier: str, repository: str) -> tuple[HubFile, ...]:
     """Equimo's archive where there is one, pinned; else transformers' file, which needs a token."""
-    archive = f"models/default/dinov3/{identifier}.tar.lz4"
-    if identifier in EQUIMO_ARCHIVES:
-        digest = EQUIMO_ARCHIVES[identifier]
-        return (HubFile(EQUIMO_REPOSITORY, archive, EQUIMO_REVISION, digest),)
+    if identifier in DIGESTS:
+        return (equimo_file(identifier),)
     return (HubFile(repository, "model.safetensors"),)
 
 
@@ -89,8 +60,10 @@ def _model(
     repository = f"facebook/dinov3-{arch}-pretrain-{data}"
     return ModelInfo(
         name=name,
+        family="dinov3",
         aliases=(identifier,),
         config=config,
+        namings=NAMINGS,
         preprocessing=LVD if data == "lvd1689m" else SAT,
         licence=LICENCE,
         checkpoint=f"{identifier}-{digest}.pth",
@@ -100,6 +73,7 @@ def _model(
         hub=_hub(identifier, repository),
         parameters=parameters,
         source="facebookresearch/dinov3",
+        pooler="the class token",
     )
 
 

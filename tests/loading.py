@@ -1,0 +1,11 @@
+"""Weights of a checkpoint for a model that need not be in the zoo."""
+
+from weights import Weights, load_weights, open_checkpoint
+from weights.namings import nearest
+from zoo.families import dinov3
+
+
+def load(path, shapes, namings=dinov3.NAMINGS) -> Weights:
+    """The weights at `path`, in whichever of these namings is the nearest."""
+    checkpoint = open_checkpoint(path)
+    return load_weights(checkpoint, nearest(namings, checkpoint.tensors), shapes)

@@ -1,0 +1,53 @@
+"""From a configuration to a model."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TypeAlias
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from weights import leaf_shapes
+from weights.distributions import Shape
+from zoo.entry import Config, ConvNeXtConfig
+from zoo.posemb import AxialRoPE, GridRoPE
+from zoo.vit import VisionTransformer
+
+Model: TypeAlias = VisionTransformer
+
+
+def build(config: Config, *, key: PRNGKeyArray) -> Model:
+    """A model with initial parameters drawn from `key`."""
+    if isinstance(config, ConvNeXtConfig):
+        raise NotImplementedError
+    return VisionTransformer(config, key=key)
+
+
+def abstract(config: Config) -> Model:
+    """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
+    return eqx.filter_eval_shape(lambda key: build(config, key=key), jr.key(0))
+
+
+@cache
+def shapes(config: Config) -> dict[str, Shape]:
+    """Path and shape of every leaf of a model."""
+    return leaf_shapes(abstract(config))
+
+
+def count_parameters(model: Model) -> int:
+    """How many numbers training adjusts: every array leaf but the rotary periods."""
+    trained = eqx.filter(model, is_array_or_spec)
+    trained = jax.tree.map(
+        lambda part: None if isinstance(part, AxialRoPE | GridRoPE) else part,
+        trained,
+        is_leaf=lambda part: isinstance(part, AxialRoPE | GridRoPE),
+    )
+    return sum(leaf.size for leaf in jax.tree.leaves(trained))
+
+
+def is_array_or_spec(leaf: object) -> bool:
+    """Whether a leaf is an array, concrete or abstract."""
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
