@@ -30,12 +30,12 @@ def model_of(path):
     return info(name)
 
 
-def reference(entry, weights):
+def reference(entry, loaded):
     """What it must give, for an image that is named or ours."""
     image, expected = variable("DINO_EQX_IMAGE"), variable("DINO_EQX_EXPECTED")
     how = entry.preprocessing
     pixels = golden.pixels(entry, image) if image else preprocess(photographs(1), how, how.size)
-    return golden.make(entry, weights, pixels, str(expected or "transformers"))
+    return golden.make(entry, loaded, pixels, str(expected or "transformers"))
 
 
 def assert_within(errors, limit):
@@ -49,13 +49,13 @@ def assert_within(errors, limit):
 def test_the_named_checkpoint():
     path = variable("DINO_EQX_WEIGHTS")
     entry = model_of(path)
-    weights = golden.load(entry, path)
-    wanted = reference(entry, weights)
-    assert_within(golden.check_jax(wanted, weights), golden.JAX_ATOL)
+    loaded = golden.load(entry, path)
+    wanted = reference(entry, loaded)
+    assert_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)
     file = variable("DINO_EQX_ONNX")
     if file is not None:
         assert_within(golden.check_onnx(wanted, file), golden.ONNX_ATOL)
-    assert not weights.arrays.nonfinite
+    assert not loaded.weights.arrays.nonfinite
 
 
 def checkpoints():
@@ -79,8 +79,8 @@ def test_every_checkpoint_in_the_folder():
     assert found, "no checkpoint of a model in the zoo lies in ZOO_WEIGHTS_DIR"
     for path in found:
         entry = info(variants(open_checkpoint(path))[0])
-        weights = golden.load(entry, path)
+        loaded = golden.load(entry, path)
         how = entry.preprocessing
         pixels = preprocess(photographs(1), how, how.size)
-        wanted = golden.make(entry, weights, pixels, "transformers")
-        assert_within(golden.check_jax(wanted, weights), golden.JAX_ATOL)
+        wanted = golden.make(entry, loaded, pixels, "transformers")
+        assert_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)
