@@ -25,7 +25,14 @@ from converter.trace import Spec, trace
 
 logger = logging.getLogger(__name__)
 
-FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "Gelu")
+FUSED = (
+    "Attention",
+    "RotaryEmbedding",
+    "LayerNormalization",
+    "RMSNormalization",
+    "Gelu",
+    "LogSoftmax",
+)
 
 
 @dataclass(frozen=True)
