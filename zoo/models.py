@@ -13,18 +13,19 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from weights import leaf_shapes
 from weights.distributions import Shape
+from zoo.convnext import ConvNeXt
 from zoo.entry import Config, ConvNeXtConfig
 from zoo.outputs import Output
 from zoo.posemb import AxialRoPE, GridRoPE
 from zoo.vit import VisionTransformer
 
-Model: TypeAlias = VisionTransformer
+Model: TypeAlias = VisionTransformer | ConvNeXt
 
 
 def build(config: Config, *, key: PRNGKeyArray) -> Model:
     """A model with initial parameters drawn from `key`."""
     if isinstance(config, ConvNeXtConfig):
-        raise NotImplementedError
+        return ConvNeXt(config, key=key)
     return VisionTransformer(config, key=key)
 
 

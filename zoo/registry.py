@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from zoo.entry import ModelInfo
 from zoo.errors import BadRequest, UnknownModel
-from zoo.families import dinov3
+from zoo.families import convnext, dinov3
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from zoo.models import Model
 
-FAMILIES = (dinov3,)
+FAMILIES = (dinov3, convnext)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 _BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliases}
