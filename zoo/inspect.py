@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
+from weights.mapping import Naming
 from zoo.checkpoint import recognise, variants
 
 
@@ -21,7 +22,7 @@ class Inspection:
     parameters: int
     bytes: int
     dtypes: dict[str, int]
-    has_periods: bool
+    periods: str
 
 
 def inspect(path: Path) -> Inspection:
@@ -36,7 +37,13 @@ def inspect(path: Path) -> Inspection:
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.stat().st_size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
-        has_periods=any(
-            naming.leaf(key) == "local_pos_embed.periods" for key in checkpoint.tensors
-        ),
+        periods=_origin_of_periods(checkpoint, naming),
     )
+
+
+def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
+    """Where rotary periods would come from, in words."""
+    rotary = [rule for rule in naming.rules if rule.target.startswith("local_pos_embed.")]
+    if any(rule.leaf(key) for rule in rotary for key in checkpoint.tensors):
+        return "the file's own"
+    return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

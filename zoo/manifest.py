@@ -107,9 +107,9 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
 
 def _origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
     origin = {key: value for key, value in asdict(provenance).items() if value is not None}
-    if provenance.sha256 is not None:
-        # The published file's name carries the beginning of its digest; of some none is known.
-        origin["is_published_file"] = bool(digest) and provenance.sha256.startswith(digest)
+    if provenance.sha256 is not None and digest:
+        # The published file's name carries the beginning of its digest.
+        origin["is_published_file"] = provenance.sha256.startswith(digest)
     return origin
 
 

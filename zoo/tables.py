@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zoo.entry import ModelInfo
+from zoo.entry import Config, ModelInfo, Preprocessing, ViTConfig
 
 if TYPE_CHECKING:
     from zoo.bulk import Outcome
@@ -108,8 +108,9 @@ def origin(weights: Mapping[str, Any]) -> str:
     """Where the weights come from."""
     if weights["kind"] == "random":
         return NOT_TRAINED.format(**weights)
-    published = "the published file" if weights["is_published_file"] else "not the published file"
-    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…, {published}"
+    verdicts = {True: ", the published file", False: ", not the published file", None: ""}
+    published = verdicts[weights.get("is_published_file")]
+    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…{published}"
 
 
 def misses(record: Mapping[str, Any]) -> list[str]:
@@ -155,13 +156,13 @@ def show_model(model: ModelInfo) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     rows = {
-        "also called": ", ".join(model.aliases),
+        "also called": ", ".join(model.aliases) or "nothing else",
         "parameters": f"{model.parameters:,}",
         "architecture": config.text,
-        "preprocessing": f"RGB / 255, resized to {how.size[0]} x {how.size[1]} "
-        f"({how.resample}, antialiased), mean {how.mean}, std {how.std}",
+        "preprocessing": steps(how),
+        "positions": positions(config),
         "pooler_output": model.pooler,
-        "checkpoint": model.checkpoint,
+        "checkpoint": model.file,
         "licence": f"{model.licence.name}, {model.licence.page}",
         "download": model.licence.download,
         "source": model.source,
@@ -171,9 +172,31 @@ def show_model(model: ModelInfo) -> None:
     Console().print(table)
 
 
+def steps(how: Preprocessing) -> str:
+    """From a photograph to `pixel_values`, in words."""
+    height, width = how.size
+    to = f"{height} x {width}"
+    if how.resize is not None:
+        to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
+    depth = "" if how.rescale_first else ", in 8 bits"
+    resized = f"resized to {to} ({how.resample}, antialiased{depth})"
+    return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
+
+
+def positions(config: Config) -> str:
+    """At which sizes a model knows where patches are, in words."""
+    learned = config.positions if isinstance(config, ViTConfig) else None
+    if learned is None:
+        return "any size"
+    side = learned.grid * config.stride
+    return f"learned at {side} x {side}, interpolated for any other size"
+
+
 PUBLISHERS = {
     "meta": "Meta (facebookresearch)",
     "equimo": "Equimo",
+    "google": "Google DeepMind",
+    "original": "the authors",
     "huggingface": "Hugging Face transformers",
     "timm": "timm",
 }
@@ -184,7 +207,6 @@ MOST_TENSORS = 1000
 
 def show_inspection(found: Inspection) -> None:
     """What a checkpoint is, then its tensors."""
-    periods = "the file's own" if found.has_periods else "none, so computed in float32"
     rows = {
         "container": found.checkpoint.container,
         "names": PUBLISHERS[found.naming],
@@ -192,7 +214,7 @@ def show_inspection(found: Inspection) -> None:
         "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
         "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
         "size": f"{found.bytes / 1e6:,.1f} MB",
-        "rotary periods": periods,
+        "rotary periods": found.periods,
     }
     table = Table(show_header=False, title=escape(found.checkpoint.path.name))
     table.add_column(no_wrap=True)
