@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Before anything imports the models: their shape annotations are checked in every test.
-install_import_hook(["zoo.layers", "zoo.posemb", "zoo.vit"], "beartype.beartype")
+install_import_hook(["zoo.convnext", "zoo.layers", "zoo.posemb", "zoo.vit"], "beartype.beartype")
 
 from tests.loading import load  # noqa: E402
 from weights import bind, leaf_shapes  # noqa: E402

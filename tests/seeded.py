@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
-
 import zoo
 from weights import LazyTensor, bind
 from weights.distributions import Float32

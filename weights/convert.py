@@ -27,8 +27,15 @@ def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> 
         for out in outs
         if out.source.key not in left_out
     ]
+    items += copies(naming, items)
     # Only Equimo has keys that must be there although they hold zeros.
     return with_zero_biases(items) if naming.name == "equimo" and naming.zero else items
+
+
+def copies(naming: Naming, items: Sequence[Item]) -> list[Item]:
+    """The keys of a complete file that only repeat others."""
+    tensors = {item.key: item.tensor for item in items}
+    return [Item(copy, tensors[key]) for copy, key in naming.repeated(tensors).items()]
 
 
 def dispensable(outs: Sequence[Out]) -> frozenset[str]:

@@ -43,6 +43,12 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("*.[qkv]_proj.weight", "qkv"),
     ("*.[qkv]_proj.bias", "qkv_bias"),
     ("patch_embed.proj.weight", "wide"),
+    ("*conv*.weight", "wide"),
+    # Meta's ConvNeXt: the stem is a convolution and a norm, the others a norm and a convolution.
+    ("downsample_layers.0.0.weight", "wide"),
+    ("downsample_layers.0.1.weight", "norm"),
+    ("downsample_layers.?.0.weight", "norm"),
+    ("downsample_layers.?.1.weight", "wide"),
     ("*.patch_embedding.weight", "wide"),
     ("*.fc1.weight", "wide"),
     ("*.w1.weight", "wide"),

@@ -7,7 +7,7 @@ and writing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 
@@ -91,6 +91,14 @@ class Naming:
             if key.startswith(prefix):
                 return short + key.removeprefix(prefix)
         return key
+
+    def repeated(self, keys: Container[str]) -> dict[str, str]:
+        """The copies that a complete file with these keys holds as well, and what they repeat.
+
+        Of a pattern with more than one key nobody can say which there are.
+        """
+        pairs = ((copy, original) for copy, original in self.copies if "{" not in copy)
+        return {copy: original for copy, original in pairs if original in keys}
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""

@@ -16,35 +16,54 @@ from weights.tensors import LazyTensor
 from weights.writers import Item, Step
 from weights.writers.torch import write_torch
 
+NO_COPIES: Mapping[str, str] = {}
+
 
 def make_state(
-    shapes: Mapping[str, Shape], seed: int, draws: Mapping[str, Draw] = DRAWS
+    shapes: Mapping[str, Shape],
+    seed: int,
+    draws: Mapping[str, Draw] = DRAWS,
+    copies: Mapping[str, str] = NO_COPIES,
 ) -> dict[str, Float32]:
     """Values for every key of a checkpoint; `mapping.source_shapes` gives keys and shapes.
 
-    `draws` replaces the distributions, such as that of `"periods"` or `"mask"`.
+    `draws` replaces the distributions, such as that of `"periods"` or `"mask"`. `copies` are
+    further keys and what they repeat, as `Naming.repeated` gives them; nothing is drawn for those.
     """
-    return dict(stream_state(shapes, seed, draws))
+    return dict(stream_state(shapes, seed, draws, copies))
 
 
 def stream_state(
-    shapes: Mapping[str, Shape], seed: int, draws: Mapping[str, Draw] = DRAWS
+    shapes: Mapping[str, Shape],
+    seed: int,
+    draws: Mapping[str, Draw] = DRAWS,
+    copies: Mapping[str, str] = NO_COPIES,
 ) -> Iterator[tuple[str, Float32]]:
     """The same one by one, in sorted order: for a checkpoint larger than memory."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    for key in sorted(shapes):
-        yield key, draws[kind_of(key)](shapes[key], rng)
+    originals: dict[str, Float32] = {}
+    for key in sorted({*shapes, *copies}):
+        # A copy's name sorts behind its original's.
+        drawn = originals[copies[key]] if key in copies else draws[kind_of(key)](shapes[key], rng)
+        if key in copies.values():
+            originals[key] = drawn
+        yield key, drawn
 
 
 def write_checkpoint(
-    path: Path, shapes: Mapping[str, Shape], seed: int, step: Step = lambda _: None
+    path: Path,
+    shapes: Mapping[str, Shape],
+    seed: int,
+    step: Step = lambda _: None,
+    copies: Mapping[str, str] = NO_COPIES,
 ) -> None:
     """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
-    stream = stream_state(shapes, seed)
+    stream = stream_state(shapes, seed, copies=copies)
+    whole = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = [
         # Read once each, in this order, which is the stream's.
-        Item(key, LazyTensor(shapes[key], "float32", lambda: next(stream)[1]), meta.dtype(key))
-        for key in sorted(shapes)
+        Item(key, LazyTensor(whole[key], "float32", lambda: next(stream)[1]), meta.dtype(key))
+        for key in sorted(whole)
     ]
     write_torch(path, items, step)
 

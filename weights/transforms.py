@@ -40,6 +40,13 @@ PER_CHANNEL = Transform(
     lambda leaf: (leaf[:, 0, 0],),
 )
 
+POINTWISE = Transform(
+    "pointwise",
+    lambda shape: ((*shape, 1, 1),),
+    lambda values: values[..., 0, 0],
+    lambda leaf: (leaf[..., None, None],),
+)
+
 
 # Masking by a product leaves -0.0 where a bias was negative, other ways of masking leave 0.0. All
 # formats are to give the same bits, so whatever may have been masked gets positive zeros.

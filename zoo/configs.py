@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from zoo.entry import Config, Preprocessing, RotaryPeriods, ViTConfig
+from zoo.entry import Config, ConvNeXtConfig, Preprocessing, RotaryPeriods, ViTConfig
 from zoo.errors import BadRequest
 
 EQUIMO = "1.1.0"
@@ -13,7 +13,9 @@ EQUIMO = "1.1.0"
 
 
 def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
-    """`config.json` of transformers' `DINOv3ViTModel`."""
+    """`config.json` of transformers' `DINOv3ViTModel` or `DINOv3ConvNextModel`."""
+    if isinstance(config, ConvNeXtConfig):
+        return _huggingface_convnext(config)
     if not isinstance(config, ViTConfig) or not isinstance(config.rotary, RotaryPeriods):
         raise BadRequest("only DINOv3's vision transformers can be written for transformers.")
     return {
@@ -41,6 +43,21 @@ def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
     }
 
 
+def _huggingface_convnext(config: ConvNeXtConfig) -> dict[str, Any]:
+    return {
+        "architectures": ["DINOv3ConvNextModel"],
+        "model_type": "dinov3_convnext",
+        "dtype": "float32",
+        "hidden_sizes": list(config.dims),
+        "depths": list(config.depths),
+        "hidden_act": "gelu",
+        "num_channels": 3,
+        "image_size": 224,
+        "layer_norm_eps": config.norm_eps,
+        "layer_scale_init_value": config.layer_scale,
+    }
+
+
 def huggingface_preprocessor(how: Preprocessing) -> dict[str, Any]:
     """`preprocessor_config.json` of transformers' `DINOv3ViTImageProcessor`."""
     return {
@@ -58,8 +75,31 @@ def huggingface_preprocessor(how: Preprocessing) -> dict[str, Any]:
 
 def equimo(config: Config) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
-    if not isinstance(config, ViTConfig):
-        raise BadRequest("only vision transformers can be written for Equimo.")
+    return {
+        "model_config": _equimo_convnext(config)
+        if isinstance(config, ConvNeXtConfig)
+        else _equimo_vit(config),
+        "torch_hub_cfg": {},
+        "timm": [],
+        "jax_version": version("jax"),
+        "equinox_version": version("equinox"),
+        "equimo_version": EQUIMO,
+    }
+
+
+def _equimo_convnext(config: ConvNeXtConfig) -> dict[str, Any]:
+    return {
+        "in_channels": 3,
+        "depths": list(config.depths),
+        "dims": list(config.dims),
+        "layer_scale_init_value": config.layer_scale,
+        "act_layer": "exactgelu",
+        "num_classes": 0,
+        "eps": config.norm_eps,
+    }
+
+
+def _equimo_vit(config: ViTConfig) -> dict[str, Any]:
     gated = config.ffn == "swiglu"
     model: dict[str, Any] = {
         "img_size": 224,
@@ -83,11 +123,4 @@ def equimo(config: Config) -> dict[str, Any]:
     }
     if gated:
         model["ffn_layer"] = "swiglu"
-    return {
-        "model_config": model,
-        "torch_hub_cfg": {},
-        "timm": [],
-        "jax_version": version("jax"),
-        "equinox_version": version("equinox"),
-        "equimo_version": EQUIMO,
-    }
+    return model

@@ -100,6 +100,12 @@ class ViTConfig:
         return self.patch
 
     @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        side = self.positions and self.positions.grid * self.patch
+        return (side, side) if side else None
+
+    @property
     def text(self) -> str:
         """The architecture in a line."""
         rows = f"{self.registers} registers" if self.registers else "no registers"
@@ -145,6 +151,11 @@ class ConvNeXtConfig:
     def stride(self) -> int:
         """Pixels along a side of what becomes one row of the output."""
         return 32
+
+    @property
+    def native(self) -> None:
+        """There are no learned positions."""
+        return None
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 from zoo.entry import Config, ModelInfo, Preprocessing, ViTConfig
 
 if TYPE_CHECKING:
+    from zoo.bulk import Outcome
     from zoo.convert import Converted
     from zoo.golden import Golden
     from zoo.inspect import Inspection
@@ -45,6 +46,39 @@ def show_exports(exports: Sequence[Exported]) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """One line a file of many exports, then what could not be made, and why."""
+    table = Table(title=f"{len(outcomes)} models")
+    table.add_column("model", no_wrap=True)
+    for name in ("opset", "MB", "nodes"):
+        table.add_column(name, justify="right")
+    table.add_column("fused")
+    table.add_column("worst difference", justify="right")
+    table.add_column("s", justify="right")
+    for outcome in outcomes:
+        for record in outcome.manifests or ({},):
+            table.add_row(outcome.model, *_summary(record), f"{outcome.seconds:.0f}")
+    console = Console()
+    console.print(table)
+    for outcome in outcomes:
+        wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
+        for line in [*wrong, *([outcome.error] if outcome.error else [])]:
+            console.print(f"{outcome.model}: {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _summary(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Opset, size, nodes, fused operators and largest difference of a manifest; empty of none."""
+    if not record:
+        return ("", "", "", "", "failed")
+    fused = "\n".join(f"{count} {name}" for name, count in record["fused"].items())
+    verification = record["verification"]
+    worst = "not verified"
+    if verification is not None:
+        worst = f"{max(item['max_abs'] for item in verification['comparisons']):.1e}"
+    megabytes = sum(file["bytes"] for file in record["files"]) / 1e6
+    return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, worst
+
+
 def notes(exports: Sequence[Exported]) -> list[str]:
     """What the table has no room for: places, weights, patterns that were not fused."""
     places = [
@@ -56,15 +90,15 @@ def notes(exports: Sequence[Exported]) -> list[str]:
 
 
 def verdict(record: Mapping[str, Any]) -> str:
-    """One line a batch size: the worst output's largest absolute difference."""
+    """One line a batch and image size: the worst output's largest absolute difference."""
     verification = record["verification"]
     if verification is None:
         return "not verified"
-    worst: dict[int, float] = {}
+    worst: dict[str, float] = {}
     for comparison in verification["comparisons"]:
-        batch = comparison["batch"]
-        worst[batch] = max(comparison["max_abs"], worst.get(batch, 0.0))
-    lines = [f"{error:.1e} at batch {batch}" for batch, error in worst.items()]
+        shape = "{batch} x {height} x {width}".format(**comparison)
+        worst[shape] = max(comparison["max_abs"], worst.get(shape, 0.0))
+    lines = [f"{error:.1e} at {shape}" for shape, error in worst.items()]
     limit = f"{verification['tolerance']:.0e}"
     lines.append(f"passed (≤ {limit})" if verification["passed"] else f"FAILED (> {limit})")
     return "\n".join(lines)
@@ -89,13 +123,14 @@ def show_verification(file: Path, verification: Verification) -> None:
     state = "passed" if verification.passed else "FAILED"
     table = Table(title=f"{file.name}: {state} (tolerance {verification.tolerance:.0e})")
     table.add_column("output")
-    for name in ("batch", "max abs", "max rel", "cosine"):
+    for name in ("batch", "size", "max abs", "max rel", "cosine"):
         table.add_column(name, justify="right")
     for comparison in verification.comparisons:
         errors = (comparison.max_abs, comparison.max_rel)
         table.add_row(
             comparison.output,
             str(comparison.batch),
+            f"{comparison.height}x{comparison.width}",
             *(f"{error:.1e}" for error in errors),
             f"{comparison.cosine:.7f}",
         )

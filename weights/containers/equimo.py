@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from weights import equimo
+from weights import convnext_records, equimo
 from weights.checkpoint import Checkpoint
 from weights.containers.lz4 import BadFrame, FrameBytes, Place, blocks
 from weights.containers.npy import BadRecord, Record, scan
@@ -169,7 +169,8 @@ def _checkpoint(path: Path, container: str, file: Path, content: Content) -> Che
         )
     version = "2.x" if "format_version" in content.metadata else "1.x"
     arrays = [record for record in content.records if record.shape]
-    names = equimo.record_names([record.shape for record in arrays])
+    shapes = [record.shape for record in arrays]
+    names = convnext_records.record_names(shapes) or equimo.record_names(shapes)
     tensors = {
         name: lazy(content.source, record.offset, record.shape, record.dtype)
         for name, record in zip(names, arrays, strict=True)

@@ -11,6 +11,7 @@ from typing import Any
 import lz4.frame
 import numpy as np
 
+from weights import convnext_records
 from weights.containers.equimo import METADATA, TAR_BLOCK, WEIGHTS
 from weights.containers.npy import header
 from weights.equimo import (
@@ -55,7 +56,8 @@ def write_archive(
 def records(items: Sequence[Item]) -> Iterator[tuple[bytes, Item | None]]:
     """The beginning of every record, and the tensor whose values follow; None for a scalar."""
     tensors = {item.key: item for item in items}
-    for name, shape in layout(tensors).rows():
+    convnext = convnext_records.expected([item.shape for item in items])
+    for name, shape in convnext or layout(tensors).rows():
         if not shape:
             yield SCALARS[name.rpartition(".")[2]], None
         else:
