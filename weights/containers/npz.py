@@ -79,7 +79,9 @@ def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Lazy
         read = lazy(FileBytes(path), offset, stored, header.dtype).read
     else:
         read = partial(_inflate, path, info, header, stored)
-    return LazyTensor(header.shape, header.dtype, partial(_turned, read) if header.fortran else read)
+    return LazyTensor(
+        header.shape, header.dtype, partial(_turned, read) if header.fortran else read
+    )
 
 
 def _turned(read: partial[Float32]) -> Float32:
