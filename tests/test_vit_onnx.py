@@ -19,8 +19,8 @@ ATOL = 1e-4
 
 STRAY = ("If", "Loop", "Scan", "Identity", "Dropout", "Constant", "Resize")
 
-# Nodes at opset 18 and 23, and what is fused at 23. The attention with a learned query of SigLIP 2's
-# head is the thirteenth; ViT-5 norms queries and keys too: 4 a block and the last.
+# Nodes at opset 18 and 23, and what is fused at 23. The attention with a learned query in the head
+# of SigLIP 2 is the thirteenth; ViT-5 norms queries and keys too: 4 a block and the last.
 PLAIN = {"Attention": 12, "LayerNormalization": 25, "Gelu": 12}
 POOLED = {"Attention": 13, "LayerNormalization": 26, "Gelu": 13}
 GIANT = {"Attention": 40, "LayerNormalization": 81}

@@ -58,9 +58,9 @@ class Provenance:
     """Where weights come from.
 
     `kind` is whose names the file uses (`"meta"`, `"google"`, `"original"`, `"equimo"`,
-    `"huggingface"`, `"timm"`) or `"random"`. A file has a `name`, without its folder, and a `sha256`; random weights have a
-    `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds none and they are
-    computed.
+    `"huggingface"`, `"timm"`) or `"random"`. A file has a `name`, without its folder, and a
+    `sha256`; random weights have a `seed`. `rope_periods` is `"file"`, or `"float32"` where the
+    file holds none and they are computed.
     """
 
     kind: str

@@ -51,7 +51,7 @@ class BadRecord(NotACheckpoint):
 class Readable(Protocol):
     """Bytes in their order."""
 
-    def read(self, count: int) -> bytes:
+    def read(self, count: int, /) -> bytes:
         """The next bytes, fewer only at the end."""
         ...
 

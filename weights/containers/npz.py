@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -55,19 +54,9 @@ def read_npz(path: Path, members: Members) -> Checkpoint:
     return Checkpoint(path, "numpy archive", (path,), tensors)
 
 
-class _Member:
-    """A member as `npy` wants to read it: its header only."""
-
-    def __init__(self, file: BinaryIO):
-        self.file = file
-
-    def read(self, count: int) -> bytes:
-        return self.file.read(count)
-
-
 def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
     with archive.open(info) as file:
-        header = npy.read_header(_Member(file))
+        header = npy.read_header(file)
     if header.length + header.size != info.file_size:
         raise BadMember(f"{info.filename} has {info.file_size} bytes, not what its header says")
     # In Fortran's order the bytes are those of the transposed array.
@@ -79,12 +68,11 @@ def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Lazy
         read = lazy(FileBytes(path), offset, stored, header.dtype).read
     else:
         read = partial(_inflate, path, info, header, stored)
-    return LazyTensor(
-        header.shape, header.dtype, partial(_turned, read) if header.fortran else read
-    )
+    turned = partial(_turned, read) if header.fortran else read
+    return LazyTensor(header.shape, header.dtype, turned)
 
 
-def _turned(read: partial[Float32]) -> Float32:
+def _turned(read: Callable[[], Float32]) -> Float32:
     return np.ascontiguousarray(read().T)
 
 

@@ -78,9 +78,9 @@ def _hub(name: str, repository: str) -> tuple[HubFile, ...]:
 
 def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
-    google, in_timm, *shape = SIZES[size]
+    google, in_timm, dim, depth, heads, hidden = SIZES[size]
     repository = f"google/siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
-    config = _config(*shape, patch, pixels)
+    config = _config(dim, depth, heads, hidden, patch, pixels)
     return ModelInfo(
         name=name,
         family="siglip2",

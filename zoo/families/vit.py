@@ -2,9 +2,9 @@
 ImageNet-1k.
 
 Equimo's network and those that weights are published for differ in detail: Equimo has the tanh
-GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm (`VisionTransformer`
-1.0.31) and transformers (`ViTForImageClassification` 5.23) the exact GELU, 1e-6 and 1e-12, and the
-class token. Whose weights they are decides.
+GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm (1.0.31,
+`VisionTransformer`) and transformers (5.23, `ViTForImageClassification`) the exact GELU, 1e-6 and
+1e-12, and the class token. Whose weights they are decides.
 """
 
 from dataclasses import replace

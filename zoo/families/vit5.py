@@ -1,5 +1,5 @@
-"""ViT-5 (Wang et al., 2026, arXiv:2602.08071): a vision transformer with the habits of language models, a classifier
-of ImageNet-1k.
+"""ViT-5 (Wang et al., 2026, arXiv:2602.08071), a classifier of ImageNet-1k: a vision transformer
+with the habits of language models.
 
 Learned and rotary positions at once, registers that are rotated as a small image of their own,
 RMSNorm, normed queries and keys, no biases of them. Equimo's network and the original, for which
