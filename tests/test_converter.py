@@ -395,3 +395,10 @@ def test_symbolic_sizes():
         x = np.random.default_rng(0).standard_normal((batch, n, 3)).astype(np.float32)
         for errors in converter.check(export, fn, [x]).values():
             assert errors.max_rel <= 1e-6
+
+
+def test_an_export_has_a_short_repr():
+    """Values and nodes name each other; a debugger must not unfold them for ever."""
+    export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
+    assert len(repr(export.graph)) < 200
+    assert len(repr(export.graph.nodes[-1])) < 200

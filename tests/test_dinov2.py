@@ -28,6 +28,7 @@ ONNX_ATOL = 1e-4
 VARIANTS = ("dinov2_vits14", "dinov2_vits14_reg")
 SIZES = ("224x224", "280x420", "518x518")
 
+
 @eqx.filter_jit
 def forward(model, image, layers=(), as_maps=False):
     return model(image, layers, as_maps=as_maps)
@@ -143,8 +144,6 @@ def test_another_rule_for_positions_is_told_apart(change, golden):
         change = {"offset": 0.1} if len(change) == 1 else {"antialias": False}
     case, _ = at(expected, "224x224")
     config = replace(model.config, positions=replace(model.config.positions, **change))
-    other = bind(
-        abstract(config).global_pos_embed, {"weight": model.global_pos_embed.weight}
-    )
+    other = bind(abstract(config).global_pos_embed, {"weight": model.global_pos_embed.weight})
     patches = np.asarray(other(16, 16)[1:])[case["patch_indices"]]
     assert np.abs(patches - case["pos_embed_16"]).max() > 1e-3
