@@ -187,7 +187,7 @@ def test_names_that_clash_by_themselves_get_a_number(fn, params, inputs, outputs
 )
 def test_given_names_that_clash_are_refused(names):
     params = {"w": np.ones(3, np.float32)}
-    with pytest.raises(converter.SpecError, match="'[wy]' can name only one of"):
+    with pytest.raises(converter.SpecError, match=r"'[wy]' can name only one of"):
         converter.to_onnx(lambda p, x: x * p["w"], [(3,)], params=params, **names)
 
 
