@@ -24,7 +24,7 @@ from converter.trace import Spec, trace
 
 logger = logging.getLogger(__name__)
 
-FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "Gelu")
+FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "Gelu", "Resize")
 
 
 @dataclass(frozen=True)
