@@ -60,16 +60,20 @@ def run_transformers(model: Any, image: np.ndarray, names: tuple[str, ...], **ca
     return {name: result[name][0].numpy() for name in names}
 
 
-def equimo_model(name: str, values: Values, **changes: Any) -> Any:
-    """Equimo's model of that name with our leaves in its tree, none left over and none missing.
-
-    `changes` are settings other than its own.
-    """
+def equimo_abstract(name: str, **changes: Any) -> Any:
+    """Equimo's model of that name, its leaves shapes; `changes` are settings other than its own."""
     from equimo.models import vit
 
     def build(key: jax.Array) -> Any:
         return getattr(vit, name)(pretrained=False, key=key, **changes)
 
+    # Equimo's dtype promotions are its own business.
+    with jax.numpy_dtype_promotion("standard"):
+        return eqx.filter_eval_shape(build, jax.random.PRNGKey(0))
+
+
+def equimo_model(name: str, values: Values, **changes: Any) -> Any:
+    """The same with our leaves in its tree, none left over and none missing."""
     left = dict(values)
 
     def place(path: Any, leaf: Any) -> Any:
@@ -82,10 +86,7 @@ def equimo_model(name: str, values: Values, **changes: Any) -> Any:
             key = key.replace("local_pos_embed.freqs", "local_pos_embed.periods")
         return jax.numpy.asarray(left.pop(key), leaf.dtype).reshape(leaf.shape)
 
-    # Equimo's dtype promotions are its own business.
-    with jax.numpy_dtype_promotion("standard"):
-        shapes = eqx.filter_eval_shape(build, jax.random.PRNGKey(0))
-        model = jax.tree_util.tree_map_with_path(place, shapes)
+    model = jax.tree_util.tree_map_with_path(place, equimo_abstract(name, **changes))
     assert not left, f"Equimo has no place for {list(left)}"
     return model
 

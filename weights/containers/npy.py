@@ -48,16 +48,31 @@ class BadRecord(NotACheckpoint):
     """The bytes are no record that numpy would write for an array of numbers."""
 
 
-class Stream(Protocol):
+class Readable(Protocol):
     """Bytes in their order."""
 
     def read(self, count: int) -> bytes:
         """The next bytes, fewer only at the end."""
         ...
 
+
+class Stream(Readable, Protocol):
+    """The same, some of which can be left out."""
+
     def skip(self, count: int) -> None:
         """Pass over bytes."""
         ...
+
+
+@dataclass(frozen=True)
+class Header:
+    """What precedes the values of an array: its own length, the array, and the values' bytes."""
+
+    length: int
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+    fortran: bool
 
 
 @dataclass(frozen=True)
@@ -75,19 +90,20 @@ def scan(stream: Stream, size: int) -> Iterator[Record]:
     for _ in range(MOST_RECORDS):
         if position == size:
             return
-        header, shape, dtype, width = _header(stream)
-        position += header
-        length = math.prod(shape) * width
-        if length > size - position:
-            raise BadRecord(f"a record claims {length} bytes where {size - position} are left")
-        yield Record(position, shape, dtype)
-        stream.skip(length)
-        position += length
+        header = read_header(stream)
+        if header.fortran:
+            raise BadRecord("an array in Fortran's order")
+        position += header.length
+        if header.size > size - position:
+            raise BadRecord(f"a record claims {header.size} bytes where {size - position} are left")
+        yield Record(position, header.shape, header.dtype)
+        stream.skip(header.size)
+        position += header.size
     raise BadRecord(f"more than {MOST_RECORDS} records")
 
 
-def _header(stream: Stream) -> tuple[int, tuple[int, ...], str, int]:
-    """Length of a header, shape, type, and bytes of one number."""
+def read_header(stream: Readable) -> Header:
+    """The header that comes next. **Raises** `BadRecord`."""
     start = stream.read(8)
     if start[:6] != MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
         raise BadRecord("a record does not begin as one")
@@ -102,11 +118,12 @@ def _header(stream: Stream) -> tuple[int, tuple[int, ...], str, int]:
     if code not in DTYPES:
         raise BadRecord(f"an array of type {code}")
     numbers = tuple(int(number) for number in found[3].replace(b",", b" ").split())
-    if found[2] == b"True" and len(numbers) > 1:
-        raise BadRecord("an array in Fortran's order")
     if any(number >= 1 << 48 for number in numbers):
         raise BadRecord("an array beyond all sizes")
-    return 8 + width + length, numbers, *DTYPES[code]
+    dtype, bytes_each = DTYPES[code]
+    size = math.prod(numbers) * bytes_each
+    fortran = found[2] == b"True" and len(numbers) > 1
+    return Header(8 + width + length, numbers, dtype, size, fortran)
 
 
 def header(shape: tuple[int, ...], code: str) -> bytes:

@@ -20,6 +20,7 @@ import numpy as np
 
 from weights.checkpoint import Checkpoint
 from weights.containers.pickles import Malformed, Other, Refused, Storage, Tensor, load
+from weights.containers.zips import BadMember, locate
 from weights.distributions import Float32, Shape
 from weights.errors import NotACheckpoint, UnsafeCheckpoint
 from weights.files import FileBytes, lazy, read_values
@@ -106,18 +107,10 @@ class Archive:
 
     def locate(self, info: zipfile.ZipInfo) -> int:
         """Where a member's bytes begin. They are stored as they are, or the file is not torch's."""
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            raise _damaged(self.path, f"{info.filename} is compressed, which PyTorch never does")
-        with self.path.open("rb") as file:
-            file.seek(info.header_offset)
-            local = file.read(30)
-        if len(local) < 30 or local[:4] != b"PK\x03\x04":
-            raise _damaged(self.path, f"{info.filename} is not where its archive says")
-        names = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-        offset = info.header_offset + 30 + names
-        if offset + info.file_size > self.path.stat().st_size:
-            raise _damaged(self.path, f"{info.filename} is cut off")
-        return offset
+        try:
+            return locate(self.path, info)
+        except BadMember as error:
+            raise _damaged(self.path, str(error)) from error
 
     def tensor(self, key: str, value: Any) -> LazyTensor:
         """A value of the state dict."""
