@@ -20,7 +20,7 @@ import numpy as np
 import converter
 import zoo
 from converter.check import compare, run
-from tests.references import REFERENCES, Arrays
+from tests.references import Arrays, Reference, convnext, dinov2, dinov3, eupe, siglip2, tips, vit
 from weights import bind, random_weights
 from weights.mapping import apply, plan, source_shapes
 from weights.synthetic import digest, make_image, make_state
@@ -30,6 +30,12 @@ from zoo.models import Model, abstract, batched, shapes
 from zoo.outputs import output_names
 from zoo.pipeline import convert
 from zoo.request import Signature
+
+REFERENCES: dict[str, dict[str, Reference]] = {
+    name: found
+    for family in (dinov3, convnext, dinov2, siglip2, tips, eupe, vit)
+    for name, found in family.REFERENCES.items()
+}
 
 FOLDER = Path(__file__).parents[1] / "docs"
 GOLDEN = Path(__file__).parent / "golden"
