@@ -34,9 +34,10 @@ def as_file(state):
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_rules_cover_every_model(name):
     shapes = leaf_shapes(zoo.create(name, abstract=True))
-    plans = plan(DINOV3_VIT.rules, shapes)
+    plans, *_ = [plan(naming.rules, shapes) for naming in zoo.info(name).namings]
     assert [item.target for item in plans] == list(shapes)
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
+    keys |= {"convnext_tiny": 180, "convnext_large": 342}
     short = name.removeprefix("dinov3_")
     assert len(source_shapes(plans)) == keys.get(short, len(source_shapes(plans)))
 
