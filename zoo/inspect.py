@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
+from weights.load import PERIODS
+from weights.mapping import Naming
 from zoo.checkpoint import recognise, variants
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A checkpoint in a few words. `models` are those of the zoo that it fits."""
+    """A checkpoint in a few words. `models` are those of the zoo that it fits.
+
+    `has_periods` says whether it holds rotary periods; None if its model has no use for any.
+    """
 
     checkpoint: Checkpoint
     naming: str
@@ -21,7 +26,7 @@ class Inspection:
     parameters: int
     bytes: int
     dtypes: dict[str, int]
-    has_periods: bool
+    has_periods: bool | None
 
 
 def inspect(path: Path) -> Inspection:
@@ -36,7 +41,11 @@ def inspect(path: Path) -> Inspection:
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.stat().st_size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
-        has_periods=any(
-            naming.leaf(key) == "local_pos_embed.periods" for key in checkpoint.tensors
-        ),
+        has_periods=_has_periods(checkpoint, naming),
     )
+
+
+def _has_periods(checkpoint: Checkpoint, naming: Naming) -> bool | None:
+    if all(rule.target != PERIODS for rule in naming.rules):
+        return None
+    return any(naming.leaf(key) == PERIODS for key in checkpoint.tensors)

@@ -149,7 +149,6 @@ MOST_TENSORS = 1000
 
 def show_inspection(found: Inspection) -> None:
     """What a checkpoint is, then its tensors."""
-    periods = "the file's own" if found.has_periods else "none, so computed in float32"
     rows = {
         "container": found.checkpoint.container,
         "names": PUBLISHERS[found.naming],
@@ -157,8 +156,10 @@ def show_inspection(found: Inspection) -> None:
         "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
         "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
         "size": f"{found.bytes / 1e6:,.1f} MB",
-        "rotary periods": periods,
     }
+    if found.has_periods is not None:
+        own = found.has_periods
+        rows["rotary periods"] = "the file's own" if own else "none, so computed in float32"
     table = Table(show_header=False, title=escape(found.checkpoint.path.name))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
