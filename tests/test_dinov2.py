@@ -16,9 +16,8 @@ from tests.seeded import leaves_of, state_of
 from weights import bind
 from weights.meta import DINOV2_VIT
 from weights.synthetic import digest, make_image
-from zoo.models import abstract
+from zoo.models import abstract, batched
 from zoo.outputs import output_names
-from zoo.models import batched
 
 ATOL = 3e-5
 """Measured: 6e-6. The reference's own float32 noise is 7e-6."""

@@ -21,9 +21,7 @@ LICENCE = Licence(
 )
 
 # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
-PREPROCESSING = Preprocessing(
-    mean=HALF, std=HALF, size=(224, 224), resize=248, resample="bicubic"
-)
+PREPROCESSING = Preprocessing(mean=HALF, std=HALF, size=(224, 224), resize=248, resample="bicubic")
 
 
 def _config(dim: int, depth: int, heads: int, patch: int) -> ViTConfig:
