@@ -11,7 +11,7 @@ The stages are functions of their own: ``trace``, ``simplify``, ``fuse``, ``arra
 from __future__ import annotations
 
 from converter.arrange import AttentionLayout, arrange
-from converter.check import Errors, check
+from converter.check import Errors, check, session
 from converter.errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
 from converter.export import Export, Report, to_onnx
 from converter.fuse import NearMiss, fuse
@@ -41,6 +41,7 @@ __all__ = [
     "fuse",
     "lower",
     "save",
+    "session",
     "simplify",
     "tidy",
     "to_onnx",

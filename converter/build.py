@@ -27,11 +27,14 @@ class Shared:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
     origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
 
     def fresh(self, stem: str) -> str:
-        """``stem_0``, ``stem_1`` …, the same on every run."""
+        """``stem_0``, ``stem_1`` …, the same on every run; what begins like that is free too."""
+        while (label := f"{stem}_{self.counts[stem]}") in self.taken:
+            self.counts[stem] += 1
         self.counts[stem] += 1
-        return f"{stem}_{self.counts[stem] - 1}"
+        return label
 
 
 class Builder:

@@ -72,9 +72,11 @@ def _fetched(value: Any) -> np.ndarray:
 
 
 def session(model: Any) -> ort.InferenceSession:
-    """An ONNX Runtime session on the CPU."""
+    """An ONNX Runtime session on the CPU; ``model`` itself if it is one."""
     import onnxruntime as ort
 
+    if isinstance(model, ort.InferenceSession):
+        return model
     options = ort.SessionOptions()
     options.log_severity_level = 3
     providers = ["CPUExecutionProvider"]

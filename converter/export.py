@@ -18,13 +18,21 @@ from converter.errors import SpecError
 from converter.fuse import NearMiss, fuse
 from converter.graph import Graph
 from converter.lower import OPSETS, lower
+from converter.names import Names
 from converter.simplify import simplify
 from converter.tidy import tidy
 from converter.trace import Spec, trace
 
 logger = logging.getLogger(__name__)
 
-FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "Gelu")
+FUSED = (
+    "Attention",
+    "RotaryEmbedding",
+    "LayerNormalization",
+    "RMSNormalization",
+    "Gelu",
+    "LogSoftmax",
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,8 @@ def to_onnx(
         path: also save the model there.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
             or [batch, positions, heads * width] (``"3d"``).
-        input_names, output_names: instead of the names found in ``fn``.
+        input_names, output_names: instead of the names found in ``fn``, which get a number
+            (``x_1``) where something else has them.
 
     Raises:
         SpecError: an argument cannot be used.
@@ -138,20 +147,29 @@ class _Dump:
 
 
 def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
+    """Given names stand; those found in ``fn`` get a number where something else has them.
+
+    Parameters are bound by their names, so these stand too; inputs go before outputs.
+    """
     for given, count, what in (
         (inputs, len(graph.inputs), "input_names"),
         (outputs, len(graph.outputs), "output_names"),
     ):
         if given is not None and (len(given) != count or len(set(given)) != count):
             raise SpecError(f"{what} needs {count} different names, received {list(given)}")
-    for value, name in zip(graph.inputs, inputs or (), strict=False):
-        value.name = name
-    if outputs is not None:
-        graph.output_names = list(outputs)
-    taken = {v.name for v in graph.params}
-    clash = [n for n in (*(v.name for v in graph.inputs), *graph.output_names) if n in taken]
+    explicit = [*(inputs or ()), *(outputs or ())]
+    fixed = [*(v.name for v in graph.params), *explicit]
+    clash = [name for name, times in Counter(fixed).items() if times > 1]
     if clash:
-        raise SpecError(f"{clash[0]!r} names both a parameter and an input or output; rename one")
+        raise SpecError(
+            f"{clash[0]!r} can name only one of a model's parameters, inputs and outputs; "
+            "give another name in input_names or output_names"
+        )
+    free = Names(fixed)
+    found = [v.name for v in graph.inputs] if inputs is None else []
+    for value, name in zip(graph.inputs, inputs or map(free.take, found), strict=True):
+        value.name = name
+    graph.output_names = list(outputs or map(free.take, graph.output_names))
 
 
 def _report(model: ir.Model, near_misses: list[NearMiss]) -> Report:

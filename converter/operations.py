@@ -57,6 +57,11 @@ def softmax(x: jax.Array, *, axis: int) -> jax.Array:
     return jax.nn.softmax(x, axis=axis)
 
 
+def log_softmax(x: jax.Array, *, axis: int) -> jax.Array:
+    """x - max - log(sum(exp(x - max))) along one axis."""
+    return jax.nn.log_softmax(x, axis=axis)
+
+
 def layer_norm(
     x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
 ) -> jax.Array:
@@ -285,6 +290,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "einsum": einsum,
     "matmul": matmul,
     "softmax": softmax,
+    "log_softmax": log_softmax,
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,
     "relu": lambda x: jnp.maximum(x, 0),

@@ -1,7 +1,8 @@
 """Local clean-up: forward what does nothing, evaluate what is known, merge equals, drop the dead.
 
 It also settles on one spelling where JAX has several: ``reshape`` for every change of shape,
-slices for ``split``, ``einsum`` (labelled axes, no transposes around it) for ``dot_general``.
+slices for ``split`` and for indexing by numbers, ``einsum`` (labelled axes, no transposes around
+it) for ``dot_general``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from converter import dims
+from converter import dims, index, labels
 from converter.constants import fold, scalar
 from converter.equals import merge_equals
 from converter.graph import Graph, Node, Value, const
@@ -323,62 +324,6 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
-def _dot_general(node: Node, editor: Editor) -> Value:
-    """Batch axes, then the free ones of the left operand, then those of the right."""
-    (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
-    x, y = node.inputs
-    lhs = list(range(x.rank))
-    rhs = [x.rank + i for i in range(y.rank)]
-    for i, j in zip((*lhs_sum, *lhs_batch), (*rhs_sum, *rhs_batch), strict=True):
-        rhs[j] = lhs[i]
-    shared = {*(lhs[i] for i in lhs_sum), *(lhs[i] for i in lhs_batch)}
-    out = [lhs[i] for i in lhs_batch]
-    out += [a for a in lhs if a not in shared]
-    out += [a for a in rhs if a not in shared]
-    return editor.add(
-        "einsum",
-        [x, y],
-        node.out.shape,
-        node.out.dtype,
-        {
-            "lhs": lhs,
-            "rhs": rhs,
-            "out": out,
-            "dtype": node.out.dtype,
-            "precision": node.params.get("precision"),
-        },
-    )
-
-
-def _einsum(node: Node, editor: Editor) -> Value | None:
-    """Transposed operands are operands with other labels; broadcast ones have fewer."""
-    labels = [node.params["lhs"], node.params["rhs"]]
-    inputs = list(node.inputs)
-    for side in (0, 1):
-        inner = inputs[side].node
-        if inner is not None and inner.op == "transpose":
-            order = list(inner.params["permutation"])
-            labels[side] = [labels[side][order.index(i)] for i in range(len(order))]
-            inputs[side] = inner.inputs[0]
-        elif inner is not None and inner.op == "broadcast_in_dim":
-            left = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
-            if left is not None:
-                labels[side], inputs[side] = left, inner.inputs[0]
-    if inputs == node.inputs:
-        return None
-    kept = {**node.params, "lhs": labels[0], "rhs": labels[1]}
-    return editor.add("einsum", inputs, node.out.shape, node.out.dtype, kept)
-
-
-def _unbroadcast(inner: Node, own: Any, other: Any, out: Any) -> list[Any] | None:
-    """The labels left to a broadcast operand, if the other operand has the ones it loses."""
-    axes, source = inner.params["broadcast_dimensions"], inner.inputs[0]
-    if not all(dims.same(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
-        return None
-    lost = [own[a] for a in range(inner.out.rank) if a not in axes]
-    return [own[a] for a in axes] if all(a in other and a in out for a in lost) else None
-
-
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
         (
@@ -416,10 +361,10 @@ RULES: dict[str, Rule] = {
     "select_n": _select,
     "pad": _pad,
     "dim_as_value": _dim_as_value,
-    "dot_general": _dot_general,
-    "einsum": _einsum,
     **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"),
         _reduce,
     ),
+    **labels.RULES,
+    **index.RULES,
 }

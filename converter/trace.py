@@ -8,7 +8,6 @@ in this file.
 from __future__ import annotations
 
 import inspect
-import itertools
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from jax.extend import source_info_util
 from converter.dims import as_shape
 from converter.errors import SpecError
 from converter.graph import Graph, Node, Value, const, make_node
+from converter.names import Names
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -68,11 +68,13 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
 
     structs = [jax.ShapeDtypeStruct(leaves[i][1].shape, leaves[i][1].dtype) for i in slots]
     closed, out_tree = jax.make_jaxpr(flat, return_shape=True)(structs, *inputs)
-    values = [_parameter(_path_name(leaves[i][0]) or "param", leaves[i][1]) for i in slots]
+    names = Names()
+    paths = [_path_name(leaves[i][0]) or "param" for i in slots]
+    values = [_parameter(names.take(p), leaves[i][1]) for p, i in zip(paths, slots, strict=True)]
     arguments = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(slots) :]]
     for value, name in zip(arguments, _input_names(fn, len(inputs), params is not fn), strict=True):
         value.name = name
-    constants = _Constants(_closed_over(fn), {v.name for v in values})
+    constants = _Constants(_closed_over(fn), names)
     nodes: list[Node] = []
     outputs = _Inliner(constants).inline(closed, [*values, *arguments], nodes)
     extra = constants.params()
@@ -227,8 +229,8 @@ class _Constants:
     Only floats are parameters; captured masks and index tables are known while converting.
     """
 
-    def __init__(self, named: Sequence[tuple[str, Any]], taken: set[str]) -> None:
-        self._taken = taken
+    def __init__(self, named: Sequence[tuple[str, Any]], names: Names) -> None:
+        self._names = names
         self._by_id = {id(leaf): name for name, leaf in named}
         self._spare = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
         self._values: dict[int, tuple[Value, Any]] = {}  # the array is held, so its id stays its
@@ -237,21 +239,12 @@ class _Constants:
         if id(array) not in self._values:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
-            value = _parameter(self._unique(name), array) if name else _constant(array)
+            value = _parameter(self._names.take(name), array) if name else _constant(array)
             self._values[id(array)] = value, array
         return self._values[id(array)][0]
 
     def params(self) -> list[Value]:
         return [value for value, _ in self._values.values() if value.kind == "param"]
-
-    def _unique(self, name: str) -> str:
-        """The name, or with a number where explicit parameters have it already."""
-        numbers = itertools.count(1)
-        free = name
-        while free in self._taken:
-            free = f"{name}_{next(numbers)}"
-        self._taken.add(free)
-        return free
 
     def _name_by_content(self, array: Any) -> str:
         """JAX copies numpy arrays that it captures, so those are found by what they hold."""

@@ -141,6 +141,63 @@ def test_same_output_twice_and_an_input_as_output():
         assert errors.max_abs == 0
 
 
+def weighted(p, x):
+    return {"w": x @ p["w"], "x": x + 1, "plain": x, "param": p["w"]}
+
+
+NESTED = {"a": {"b": np.ones(3, np.float32)}, "a.b": np.full(3, 2, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("fn", "params", "inputs", "outputs"),
+    [
+        (lambda x: {"x": x + 1}, None, ["x"], ["x_1"]),
+        (lambda x: {"x": x, "x_1": x}, None, ["x"], ["x_1", "x_1_1"]),
+        (lambda x: {"a": {"b": x}, "a.b": x + 1}, None, ["x"], ["a.b", "a.b_1"]),
+        (lambda x: {"1": x, "output_0": x - 1}, None, ["x"], ["output_0", "output_0_1"]),
+        (weighted, {"w": np.eye(3, dtype=np.float32)}, ["x"], ["param", "plain", "w_1", "x_1"]),
+        (lambda p, w: p["w"] * w, {"w": np.arange(3.0)}, ["w_1"], ["output_0"]),
+        (lambda p, x: p["a"]["b"] - p["a.b"] * x, NESTED, ["x"], ["output_0"]),
+        # names like those of the nodes and constants that the converter adds
+        (lambda Add_0: {"Mul_0": Add_0 + 1, "const_0": Add_0 * 2}, None, ["Add_0"], None),
+        (lambda x: {"Split_0_0": x[:1] * 3, "y": x[1:] * 3}, None, ["x"], None),
+        (lambda p, x: {"a+b": x @ (p["a"] @ p["b"])}, {n: np.eye(3) for n in "ab"}, ["x"], ["a+b"]),
+    ],
+)
+def test_names_that_clash_by_themselves_get_a_number(fn, params, inputs, outputs, tmp_path):
+    params = jax.tree.map(lambda a: a.astype(np.float32), params)
+    x = np.arange(3, dtype=np.float32)
+    export = converter.to_onnx(fn, [(3,)], params=params, path=tmp_path / "model.onnx")
+    assert [v.name for v in export.model.graph.inputs] == inputs
+    names = [v.name for v in export.model.graph.outputs]
+    assert names == (outputs or sorted(fn(x))), "keys stay as they are"
+    onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
+    call = fn if params is None else lambda x: fn(params, x)
+    for errors in converter.check(tmp_path / "model.onnx", call, [x]).values():
+        assert errors.max_rel <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"input_names": ["w"]},
+        {"output_names": ["w"]},
+        {"input_names": ["y"], "output_names": ["y"]},
+    ],
+)
+def test_given_names_that_clash_are_refused(names):
+    params = {"w": np.ones(3, np.float32)}
+    with pytest.raises(converter.SpecError, match="'[wy]' can name only one of"):
+        converter.to_onnx(lambda p, x: x * p["w"], [(3,)], params=params, **names)
+
+
+def test_a_given_name_goes_before_one_that_was_found():
+    export = converter.to_onnx(lambda x, y: x - y, [(3,), (3,)], output_names=["x"])
+    assert [v.name for v in export.model.graph.inputs] == ["x_1", "y"]
+    x, y = np.ones(3, np.float32), np.arange(3, dtype=np.float32)
+    assert converter.check(export, lambda x, y: x - y, [x, y])["x"].max_abs == 0
+
+
 # ------------------------------------------------------------------------------------ parameters
 
 
@@ -338,3 +395,10 @@ def test_symbolic_sizes():
         x = np.random.default_rng(0).standard_normal((batch, n, 3)).astype(np.float32)
         for errors in converter.check(export, fn, [x]).values():
             assert errors.max_rel <= 1e-6
+
+
+def test_an_export_has_a_short_repr():
+    """Values and nodes name each other; a debugger must not unfold them for ever."""
+    export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
+    assert len(repr(export.graph)) < 200
+    assert len(repr(export.graph.nodes[-1])) < 200

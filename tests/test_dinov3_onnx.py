@@ -13,7 +13,7 @@ import pytest
 import converter
 from converter.check import run
 from weights.synthetic import make_image
-from zoo.pipeline import batched
+from zoo.models import batched
 
 # The smallest mistake that matters (LayerNorm's epsilon apart) moves outputs by 1e-3; float32
 # rounding, ONNX Runtime's other order of sums included, by 1e-5.

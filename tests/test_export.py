@@ -250,3 +250,56 @@ def test_list_and_info(tmp_path):
 def test_zoo_export_is_the_same_command(tmp_path):
     call(ZOO, "export", "dinov3_vits16", "--weights", "random", "--no-verify", cwd=tmp_path)
     assert (tmp_path / NAME).exists()
+
+
+def test_one_file_for_every_size(tmp_path):
+    """Open sizes, hidden states as maps; the file checks itself once more with `verify`."""
+    options = ("--size", "dynamic", "--layers", "6,12", "--reshape", "--json")
+    done = call(EXPORT, "dinov3_vits16", "--weights", "random", *options, cwd=tmp_path)
+    record = json.loads(done.stdout)[0]
+    assert record["inputs"][0]["shape"] == ["batch_size", 3, "height", "width"]
+    assert [output["name"] for output in record["outputs"]][2:] == [
+        "hidden_state_6",
+        "hidden_state_12",
+    ]
+    assert record["outputs"][2]["shape"] == ["batch_size", 384, "grid_height", "grid_width"]
+    assert "multiples of 16" in record["sizes"]
+    tried = {(item["height"], item["width"]) for item in record["verification"]["comparisons"]}
+    assert len(tried) == 5
+    assert min(tried) < (224, 224) < max(tried)
+    assert any(height != width for height, width in tried)
+    assert "passed" in call(ZOO, "verify", NAME, cwd=tmp_path).stdout
+
+
+def test_many_models_in_one_run(tmp_path):
+    """One that cannot be written does not keep the others from being written."""
+    (tmp_path / NAME).touch()
+    command = ("--all", "--filter", "dinov3_vits16*", "--weights", "random", "--no-verify")
+    done = call(EXPORT, *command, cwd=tmp_path, code=2)
+    assert "dinov3_vits16: dinov3_vits16-opset23.onnx exists already" in done.stdout
+    assert (tmp_path / "dinov3_vits16plus-opset23.onnx").stat().st_size > 100e6
+    done = call(EXPORT, *command, "--force", "--json", cwd=tmp_path)
+    outcomes = json.loads(done.stdout)
+    assert [outcome["model"] for outcome in outcomes] == ["dinov3_vits16", "dinov3_vits16plus"]
+    assert [outcome["error"] for outcome in outcomes] == [None, None]
+    assert outcomes[0]["manifests"][0]["opset"] == 23
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no model was named"),
+        (("--filter", "dino*"), "--all"),
+        (("dinov3_vits16", "--all"), "one model, or ask for all"),
+        (("--all", "--filter", "resnet*"), "no model fits"),
+        (("--all", "--weights", "random", "--out", "a.onnx"), "name a folder"),
+        (("dinov3_vits16", "--size", "230"), "multiples"),
+        (("dinov3_vits16", "--layers", "13"), "layers 1 to 12"),
+        (("dinov3_vits16", "--reshape"), "--layers"),
+    ],
+)
+def test_requests_that_make_no_sense(arguments, words, tmp_path):
+    done = call(EXPORT, *arguments, cwd=tmp_path, code=2)
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -32,9 +32,8 @@ from weights.errors import BadValues, MappingError
 from weights.namings import fits, nearest
 from weights.synthetic import make_image
 from zoo.families.dinov3 import NAMINGS
-from zoo.models import abstract
+from zoo.models import abstract, batched
 from zoo.models import shapes as shapes_of
-from zoo.pipeline import batched
 
 PERIODS = "local_pos_embed.periods"
 

@@ -12,7 +12,7 @@ import converter
 from tests.loading import load
 from weights import leaf_shapes
 from zoo import create, golden, info
-from zoo.pipeline import batched
+from zoo.models import batched
 
 TESTS = Path(__file__).parent
 

@@ -19,10 +19,10 @@ KEY = jax.random.key(0)
 WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
 
 
-def perturbed(module):
+def perturbed(module, seed=3):
     """Weights that make every branch matter: no zeros, no ones."""
     leaves, tree = jax.tree.flatten(module, is_leaf=lambda x: False)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     drawn = [
         leaf + 0.3 * rng.standard_normal(leaf.shape).astype(leaf.dtype)
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -58,7 +58,18 @@ def layer_norm_moments(x):
     return (x - mean) * lax.rsqrt(variance + 1e-5)
 
 
+def channels_first(x):
+    """Equimo's LayerNorm2d: one mean a place, over the channels; in float32 whatever comes in."""
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(wide, axis=0, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), axis=0, keepdims=True)
+    weight = jnp.arange(1, 9, dtype=jnp.float32)[:, None, None] / 8
+    y = (wide - mean) * lax.rsqrt(variance + 1e-6) * weight + (weight - 0.5)
+    return y.astype(x.dtype)
+
+
 NORM = perturbed(eqx.nn.LayerNorm(8))
+OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
 NORM2 = perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3))
 BARE = eqx.nn.LayerNorm(8, use_weight=False, use_bias=False)
 NO_BIAS = perturbed(eqx.nn.LayerNorm(8, use_bias=False))
@@ -75,12 +86,22 @@ NORMS = [
     Form("by_hand", layer_norm_by_hand, ((3, 8),), ONE_NORM),
     Form("moments", layer_norm_moments, ((3, 8),), ONE_NORM),
     Form("flax", lambda x: FLAX_NORM(x), ((3, 8),), ONE_NORM),
+    Form("channels_first", channels_first, ((8, 3, 5),), ONE_NORM),
     Form("flax_slow", lambda x: FLAX_SLOW(x), ((3, 8),), ONE_NORM),
+    Form("two_scales", lambda x: NORM(x) * OTHER_NORM(x), ((8,),), {"LayerNormalization": 2}),
 ]
 
 
 def rms_by_hand(x):
     return x / jnp.sqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6) * jnp.arange(1, 9, dtype=x.dtype)
+
+
+def rms_channels_first(x):
+    """Equimo's RMSNorm2d, in float32 whatever comes in."""
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(jnp.square(wide), axis=0, keepdims=True)
+    weight = jnp.arange(1, 9, dtype=jnp.float32)[:, None, None] / 8
+    return (wide * lax.rsqrt(mean + 1e-6) * weight).astype(x.dtype)
 
 
 ONE_RMS = {"RMSNormalization": 1}
@@ -89,6 +110,7 @@ RMS = [
     Form("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), ONE_RMS),
     Form("eqx_bias", perturbed(eqx.nn.RMSNorm(8)), ((8,),), ONE_RMS),
     Form("by_hand", rms_by_hand, ((3, 8),), ONE_RMS),
+    Form("channels_first", rms_channels_first, ((8, 3, 5),), ONE_RMS),
     Form("flax", lambda x: FLAX_RMS(x), ((3, 8),), ONE_RMS),
 ]
 
@@ -112,6 +134,29 @@ GELUS = [
     Form("tanh_by_hand", gelu_tanh_by_hand, ((3, 5),), ONE_GELU),
     Form("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), ONE_GELU),
     Form("flax", lambda x: nnx.gelu(x), ((3, 5),), ONE_GELU),
+]
+
+
+# ----------------------------------------------------------------------------------- log softmax
+
+
+def log_softmax_by_hand(x):
+    shifted = x - jnp.max(x, 1, keepdims=True)
+    return shifted - jnp.log(jnp.sum(jnp.exp(shifted), 1, keepdims=True))
+
+
+def log_likelihood(x, y):
+    return -jnp.sum(jax.nn.log_softmax(x) * y, -1)
+
+
+ONE_LOG = {"LogSoftmax": 1}
+LOG_SOFTMAXES = [
+    Form("jax", jax.nn.log_softmax, ((3, 5),), ONE_LOG),
+    Form("jax_first", lambda x: jax.nn.log_softmax(x, axis=0), ((3, 5),), ONE_LOG),
+    Form("jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), ONE_LOG),
+    Form("by_hand", log_softmax_by_hand, ((3, 5, 2),), ONE_LOG),
+    Form("flax", lambda x: nnx.log_softmax(x), ((5,),), ONE_LOG),
+    Form("loss", log_likelihood, ((3, 5), (3, 5)), ONE_LOG),
 ]
 
 
@@ -148,6 +193,45 @@ def rotate_interleaved_full(x):
     return x * cos + turned * sin
 
 
+def rotate_pair_axis(x):
+    """Pairs as an axis of two (Equimo 2's interleaved layout), each number of a table twice."""
+    cos, sin = (jnp.repeat(t, 2, axis=-1).astype(x.dtype) for t in tables(*x.shape[-2:]))
+    a, b = jnp.unstack(x.reshape(*x.shape[:-1], -1, 2), axis=-1)
+    return x * cos + jnp.stack([-b, a], -1).reshape(x.shape) * sin
+
+
+def rotate_pair_axis_pairwise(x):
+    """Llama's spelling of a complex product, written with real numbers."""
+    cos, sin = tables(*x.shape[-2:], x.dtype)
+    pairs = x.reshape(*x.shape[:-1], -1, 2)
+    a, b = pairs[..., 0], pairs[..., 1]
+    return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
+
+
+def rotate_half_axis(x):
+    """Halves as an axis of two before the last."""
+    cos, sin = tables(*x.shape[-2:], x.dtype)
+    a, b = jnp.moveaxis(x.reshape(*x.shape[:-1], 2, -1), -2, 0)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def axial(rows, columns, width, theta):
+    """Angles of a grid, half of the width for each axis, as [rows * columns, width] in pairs."""
+    freqs = theta ** (-jnp.arange(0, width // 2, 2) / (width // 2))
+    down, across = (jnp.repeat(jnp.arange(n)[:, None] * freqs, 2, -1) for n in (rows, columns))
+    shape = (rows, columns, width // 2)
+    parts = [jnp.broadcast_to(v, shape) for v in (down[:, None], across[None])]
+    return jnp.concatenate(parts, -1).reshape(rows * columns, width)
+
+
+def rotate_registers(x):
+    """ViT-5's way: no rotation of the class token, a grid of its own for the registers."""
+    angles = jnp.concatenate([jnp.zeros((1, 8)), axial(2, 1, 8, 100.0), axial(2, 3, 8, 1e4)])
+    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+    a, b = jnp.split(x.reshape(*x.shape[:-1], -1, 2), 2, axis=-1)
+    return x * cos + jnp.concatenate([-b, a], -1).reshape(x.shape) * sin
+
+
 def rotate_rest(x):
     """DINOv3's way: the first tokens are left alone."""
     return jnp.concatenate([x[..., :2, :], rotate_full(x[..., 2:, :])], -2)
@@ -162,6 +246,10 @@ ROTARIES = [
     Form("pairwise", rotate_pairwise, ((3, 5, 8),), ONE_ROTARY),
     Form("interleaved", rotate_interleaved, ((3, 5, 8),), ONE_ROTARY),
     Form("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ONE_ROTARY),
+    Form("pair_axis", rotate_pair_axis, ((3, 5, 8),), ONE_ROTARY),
+    Form("pair_axis_pairwise", rotate_pair_axis_pairwise, ((3, 5, 8),), ONE_ROTARY),
+    Form("half_axis", rotate_half_axis, ((3, 5, 8),), ONE_ROTARY),
+    Form("registers", rotate_registers, ((3, 9, 8),), ONE_ROTARY),
     Form("prefix", rotate_rest, ((3, 7, 8),), ONE_ROTARY),
 ]
 
@@ -264,6 +352,7 @@ ALL = [
     *((f"norm-{f.name}", f) for f in NORMS),
     *((f"rms-{f.name}", f) for f in RMS),
     *((f"gelu-{f.name}", f) for f in GELUS),
+    *((f"log_softmax-{f.name}", f) for f in LOG_SOFTMAXES),
     *((f"rotary-{f.name}", f) for f in ROTARIES),
     *((f"attention-{f.name}", f) for f in ATTENTIONS),
 ]

@@ -25,10 +25,25 @@ def test_entries_are_consistent(name):
         assert zoo.info(alias) is entry
     if isinstance(entry.config, ViTConfig):
         assert entry.config.dim % entry.config.heads == 0
-    if entry.digest:
-        assert re.fullmatch(rf"{entry.aliases[0]}-{entry.digest}\.pth", entry.checkpoint)
+    assert all(side % entry.config.stride == 0 for side in entry.preprocessing.size)
+    assert set(entry.published) <= {naming.name for naming in entry.namings}
+    assert entry.file
+    assert entry.archive == f"{entry.archive.removesuffix('.tar.lz4')}.tar.lz4"
+    for page in (entry.licence.page, entry.licence.download):
+        assert page.startswith("https://")
+
+
+@pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
+def test_files_of_dinov3_carry_their_digests(name):
+    entry = zoo.info(name)
+    assert re.fullmatch(rf"{entry.aliases[0]}-{entry.digest}\.pth", entry.checkpoint)
     is_satellite = "sat493m" in entry.checkpoint
     assert entry.preprocessing.mean[0] == (0.430 if is_satellite else 0.485)
+
+
+def test_no_two_models_share_a_name():
+    names = [alias for name in zoo.list_models() for alias in (name, *zoo.info(name).aliases)]
+    assert len(set(names)) == len(names)
 
 
 def test_full_identifiers():

@@ -10,9 +10,11 @@ from zoo.console import spread
 from zoo.errors import BadFile, BadOutput, BadRequest
 from zoo.manifest import FORMAT, read
 from zoo.request import (
+    Options,
     Seed,
     check_free,
     read_batch,
+    read_layers,
     read_request,
     read_size,
     read_targets,
@@ -27,6 +29,7 @@ def test_size():
     assert read_size(None, VITS16) == (224, 224)
     assert read_size("224", VITS16) == (224, 224)
     assert read_size("256x384", VITS16) == (256, 384)
+    assert read_size("dynamic", VITS16) is None
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,30 @@ def test_batch():
     for text in ("0", "-1", "two", "", "1.5"):
         with pytest.raises(BadRequest, match="--batch"):
             read_batch(text)
+
+
+def test_layers(tmp_path):
+    assert read_layers(None, VITS16) == ()
+    assert read_layers("12,3,6", VITS16) == (3, 6, 12)
+    assert read_layers("last4", VITS16) == (9, 10, 11, 12)
+    assert read_layers("last12", VITS16) == tuple(range(1, 13))
+    signature = ask(tmp_path, layers="last1", reshape=True).signature
+    assert (signature.layers, signature.as_maps) == ((12,), True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "13", "3,13", "last13", "last0", "last", "3,", "x", "-1"]
+)
+def test_bad_layers(text):
+    with pytest.raises(BadRequest, match="--layers"):
+        read_layers(text, VITS16)
+
+
+def test_layers_that_make_no_sense(tmp_path):
+    with pytest.raises(BadRequest, match="twice"):
+        read_layers("3,6,3", VITS16)
+    with pytest.raises(BadRequest, match="--layers"):
+        ask(tmp_path, reshape=True)
 
 
 def test_weights():
@@ -65,18 +92,8 @@ def test_targets():
 
 
 def ask(tmp_path, **changes):
-    options = {
-        "opsets": [23, 18, 23],
-        "supported": range(17, 27),
-        "weights": "random",
-        "size": None,
-        "batch": "dynamic",
-        "layout": "4d",
-        "out": tmp_path,
-        "force": False,
-        "verify": True,
-    }
-    return read_request("dinov3_vits16_pretrain_lvd1689m", **{**options, **changes})
+    options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
+    return read_request("dinov3_vits16_pretrain_lvd1689m", Options(**options), range(17, 27))
 
 
 def test_request(tmp_path):

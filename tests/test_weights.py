@@ -21,6 +21,7 @@ from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.meta import DINOV3_VIT
 from weights.namings import fits
 from weights.synthetic import save_pth
+from zoo.models import shapes
 
 
 def lazy(array: np.ndarray, dtype: str = "float32") -> LazyTensor:
@@ -33,9 +34,16 @@ def as_file(state):
 
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_rules_cover_every_model(name):
-    shapes = leaf_shapes(zoo.create(name, abstract=True))
-    plans, *_ = [plan(naming.rules, shapes) for naming in zoo.info(name).namings]
-    assert [item.target for item in plans] == list(shapes)
+    entry = zoo.info(name)
+    for naming in entry.namings:
+        leaves = shapes(entry.config_for(naming.name))
+        assert [item.target for item in plan(naming.rules, leaves)] == list(leaves)
+
+
+@pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
+def test_files_of_dinov3_have_the_published_keys(name):
+    entry = zoo.info(name)
+    plans = plan(entry.namings[0].rules, shapes(entry.config))
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
     keys |= {"convnext_tiny": 180, "convnext_large": 342}
     short = name.removeprefix("dinov3_")
@@ -114,8 +122,15 @@ def test_a_model_is_told_by_keys_and_shapes(vits16, tiny7b):
 
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_random_weights_have_a_distribution_for_every_leaf(name):
-    for path in leaf_shapes(zoo.create(name, abstract=True)):
-        assert kind_of(path) in DRAWS
+    entry = zoo.info(name)
+    for config in (entry.config, *entry.published.values()):
+        assert {kind_of(path) for path in shapes(config)} <= set(DRAWS)
+    naming = entry.namings[0]
+    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    assert {kind_of(key) for key in keys} <= set(DRAWS)
+
+
+def test_every_distribution_is_used():
     assert {kind for _, kind in KINDS} == set(DRAWS)
 
 
@@ -192,7 +207,7 @@ def places(tmp_path, monkeypatch):
     """Where weights may lie, the first to be looked at first."""
     own, here, home = (tmp_path / name for name in ("own", "here", "home"))
     torch, equimo = home / ".cache/torch/hub/dinov3/weights", home / ".cache/equimo/family"
-    for folder in (own, here, torch, equimo):
+    for folder in (own, here, torch, torch.parents[1] / "checkpoints", equimo):
         folder.mkdir(parents=True)
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(home))
@@ -208,6 +223,7 @@ def test_places_are_searched_in_order(places):
         own / "w",
         here / PUBLISHED.checkpoint,
         torch / PUBLISHED.checkpoint,
+        torch.parents[1] / "checkpoints" / PUBLISHED.checkpoint,
         equimo / PUBLISHED.archive,
         equimo / "family_w",
     ]

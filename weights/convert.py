@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weights import equimo, meta
+from weights import meta
 from weights.distributions import Shape
 from weights.mapping import Naming, Out, invert, plan
 from weights.tensors import LazyTensor, Weights
@@ -28,7 +28,8 @@ def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> 
         if out.source.key not in left_out
     ]
     items += copies(naming, items)
-    return with_zero_biases(items) if naming.name == equimo.VIT.name else items
+    # Only Equimo has keys that must be there although they hold zeros.
+    return with_zero_biases(items) if naming.name == "equimo" and naming.zero else items
 
 
 def copies(naming: Naming, items: Sequence[Item]) -> list[Item]:

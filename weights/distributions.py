@@ -19,13 +19,29 @@ Draw = Callable[[Shape, np.random.Generator], Float32]
 # The first pattern that matches a name decides; names of checkpoints and of models both match.
 KINDS: tuple[tuple[str, str], ...] = (
     ("*periods", "periods"),
+    ("*reg*freqs", "register_frequencies"),
+    ("*freqs", "frequencies"),
     ("*.bias_mask", "mask"),
     ("*_token", "token"),
     ("*_tokens", "token"),
-    ("*.gamma", "scale"),
+    ("*.latent", "token"),
+    ("*.probe", "token"),
+    ("*pos_embed", "positions"),
+    ("*pos_embed.weight", "positions"),
+    ("*position_embedding*", "positions"),
+    ("*.gamma*", "scale"),
     ("*norm*.weight", "norm"),
     ("*.qkv.weight", "qkv"),
     ("*.qkv.bias", "qkv_bias"),
+    # Queries, keys and values by themselves: of a pooling head, and in transformers' files.
+    ("*.in_proj_weight", "qkv"),
+    ("*.in_proj_bias", "qkv_bias"),
+    ("*.kv.weight", "qkv"),
+    ("*.kv.bias", "qkv_bias"),
+    ("*.q.weight", "qkv"),
+    ("*.q.bias", "qkv_bias"),
+    ("*.[qkv]_proj.weight", "qkv"),
+    ("*.[qkv]_proj.bias", "qkv_bias"),
     ("patch_embed.proj.weight", "wide"),
     ("*conv*.weight", "wide"),
     # Meta's ConvNeXt: the stem is a convolution and a norm, the others a norm and a convolution.
@@ -33,9 +49,12 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("downsample_layers.0.1.weight", "norm"),
     ("downsample_layers.?.0.weight", "norm"),
     ("downsample_layers.?.1.weight", "wide"),
+    ("*.patch_embedding.weight", "wide"),
     ("*.fc1.weight", "wide"),
     ("*.w1.weight", "wide"),
     ("*.w2.weight", "wide"),
+    ("*.w12.weight", "wide"),
+    ("head.weight", "wide"),
     ("*.weight", "narrow"),
     ("*.bias", "narrow"),
 )
@@ -50,7 +69,7 @@ def kind_of(name: str) -> str:
 
 
 def draw(kind: str, shape: Shape, rng: np.random.Generator) -> Float32:
-    """Values of one parameter. `mask` and `periods` take nothing from `rng`."""
+    """Values of one parameter. Masks, periods and frequencies take nothing from `rng`."""
     return DRAWS[kind](shape, rng)
 
 
@@ -95,6 +114,12 @@ def periods(count: int) -> Float32:
     return round_to_bfloat16(exact_periods(count))
 
 
+def frequencies(count: int, theta: float) -> Float32:
+    """ViT-5's rotary frequencies `theta^(-k / count)` in float32."""
+    exact = theta ** (-np.arange(count, dtype=np.float64) / count)
+    return exact.astype(np.float32)
+
+
 def round_to_bfloat16(x: Float32) -> Float32:
     """The nearest bfloat16 values, ties to even, as float32. For finite values only."""
     bits = x.view(np.uint32)
@@ -108,8 +133,11 @@ DRAWS: dict[str, Draw] = {
     "narrow": lambda shape, rng: normal(shape, rng, 0.02),
     "qkv_bias": lambda shape, rng: normal(shape, rng, 0.2),
     "token": lambda shape, rng: normal(shape, rng, 0.5),
+    "positions": lambda shape, rng: normal(shape, rng, 0.2),
     "norm": around_one,
     "scale": lambda shape, rng: uniform(shape, rng, 0.05, 0.95),
     "mask": lambda shape, _: key_mask(shape),
     "periods": lambda shape, _: periods(shape[0]),
+    "frequencies": lambda shape, _: frequencies(shape[0], 10000.0),
+    "register_frequencies": lambda shape, _: frequencies(shape[0], 100.0),
 }

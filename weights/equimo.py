@@ -8,7 +8,7 @@ Source: field order of `equimo.models.vit.VisionTransformer` and its layers (1.1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,12 +22,13 @@ Row = tuple[str, str]
 # The leaves of dropout are numbers and not arrays; an empty shape stands for those.
 BLOCK_PREFIX = "blocks.0.blocks.{i}."
 
-HEAD: tuple[Row, ...] = (
+PATCHES: tuple[Row, ...] = (
     ("patch_embed.proj.weight", "D 3 P P"),
     ("patch_embed.proj.bias", "D 1 1"),
 )
-ROTARY: tuple[Row, ...] = (("local_pos_embed.patch_rope.freqs", "F"),)
 LEARNED: tuple[Row, ...] = (("global_pos_embed.weight", "N D"),)
+ROTARY: tuple[Row, ...] = (("local_pos_embed.patch_rope.freqs", "F"),)
+REGISTER_ROTARY: tuple[Row, ...] = (("local_pos_embed.reg_rope.freqs", "F"),)
 CLASS: tuple[Row, ...] = (("cls_token", "1 D"),)
 REGISTERS: tuple[Row, ...] = (("reg_tokens", "R D"),)
 MASK: tuple[Row, ...] = (("mask_token", "1 D"),)
@@ -39,11 +40,19 @@ NORMS: tuple[Row, ...] = (
     ("norm.bias", "D"),
 )
 SCALES: tuple[Row, ...] = (("ls1.gamma", "D"), ("ls2.gamma", "D"))
-QKV: tuple[Row, ...] = (("attn.qkv.weight", "Q D"),)
-QKV_BIAS: tuple[Row, ...] = (("attn.qkv.bias", "Q"),)
+QKV: tuple[Row, ...] = (("attn.qkv.weight", "3D D"),)
+QKV_BIAS: tuple[Row, ...] = (("attn.qkv.bias", "3D"),)
 PROJ: tuple[Row, ...] = (
     ("attn.proj.weight", "D D"),
     ("attn.proj.bias", "D"),
+)
+QK_NORMS: tuple[Row, ...] = (
+    ("attn.q_norm.weight", "K"),
+    ("attn.q_norm.bias", "K"),
+    ("attn.k_norm.weight", "K"),
+    ("attn.k_norm.bias", "K"),
+)
+ATTENTION_DROPS: tuple[Row, ...] = (
     ("attn.attn_drop.p", ""),
     ("attn.attn_drop.inference", ""),
     ("attn.proj_drop.p", ""),
@@ -60,6 +69,12 @@ SWIGLU: tuple[Row, ...] = (
     ("mlp.w1.bias", "H"),
     ("mlp.w2.weight", "H D"),
     ("mlp.w2.bias", "H"),
+    ("mlp.w3.weight", "D H"),
+    ("mlp.w3.bias", "D"),
+)
+SWIGLU_FUSED: tuple[Row, ...] = (
+    ("mlp.w12.weight", "2H D"),
+    ("mlp.w12.bias", "2H"),
     ("mlp.w3.weight", "D H"),
     ("mlp.w3.bias", "D"),
 )
@@ -81,14 +96,22 @@ TAIL: tuple[Row, ...] = (
 )
 LOCAL_NORM: tuple[Row, ...] = (("local_cls_norm.weight", "D"), ("local_cls_norm.bias", "D"))
 
-# Parts of a file in their order, each with what may stand there; the parts from `NORMS` to `DROPS`
-# are a block and come once a layer.
+HEAD: tuple[Row, ...] = (("head.weight", "C D"), ("head.bias", "C"))
+
+# Parts of a file in their order, each with what may stand there, the longest first; the parts of
+# `BLOCK` come once a layer. The tokens are told apart by how many there are and not by their
+# shapes, so only the combinations that Equimo's models have are here: DINOv3 and EUPE, ViT-5,
+# DINOv2 and TIPS with registers and without, the plain ViT, SigLIP2.
 BEFORE: tuple[tuple[tuple[Row, ...], ...], ...] = (
-    (HEAD,),
-    (ROTARY, LEARNED),
-    (CLASS,),
-    (REGISTERS, ()),
-    (MASK, ()),
+    (PATCHES,),
+    (
+        ROTARY + CLASS + REGISTERS + MASK,
+        LEARNED + ROTARY + REGISTER_ROTARY + CLASS + REGISTERS,
+        LEARNED + CLASS + REGISTERS + MASK,
+        LEARNED + CLASS + MASK,
+        LEARNED + CLASS,
+        LEARNED,
+    ),
 )
 BLOCK: tuple[tuple[tuple[Row, ...], ...], ...] = (
     (NORMS,),
@@ -96,10 +119,12 @@ BLOCK: tuple[tuple[tuple[Row, ...], ...], ...] = (
     (QKV,),
     (QKV_BIAS, ()),
     (PROJ,),
-    (MLP, SWIGLU),
+    (QK_NORMS, ()),
+    (ATTENTION_DROPS,),
+    (MLP, SWIGLU, SWIGLU_FUSED),
     (DROPS,),
 )
-AFTER: tuple[tuple[tuple[Row, ...], ...], ...] = ((TAIL,), (LOCAL_NORM, ()))
+AFTER: tuple[tuple[tuple[Row, ...], ...], ...] = ((TAIL,), (LOCAL_NORM, ()), (HEAD, ()))
 
 BLOCK_START = len(BEFORE)
 BLOCK_END = len(BEFORE) + len(BLOCK)
@@ -138,48 +163,63 @@ def layouts(arrays: int) -> Iterator[Layout]:
 def record_names(shapes: Sequence[Shape]) -> list[str]:
     """The path of each array in a file, from the arrays' shapes in their order.
 
-    **Raises** `NotACheckpoint` if no layout has them.
+    **Raises** `NotACheckpoint` if no layout has them, or more than one.
     """
-    for layout in layouts(len(shapes)):
-        rows = [(name, shape) for name, shape in layout.rows() if shape]
-        if _unify([shape for _, shape in rows], shapes):
-            return [name for name, _ in rows]
-    raise NotACheckpoint(
-        f"the {len(shapes)} arrays of the Equimo checkpoint are in no known order of a vision "
-        "transformer: give the archive of one."
+    found = [layout for layout in layouts(len(shapes)) if _unify(_arrays(layout), shapes)]
+    if len(found) != 1:
+        known = "no known order" if not found else f"{len(found)} orders at once"
+        raise NotACheckpoint(
+            f"the {len(shapes)} arrays of the Equimo checkpoint are in {known} of a vision "
+            "transformer: give the archive of one."
+        )
+    return [name for name, _ in _arrays(found[0])]
+
+
+def _arrays(layout: Layout) -> Iterator[Row]:
+    return ((name, shape) for name, shape in layout.rows() if shape)
+
+
+def _unify(rows: Iterable[Row], shapes: Sequence[Shape]) -> bool:
+    """Whether the letters can be numbers such that every pattern is its shape."""
+    meaning: dict[str, int] = {}
+    return all(
+        len(letters := pattern.split()) == len(shape)
+        and all(_means(letter, size, meaning) for letter, size in zip(letters, shape, strict=True))
+        for (_, pattern), shape in zip(rows, shapes, strict=True)
     )
 
 
-def _unify(patterns: Sequence[str], shapes: Sequence[Shape]) -> bool:
-    """Whether the letters can be numbers such that every pattern is its shape."""
-    meaning: dict[str, int] = {}
-    for pattern, shape in zip(patterns, shapes, strict=True):
-        letters = pattern.split()
-        if len(letters) != len(shape):
-            return False
-        for letter, size in zip(letters, shape, strict=True):
-            wanted = int(letter) if letter.isdigit() else meaning.setdefault(letter, size)
-            if wanted != size:
-                return False
-    return True
+def _means(letter: str, size: int, meaning: dict[str, int]) -> bool:
+    """Whether `D`, `3D` or `3` can be that number; a letter that is new becomes so."""
+    if letter.isdigit():
+        return int(letter) == size
+    times = int(letter[:-1] or 1)
+    return size % times == 0 and meaning.setdefault(letter[-1], size // times) == size // times
 
 
 B = BLOCK_PREFIX
 
-VIT = Naming(
+_RULES = (
+    Rule("local_pos_embed.periods", ("local_pos_embed.patch_rope.freqs",)),
+    Rule("local_pos_embed.freqs", ("local_pos_embed.patch_rope.freqs",)),
+    Rule("local_pos_embed.reg_freqs", ("local_pos_embed.reg_rope.freqs",)),
+    Rule("blocks.{i}.{part}.{p}", (B + "{part}.{p}",)),
+    Rule("blocks.{i}.{part}.{layer}.{p}", (B + "{part}.{layer}.{p}",)),
+    Rule("patch_embed.proj.{p}", ("patch_embed.proj.{p}",)),
+    Rule("global_pos_embed.weight", ("global_pos_embed.weight",)),
+    Rule("cls_token", ("cls_token",)),
+    Rule("reg_tokens", ("reg_tokens",)),
+    Rule("mask_token", ("mask_token",)),
+    Rule("norm.{p}", ("norm.{p}",)),
+    Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
+    Rule("head.{p}", ("head.{p}",)),
+)
+
+VIT = Naming("equimo", _RULES)
+
+DINOV3_VIT = Naming(
     "equimo",
-    (
-        Rule("local_pos_embed.periods", ("local_pos_embed.patch_rope.freqs",)),
-        Rule("blocks.{i}.attn.qkv.bias", (B + "attn.qkv.bias",), BIAS),
-        Rule("blocks.{i}.{part}.{p}", (B + "{part}.{p}",)),
-        Rule("blocks.{i}.{part}.{layer}.{p}", (B + "{part}.{layer}.{p}",)),
-        Rule("patch_embed.proj.{p}", ("patch_embed.proj.{p}",)),
-        Rule("cls_token", ("cls_token",)),
-        Rule("reg_tokens", ("reg_tokens",)),
-        Rule("mask_token", ("mask_token",)),
-        Rule("norm.{p}", ("norm.{p}",)),
-        Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
-    ),
-    # Equimo 1.x gives every model a bias here; that of the 7B model has none.
+    (Rule("blocks.{i}.attn.qkv.bias", (B + "attn.qkv.bias",), BIAS), *_RULES),
+    # Equimo 1.x gives the 7B model a bias here that the published file does not have.
     zero=(B + "attn.qkv.bias",),
 )

@@ -14,11 +14,12 @@ from weights.hub import HubFile, Listener, cached, download, verify
 
 @dataclass(frozen=True)
 class Published:
-    """Under which names a model's weights were published.
+    """Under which names a model's weights were published; those that were not are empty.
 
-    `checkpoint` is Meta's file, whose name carries the beginning of its sha256, `digest`;
-    `archive` is Equimo's; `repository` holds transformers' files, on the hub; `hub` are files
-    that the hub's cache may hold, the first of which is downloaded where there are none.
+    `checkpoint` is the authors' file; where its name carries the beginning of its sha256, that is
+    `digest`. `archive` is Equimo's; `repository` holds transformers' or timm's files, on the hub;
+    `hub` are files that the hub's cache may hold, the first of which is downloaded where there are
+    none.
     """
 
     checkpoint: str
@@ -30,10 +31,15 @@ class Published:
     download_page: str
 
     @property
+    def wanted(self) -> str:
+        """The name to ask for."""
+        return self.checkpoint or self.repository or self.archive
+
+    @property
     def advice(self) -> str:
         """How to go on without."""
         return (
-            f"Accept the licence ({self.licence_page}) and download {self.checkpoint} from "
+            f"Accept the licence ({self.licence_page}) and download {self.wanted} from "
             f"{self.download_page}, or name a file with `--weights PATH`, or try things out with "
             "`--weights random`."
         )
@@ -54,9 +60,10 @@ def own_folders() -> tuple[Path, ...]:
     return ((Path(own).expanduser(),) if own else ()) + (Path.cwd(),)
 
 
-def torch_cache() -> Path:
-    """Where torch.hub and Meta's code put their downloads."""
-    return Path.home() / ".cache" / "torch" / "hub" / "dinov3" / "weights"
+def torch_caches() -> tuple[Path, ...]:
+    """Where DINOv3's code and torch.hub put their downloads."""
+    hub = Path.home() / ".cache" / "torch" / "hub"
+    return hub / "dinov3" / "weights", hub / "checkpoints"
 
 
 def equimo_cache() -> Path:
@@ -89,12 +96,13 @@ def search(published: Published) -> Iterator[Found]:
     """Everything that is there already, the best first."""
     names = (published.checkpoint, published.archive, Path(published.repository).name)
     for folder in own_folders():
-        for name in names:
+        for name in filter(None, names):
             if (folder / name).exists():
                 yield Found(folder / name, str(folder))
-    checkpoint = torch_cache() / published.checkpoint
-    if checkpoint.is_file():
-        yield Found(checkpoint, str(torch_cache()), _begins_with(checkpoint, published.digest))
+    for folder in torch_caches():
+        checkpoint = folder / published.checkpoint
+        if checkpoint.is_file():
+            yield Found(checkpoint, str(folder), _begins_with(checkpoint, published.digest))
     for name in (published.archive, published.archive.removesuffix(".tar.lz4")):
         archive = equimo_cache() / name.partition("_")[0] / name
         if archive.exists():
@@ -103,7 +111,7 @@ def search(published: Published) -> Iterator[Found]:
 
 
 def _hub_cache(published: Published) -> Iterator[Found]:
-    names = ("model.safetensors", "model.safetensors.index.json")
+    names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
     for file in (*(HubFile(published.repository, name) for name in names), *published.hub):
         path = cached(file)
         if path is not None:
@@ -113,6 +121,7 @@ def _hub_cache(published: Published) -> Iterator[Found]:
 
 
 def _begins_with(path: Path, digest: str) -> str:
+    """The sha256 of a file, which must be the one in its name if there is one."""
     found = sha256(path)
     if not found.startswith(digest):
         raise WrongDigest(
@@ -123,9 +132,9 @@ def _begins_with(path: Path, digest: str) -> str:
 
 
 def _searched(published: Published) -> str:
-    places = (*own_folders(), torch_cache(), equimo_cache())
+    places = (*own_folders(), *torch_caches(), equimo_cache())
     unset = "" if "ZOO_WEIGHTS_DIR" in os.environ else " (and ZOO_WEIGHTS_DIR is not set)"
-    return f"no {published.checkpoint} in {', '.join(map(str, places))}{unset} or the hub's cache"
+    return f"no {published.wanted} in {', '.join(map(str, places))}{unset} or the hub's cache"
 
 
 def find_named(name: str, published: Published) -> Path:
@@ -133,7 +142,7 @@ def find_named(name: str, published: Published) -> Path:
 
     **Raises** `WeightsNotFound`.
     """
-    folders = (*own_folders(), torch_cache(), equimo_cache() / name.partition("_")[0])
+    folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     for folder in folders:
         if (folder / name).exists():
             return folder / name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
 
 import numpy as np
 
@@ -61,7 +61,8 @@ def _pattern(path: str) -> re.Pattern[str]:
         seen.add(name)
         return f"(?P<{name}>[^.]+)" if first else f"(?P={name})"
 
-    return re.compile(re.sub(r"\\{(\w+)\\}", segment, re.escape(path)))
+    whole = re.sub(r"\\{(\w+)\\}", segment, re.escape(path))
+    return re.compile(whole.replace(re.escape("**"), ".+"))
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Naming:
     `prefixes` are cut off before the rules apply. `zero` are patterns of keys that a file may
     have although the model has no use for them, provided they hold zeros only; `copies` are
     pairs of such a pattern and the key whose values those keys repeat; `unused` are patterns of
-    keys that belong to other parts of a larger model.
+    keys that belong to other parts of a larger model. In these, `**` stands for any segments.
     """
 
     name: str
@@ -103,6 +104,16 @@ class Naming:
         """The leaf that a file's key is about, if the naming knows it."""
         short = self._short(key)
         return next((leaf for rule in self.rules if (leaf := rule.leaf(short))), None)
+
+    def knows(self, key: str) -> bool:
+        """Whether files with these names have such a key, used or not."""
+        short = self._short(key)
+        return self.leaf(key) is not None or _fits_any(self.surplus, short)
+
+    @property
+    def surplus(self) -> tuple[str, ...]:
+        """Patterns of all keys that the model has no use for."""
+        return (*self.zero, *self.unused, *(pattern for pattern, _ in self.copies))
 
 
 @dataclass(frozen=True)
@@ -179,18 +190,16 @@ def mismatches(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]
 def _surplus(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> set[str]:
     """Keys that a file may have although the model has no use for them."""
     needed = source_shapes(plans)
-    copies = tuple(pattern for pattern, _ in naming.copies)
-    patterns = [_pattern(text) for text in (*naming.zero, *naming.unused, *copies)]
-    return {
-        key
-        for key in file
-        if key not in needed and any(pattern.fullmatch(key) for pattern in patterns)
-    }
+    return {key for key in file if key not in needed and _fits_any(naming.surplus, key)}
+
+
+def _fits_any(patterns: Iterable[str], key: str) -> bool:
+    return any(_pattern(pattern).fullmatch(key) for pattern in patterns)
 
 
 def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
     """Refuse values that the model would ignore although they mean something."""
-    zero = [key for key in keys if any(_pattern(text).fullmatch(key) for text in naming.zero)]
+    zero = [key for key in keys if _fits_any(naming.zero, key)]
     bad = [key for key in zero if file[key].dtype not in FLOATS or file[key].read().any()]
     if bad:
         raise BadValues(
@@ -259,11 +268,19 @@ def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
 
 
 def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[Out]:
-    """The tensors of a file in another naming, from a model's leaves."""
+    """The tensors of a file in another naming, from a model's leaves.
+
+    A source that several leaves are parts of is the sum of what each gives.
+    """
+    parts: dict[str, list[tuple[Plan, int]]] = {}
     for item in plans:
         for index, source in enumerate(item.sources):
-            read = partial(_write, item, index, leaves)
-            yield Out(LazyTensor(source.shape, "float32", read), source, item.missing)
+            parts.setdefault(source.key, []).append((item, index))
+    for shared in parts.values():
+        item, index = shared[0]
+        source = item.sources[index]
+        read = partial(_write, shared, leaves)
+        yield Out(LazyTensor(source.shape, "float32", read), source, item.missing)
 
 
 @dataclass(frozen=True)
@@ -281,5 +298,6 @@ class Out:
         )
 
 
-def _write(item: Plan, index: int, leaves: Mapping[str, LazyTensor]) -> Float32:
-    return item.transform.invert(leaves[item.target].read())[index]
+def _write(parts: list[tuple[Plan, int]], leaves: Mapping[str, LazyTensor]) -> Float32:
+    values = (item.transform.invert(leaves[item.target].read())[index] for item, index in parts)
+    return reduce(np.add, values)

@@ -1,31 +1,33 @@
 """Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models."""
 
+from weights import plain
 from weights.mapping import Naming, Rule
-from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
+from weights.transforms import MASKED, UNBATCH
 
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
 # in every forward pass, so it belongs into the weights.
 DINOV3_VIT = Naming(
     "meta",
     (
-        Rule("cls_token", ("cls_token",), UNBATCH),
         Rule("reg_tokens", ("storage_tokens",), UNBATCH),
         Rule("mask_token", ("mask_token",)),
         Rule("local_pos_embed.periods", ("rope_embed.periods",)),
-        Rule("patch_embed.proj.weight", ("patch_embed.proj.weight",)),
-        Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
-        Rule("blocks.{i}.prenorm.{p}", ("blocks.{i}.norm1.{p}",)),
-        Rule("blocks.{i}.norm.{p}", ("blocks.{i}.norm2.{p}",)),
         Rule(
             "blocks.{i}.attn.qkv.bias",
             ("blocks.{i}.attn.qkv.bias", "blocks.{i}.attn.qkv.bias_mask"),
             MASKED,
         ),
-        Rule("blocks.{i}.attn.{layer}.{p}", ("blocks.{i}.attn.{layer}.{p}",)),
-        Rule("blocks.{i}.{scale}.gamma", ("blocks.{i}.{scale}.gamma",)),
-        Rule("blocks.{i}.mlp.{layer}.{p}", ("blocks.{i}.mlp.{layer}.{p}",)),
-        Rule("norm.{p}", ("norm.{p}",)),
         Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
+        *plain.RULES,
+    ),
+)
+
+DINOV2_VIT = Naming(
+    "meta",
+    (
+        Rule("reg_tokens", ("register_tokens",), UNBATCH),
+        Rule("mask_token", ("mask_token",)),
+        *plain.RULES,
     ),
 )
 

@@ -20,7 +20,7 @@ def nearest(namings: Iterable[Naming], file: Mapping[str, LazyTensor]) -> Naming
 
     **Raises** `NotACheckpoint` if none knows even half of them.
     """
-    known = {naming: sum(naming.leaf(key) is not None for key in file) for naming in namings}
+    known = {naming: sum(naming.knows(key) for key in file) for naming in namings}
     best = max(known, key=lambda naming: known[naming])
     if not file or 2 * known[best] < len(file):
         shown = ", ".join(ascii(key)[1:-1][:60] for key in list(file)[:3]) or "none at all"

@@ -90,5 +90,6 @@ def save_pth(path: Path, state: Mapping[str, Float32]) -> None:
 
     tensors = {key: torch.from_numpy(value.copy()) for key, value in state.items()}
     periods = "rope_embed.periods"
-    tensors[periods] = tensors[periods].to(torch.bfloat16)
+    if periods in tensors:
+        tensors[periods] = tensors[periods].to(torch.bfloat16)
     torch.save(tensors, path)

@@ -57,8 +57,8 @@ def is_finite(values: NDArray[np.float32]) -> bool:
 class Provenance:
     """Where weights come from.
 
-    `kind` is whose names the file uses (`"meta"`, `"equimo"`, `"huggingface"`, `"timm"`) or
-    `"random"`. A file has a `name`, without its folder, and a `sha256`; random weights have a
+    `kind` is whose names the file uses (`"meta"`, `"google"`, `"original"`, `"equimo"`,
+    `"huggingface"`, `"timm"`) or `"random"`. A file has a `name`, without its folder, and a `sha256`; random weights have a
     `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds none and they are
     computed.
     """

@@ -64,6 +64,21 @@ THIRDS = Transform(
     lambda leaf: tuple(np.split(leaf, 3)),
 )
 
+# Two leaves share one source; each gives its part of it, and zeros for the other's.
+FIRST_THIRD = Transform(
+    "first third",
+    lambda shape: ((3 * shape[0], *shape[1:]),),
+    lambda values: values[: values.shape[0] // 3],
+    lambda leaf: (np.concatenate([leaf, np.zeros_like(leaf), np.zeros_like(leaf)]),),
+)
+
+LAST_THIRDS = Transform(
+    "second and last third",
+    lambda shape: ((shape[0] // 2 * 3, *shape[1:]),),
+    lambda values: values[values.shape[0] // 3 :],
+    lambda leaf: (np.concatenate([np.zeros_like(leaf[: leaf.shape[0] // 2]), leaf]),),
+)
+
 BIAS_THIRDS = Transform(
     "thirds of a bias",
     THIRDS.source_shapes,

@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
+from weights.distributions import Shape
 from weights.errors import MappingError
 from weights.hub import Listener
 from weights.locate import Found, Published
-from weights.mapping import Naming, plan
+from weights.mapping import Naming, plan, source_shapes
 from weights.namings import fits, nearest
-from zoo.entry import Config, ModelInfo
+from zoo.entry import Config, ModelInfo, ViTConfig
 from zoo.models import shapes
 from zoo.registry import MODELS
 from zoo.request import Choice, Seed
@@ -75,9 +76,24 @@ def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
     if others:
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(others)}, not "
-            f"like {entry.name}. Export that model, or give the file {entry.checkpoint}."
+            f"like {entry.name}. Export that model, or give the file {entry.file}."
         )
-    return nearest(entry.namings, checkpoint.tensors)
+    naming = nearest(entry.namings, checkpoint.tensors)
+    if lacks_classifier(checkpoint, naming, entry):
+        raise MappingError(
+            f"{checkpoint.path} has no classifier and {entry.name} is one, of "
+            f"{entry.config.classes} classes: give a file that was fine-tuned for that."
+        )
+    return naming
+
+
+def lacks_classifier(checkpoint: Checkpoint, naming: Naming, entry: ModelInfo) -> bool:
+    """Whether a model's classifier is all that a checkpoint of it lacks."""
+    if not entry.config.classes:
+        return False
+    leaves = shapes(entry.config_for(naming.name))
+    without = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
+    return fits(naming, checkpoint.tensors, without)
 
 
 def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
@@ -85,7 +101,7 @@ def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
     return [
         naming
         for naming in entry.namings
-        if _has_width(checkpoint, naming, entry.config.dim)
+        if _has_landmarks(checkpoint, naming, entry.config_for(naming.name))
         and fits(naming, checkpoint.tensors, shapes(entry.config_for(naming.name)))
     ]
 
@@ -107,8 +123,20 @@ def _all_namings() -> tuple[Naming, ...]:
     return tuple(dict.fromkeys(every))
 
 
-def _has_width(checkpoint: Checkpoint, naming: Naming, dim: int) -> bool:
-    """A quick look before the thorough one: has the final norm that many channels?"""
-    source = plan(naming.rules, {"norm.weight": (dim,)})[0].sources[0]
-    tensor = naming.normalise(checkpoint.tensors).get(source.key)
-    return tensor is not None and tensor.shape == source.shape
+def landmarks(config: Config) -> dict[str, Shape]:
+    """Shapes of a few leaves that tell most models apart, without building one."""
+    found: dict[str, Shape] = {"norm.weight": (config.dim,)}
+    if isinstance(config, ViTConfig):
+        found["patch_embed.proj.weight"] = (config.dim, 3, config.patch, config.patch)
+        found[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
+        if config.positions is not None:
+            rows = config.positions.grid**2 + config.positions.cls_token
+            found["global_pos_embed.weight"] = (rows, config.dim)
+    return found
+
+
+def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
+    """A quick look before the thorough one, which has to build the model."""
+    file = naming.normalise(checkpoint.tensors)
+    wanted = source_shapes(plan(naming.rules, landmarks(config)))
+    return all(key in file and file[key].shape == shape for key, shape in wanted.items())

@@ -100,6 +100,12 @@ class ViTConfig:
         return self.patch
 
     @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        side = self.positions and self.positions.grid * self.patch
+        return (side, side) if side else None
+
+    @property
     def text(self) -> str:
         """The architecture in a line."""
         rows = f"{self.registers} registers" if self.registers else "no registers"
@@ -145,6 +151,11 @@ class ConvNeXtConfig:
     def stride(self) -> int:
         """Pixels along a side of what becomes one row of the output."""
         return 32
+
+    @property
+    def native(self) -> None:
+        """There are no learned positions."""
+        return None
 
     @property
     def text(self) -> str:
@@ -194,12 +205,11 @@ class ModelInfo:
     else's checkpoint belongs to a model that differs in detail (another GELU, no head), `published`
     has that model's by the name of the naming.
 
-    `checkpoint` is the name of the published file; `digest` its sha256's first hex digits, where
-    the publisher says them. `archive` is Equimo's file, `repository` holds transformers' or timm's
-    files on the hub, `folders` are the publisher's own caches below the user's, and `hub` are files
-    that may be downloaded. `parameters` counts what training adjusts, the mask token and the unused
-    norm of `untied_norms` included, rotary periods and frequencies not. `pooler` says what
-    `pooler_output` is.
+    `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
+    name says them. `archive` is Equimo's file, `repository` holds transformers' or timm's files on
+    the hub, and `hub` are files that may be downloaded. What there is none of is empty.
+    `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
+    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is.
     """
 
     name: str
@@ -218,6 +228,11 @@ class ModelInfo:
     source: str
     pooler: str
     published: Mapping[str, Config] = field(default_factory=dict)
+
+    @property
+    def file(self) -> str:
+        """What to ask for if there are no weights: a file, or else a repository."""
+        return self.checkpoint or self.repository or self.archive
 
     def naming(self, name: str) -> Naming:
         """The naming called `name`. **Raises** `StopIteration` if there is none."""

@@ -6,12 +6,19 @@ from typing import Annotated
 import typer
 
 from zoo.console import FAILED_CHECK, progress_bar, run, warn_nonfinite
-from zoo.registry import info
-from zoo.request import Layout, read_request
+from zoo.registry import info, select
+from zoo.request import Layout, Options, read_request
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="Name or alias; `zoo list` shows them.")],
+    model: Annotated[
+        str | None, typer.Argument(help="Name or alias; `zoo list` shows them.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Every model of the zoo.")] = False,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Of --all, names like '*vits*'; may be repeated."),
+    ] = None,
     opset: Annotated[
         list[int] | None, typer.Option(metavar="N …", help="17 to 26; one or more.")
     ] = None,
@@ -19,11 +26,19 @@ def export(
         str, typer.Option(metavar="auto|random[:SEED]|PATH", help="Where the weights come from.")
     ] = "auto",
     size: Annotated[
-        str | None, typer.Option(metavar="N|HxW", help="Pixels; the model's own by default.")
+        str | None,
+        typer.Option(metavar="N|HxW|dynamic", help="Pixels; the model's own by default."),
     ] = None,
     batch: Annotated[
         str, typer.Option(metavar="dynamic|N", help="Batch size in the file.")
     ] = "dynamic",
+    layers: Annotated[
+        str | None,
+        typer.Option(metavar="I,J,…|lastN", help="Hidden states to give as well, from 1."),
+    ] = None,
+    reshape: Annotated[
+        bool, typer.Option("--reshape", help="Hidden states as maps [B, D, h, w].")
+    ] = False,
     attention_layout: Annotated[
         Layout, typer.Option(help="4d runs everywhere, 3d is a little faster in ONNX Runtime.")
     ] = "4d",
@@ -42,23 +57,30 @@ def export(
     ] = False,
 ) -> int:
     """Write MODEL-opset23.onnx and its manifest, checked in ONNX Runtime against JAX."""
-    info(model)  # a misspelt name should not wait for JAX to load
-    import converter
-    from zoo import pipeline
-
-    request = read_request(
-        model,
+    options = Options(
         opsets=opset or (23,),
-        supported=converter.OPSETS,
         weights=weights,
         size=size,
         batch=batch,
+        layers=layers,
+        reshape=reshape,
         layout=attention_layout,
         out=out,
         force=force,
         verify=not no_verify,
         offline=offline,
     )
+    # A misspelt name should not wait for JAX to load.
+    names = select(model, all, filter or ())
+    return export_all(names, options, json) if all else export_one(names[0], options, json)
+
+
+def export_one(name: str, options: Options, json: bool) -> int:
+    """Export a model and show the result."""
+    import converter
+    from zoo import pipeline
+
+    request = read_request(name, options, converter.OPSETS)
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
     warn_nonfinite(exports[0].nonfinite)
@@ -71,6 +93,23 @@ def export(
 
         show_exports(exports)
     return 0 if all(export.published for export in exports) else FAILED_CHECK
+
+
+def export_all(names: list[str], options: Options, json: bool) -> int:
+    """Export one model after the other, whatever becomes of the others, and sum up."""
+    from zoo import bulk
+
+    with progress_bar() as progress:
+        outcomes = bulk.run([info(name) for name in names], options, progress)
+    if json:
+        from zoo.manifest import to_text
+
+        print(to_text([bulk.record(outcome) for outcome in outcomes]), end="")
+    else:
+        from zoo.tables import show_outcomes
+
+        show_outcomes(outcomes)
+    return max(outcome.code for outcome in outcomes)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
-from weights.load import PERIODS
 from weights.mapping import Naming
 from zoo.checkpoint import recognise, variants
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A checkpoint in a few words. `models` are those of the zoo that it fits.
-
-    `has_periods` says whether it holds rotary periods; None if its model has no use for any.
-    """
+    """A checkpoint in a few words. `models` are those of the zoo that it fits."""
 
     checkpoint: Checkpoint
     naming: str
@@ -26,7 +22,7 @@ class Inspection:
     parameters: int
     bytes: int
     dtypes: dict[str, int]
-    has_periods: bool | None
+    periods: str
 
 
 def inspect(path: Path) -> Inspection:
@@ -41,11 +37,13 @@ def inspect(path: Path) -> Inspection:
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.stat().st_size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
-        has_periods=_has_periods(checkpoint, naming),
+        periods=_origin_of_periods(checkpoint, naming),
     )
 
 
-def _has_periods(checkpoint: Checkpoint, naming: Naming) -> bool | None:
-    if all(rule.target != PERIODS for rule in naming.rules):
-        return None
-    return any(naming.leaf(key) == PERIODS for key in checkpoint.tensors)
+def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
+    """Where rotary periods would come from, in words."""
+    rotary = [rule for rule in naming.rules if rule.target.startswith("local_pos_embed.")]
+    if any(rule.leaf(key) for rule in rotary for key in checkpoint.tensors):
+        return "the file's own"
+    return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

@@ -41,7 +41,7 @@ def describe(
     verification: Verification | None,
 ) -> Manifest:
     """The manifest of one exported file."""
-    entry, report = request.model, export.report
+    entry, report, signature = request.model, export.report, request.signature
     graph = export.model.graph
     return {
         "format": FORMAT,
@@ -58,7 +58,13 @@ def describe(
         "dtype": "float32",
         "inputs": [_signature(value) for value in graph.inputs],
         "outputs": [_signature(value) for value in graph.outputs],
-        "preprocessing": {**asdict(entry.preprocessing), "size": list(request.size)},
+        "layers": list(signature.layers),
+        "reshape": signature.as_maps,
+        "sizes": _sizes(request),
+        "preprocessing": {
+            **asdict(entry.preprocessing),
+            "size": list(signature.size or entry.preprocessing.size),
+        },
         "weights": _origin(provenance, entry.digest),
         "nodes": sum(report.histogram.values()),
         "histogram": dict(sorted(report.histogram.items())),
@@ -78,6 +84,17 @@ def fingerprint(path: Path) -> dict[str, str | int]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
+def _sizes(request: Request) -> str:
+    """What happens at which image size, for who reads the manifest."""
+    if request.signature.size is not None:
+        return "fixed: ONNX Runtime refuses another height or width"
+    stride = request.model.config.stride
+    return (
+        f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
+        f"the rest at the right and bottom edge is ignored, as the original network does"
+    )
+
+
 def _signature(value: ir.Value) -> dict[str, object]:
     dims = [] if value.shape is None else [_dim(dim) for dim in value.shape]
     dtype = None if value.dtype is None else value.dtype.numpy().name
@@ -90,9 +107,9 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
 
 def _origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
     origin = {key: value for key, value in asdict(provenance).items() if value is not None}
-    if provenance.sha256 is not None:
-        # The published file's name carries the beginning of its digest; of some none is known.
-        origin["is_published_file"] = bool(digest) and provenance.sha256.startswith(digest)
+    if provenance.sha256 is not None and digest:
+        # The published file's name carries the beginning of its digest.
+        origin["is_published_file"] = provenance.sha256.startswith(digest)
     return origin
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from weights import leaf_shapes
 from weights.distributions import Shape
 from zoo.convnext import ConvNeXt
 from zoo.entry import Config, ConvNeXtConfig
+from zoo.outputs import Output
 from zoo.posemb import AxialRoPE, GridRoPE
 from zoo.vit import VisionTransformer
 
@@ -30,6 +32,16 @@ def build(config: Config, *, key: PRNGKeyArray) -> Model:
 def abstract(config: Config) -> Model:
     """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
     return eqx.filter_eval_shape(lambda key: build(config, key=key), jr.key(0))
+
+
+def batched(
+    model: Model,
+    pixel_values: Float[Array, "batch 3 H W"],
+    layers: Sequence[int] = (),
+    as_maps: bool = False,
+) -> Output:
+    """The function that an exported file computes."""
+    return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
 
 
 @cache

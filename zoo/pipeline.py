@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import jax
-from jaxtyping import Array, Float
+import onnx_ir as ir
 
 import converter
 from weights import Weights
 from zoo.checkpoint import load
 from zoo.console import Progress
 from zoo.manifest import Manifest, describe, to_text
-from zoo.models import Model, abstract
-from zoo.outputs import Output, output_names
-from zoo.request import Request
+from zoo.models import Model, abstract, batched
+from zoo.outputs import output_names
+from zoo.request import Layout, Request, Signature
 from zoo.staging import manifest_path, publish, staged, writing
 from zoo.verify import Sample, reference, verify
 
@@ -33,11 +33,6 @@ class Exported:
     nonfinite: tuple[str, ...] = ()
 
 
-def batched(model: Model, pixel_values: Float[Array, "batch 3 H W"]) -> Output:
-    """The function that an exported file computes."""
-    return jax.vmap(model)(pixel_values)
-
-
 def run(request: Request, progress: Progress) -> list[Exported]:
     """Export a model at each opset of a request."""
     loaded = load(request.weights, request.model, progress, request.offline)
@@ -45,7 +40,7 @@ def run(request: Request, progress: Progress) -> list[Exported]:
     samples: list[Sample] = []
     if request.verify:
         progress.stage("running the model in JAX")
-        samples = reference(request.model, model, weights.arrays, request.size, request.batch)
+        samples = reference(request.model, model, weights.arrays, request.signature)
     return [
         export_one(request, opset, target, model, weights, samples, progress)
         for opset, target in zip(request.opsets, request.targets, strict=True)
@@ -65,7 +60,7 @@ def export_one(
     with staged(target.parent) as stage:
         file = stage / target.name
         progress.stage(f"opset {opset}: converting")
-        export = convert(request, opset, model)
+        export = convert(model, opset, request.signature, request.layout)
         progress.stage(f"opset {opset}: writing", request.model.parameters * 4)
         with writing(target):
             export.save(file, values=weights.arrays, progress=lambda _, size: progress.step(size))
@@ -82,16 +77,39 @@ def export_one(
         return Exported(target, record, passed, tuple(weights.arrays.nonfinite))
 
 
-def convert(request: Request, opset: int, model: Model) -> converter.Export:
+def convert(
+    model: Model, opset: int, signature: Signature, layout: Layout = "4d"
+) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
-    height, width = request.size
-    batch = request.batch or "batch_size"
-    return converter.to_onnx(
-        batched,
-        [(batch, 3, height, width)],
+    stride = model.config.stride
+    height, width = signature.size or (f"{stride}*h", f"{stride}*w")
+    export = converter.to_onnx(
+        partial(batched, layers=signature.layers, as_maps=signature.as_maps),
+        [(signature.batch or "batch_size", 3, height, width)],
         params=model,
         opset=opset,
-        attention_layout=request.layout,
+        attention_layout=layout,
         input_names=["pixel_values"],
-        output_names=output_names(model.config),
+        output_names=output_names(model.config, signature.layers),
     )
+    if signature.size is None:
+        name_sides(export.model.graph, stride)
+    return export
+
+
+def name_sides(graph: ir.Graph, stride: int) -> None:
+    """Give open sides the names that others use, not those of the symbols in the trace."""
+    known = {
+        f"{stride}*h": "height",
+        f"{stride}*w": "width",
+        "h": "grid_height",
+        "w": "grid_width",
+        "batch_size": "batch_size",
+    }
+    for value in (*graph.inputs, *graph.outputs):
+        assert value.shape is not None
+        dims = [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+        # What is left counts the tokens: `h*w + 5`.
+        value.shape = ir.Shape(
+            dim if isinstance(dim, int) else known.get(str(dim), "sequence_length") for dim in dims
+        )

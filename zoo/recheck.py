@@ -16,7 +16,7 @@ from zoo.entry import ModelInfo
 from zoo.errors import BadFile
 from zoo.models import abstract
 from zoo.registry import info
-from zoo.request import Choice, Seed, read_weights
+from zoo.request import Choice, Seed, Signature, read_weights
 from zoo.staging import manifest_path
 from zoo.verify import Verification, reference, verify
 
@@ -26,8 +26,7 @@ class Record:
     """What a check needs from a manifest."""
 
     entry: ModelInfo
-    size: tuple[int, int]
-    batch: int | None
+    signature: Signature
     weights: Mapping[str, Any]
     digests: Mapping[str, str]
 
@@ -39,8 +38,12 @@ def read_record(path: Path) -> Record:
         batch, _, height, width = content["inputs"][0]["shape"]
         return Record(
             entry=info(content["model"]),
-            size=(int(height), int(width)),
-            batch=batch if isinstance(batch, int) else None,
+            signature=Signature(
+                size=None if height == "height" else (int(height), int(width)),
+                batch=batch if isinstance(batch, int) else None,
+                layers=tuple(map(int, content["layers"])),
+                as_maps=bool(content["reshape"]),
+            ),
             weights=dict(content["weights"]),
             digests={file["name"]: file["sha256"] for file in content["files"]},
         )
@@ -93,5 +96,5 @@ def recheck(file: Path, weights_option: str | None, listener: Listener) -> Verif
     loaded = load(choice, record.entry, listener)
     check_weights(loaded.weights, record)
     model = abstract(loaded.config)
-    samples = reference(record.entry, model, loaded.weights.arrays, record.size, record.batch)
+    samples = reference(record.entry, model, loaded.weights.arrays, record.signature)
     return verify(file, samples)

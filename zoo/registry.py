@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoo.entry import ModelInfo
-from zoo.errors import UnknownModel
-from zoo.families import convnext, dinov3
+from zoo.errors import BadRequest, UnknownModel
+from zoo.families import convnext, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from zoo.models import Model
 
-FAMILIES = (dinov3, convnext)
+FAMILIES = (dinov3, convnext, dinov2, tips, siglip2, eupe, vit, vit5)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 _BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliases}
@@ -24,6 +25,28 @@ _BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliase
 def list_models(filter: str | None = None) -> list[str]:
     """Names of the models, by family; `filter` is a shell pattern such as `"*vitl*"`."""
     return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
+
+
+def select(name: str | None, everything: bool, patterns: Sequence[str] = ()) -> list[str]:
+    """The models that a command is about: one by name, or all, or all that fit a pattern.
+
+    **Raises** `BadRequest` where that is none or not clear, `UnknownModel`.
+    """
+    if name is not None and (everything or patterns):
+        raise BadRequest(f"got {name} and --all or --filter: name one model, or ask for all.")
+    if name is not None:
+        return [info(name).name]
+    if not everything:
+        hint = "add --all" if patterns else "name one (`zoo list` shows them), or ask for --all"
+        raise BadRequest(f"no model was named: {hint}.")
+    found = [name for name in MODELS if not patterns or _fits(name, patterns)]
+    if not found:
+        raise BadRequest(f"no model fits {' or '.join(patterns)}: `zoo list` names them all.")
+    return found
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def info(name: str) -> ModelInfo:

@@ -28,66 +28,114 @@ Choice = Literal["auto"] | Seed | Path
 
 
 @dataclass(frozen=True)
+class Signature:
+    """What an exported file takes and gives.
+
+    `size` is (height, width), `batch` the batch size; None where the file leaves it open.
+    `layers` are the blocks whose hidden states are outputs as well, from 1 and in order,
+    `as_maps` says that those are maps `[batch, dim, height, width]`.
+    """
+
+    size: tuple[int, int] | None
+    batch: int | None
+    layers: tuple[int, ...] = ()
+    as_maps: bool = False
+
+
+@dataclass(frozen=True)
 class Request:
-    """A checked request. `batch` is None where the batch size stays open in the file."""
+    """A checked request."""
 
     model: ModelInfo
     opsets: tuple[int, ...]
     weights: Choice
-    size: tuple[int, int]
-    batch: int | None
+    signature: Signature
     layout: Layout
     targets: tuple[Path, ...]
     verify: bool
     offline: bool = False
 
 
-def read_request(
-    model: str,
-    *,
-    opsets: Sequence[int],
-    supported: range,
-    weights: str,
-    size: str | None,
-    batch: str,
-    layout: Layout,
-    out: Path | None,
-    force: bool,
-    verify: bool,
-    offline: bool = False,
-) -> Request:
+@dataclass(frozen=True)
+class Options:
+    """Options of `export` as the user wrote them."""
+
+    opsets: Sequence[int] = (23,)
+    weights: str = "auto"
+    size: str | None = None
+    batch: str = "dynamic"
+    layers: str | None = None
+    reshape: bool = False
+    layout: Layout = "4d"
+    out: Path | None = None
+    force: bool = False
+    verify: bool = True
+    offline: bool = False
+
+
+def read_request(model: str, options: Options, supported: range) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     entry = info(model)
-    opsets = tuple(dict.fromkeys(opsets))
+    opsets = tuple(dict.fromkeys(options.opsets))
     for opset in opsets:
         if opset not in supported:
             raise BadRequest(
                 f"--opset {opset} is not supported: choose from {supported[0]} to {supported[-1]}."
             )
-    targets = read_targets(entry.name, opsets, out)
+    targets = read_targets(entry.name, opsets, options.out)
     for target in targets:
-        check_free(target, force)
+        check_free(target, options.force)
     return Request(
         model=entry,
         opsets=opsets,
-        weights=read_weights(weights),
-        size=read_size(size, entry),
-        batch=read_batch(batch),
-        layout=layout,
+        weights=read_weights(options.weights),
+        signature=read_signature(entry, options),
+        layout=options.layout,
         targets=targets,
-        verify=verify,
-        offline=offline,
+        verify=options.verify,
+        offline=options.offline,
     )
 
 
-def read_size(text: str | None, entry: ModelInfo) -> tuple[int, int]:
-    """(height, width) from `224` or `256x384`; the model's own size from None."""
+def read_signature(entry: ModelInfo, options: Options) -> Signature:
+    """What the file is to take and to give."""
+    layers = read_layers(options.layers, entry)
+    if options.reshape and not layers:
+        raise BadRequest("--reshape is about hidden states: say which with --layers.")
+    size, batch = read_size(options.size, entry), read_batch(options.batch)
+    return Signature(size, batch, layers, options.reshape)
+
+
+def read_layers(text: str | None, entry: ModelInfo) -> tuple[int, ...]:
+    """Block numbers, from 1 and in order, from `3,6,9,12` or `last4`."""
+    if text is None:
+        return ()
+    count = entry.config.layers
+    last = re.fullmatch(r"last([1-9]\d*)", text, re.ASCII)
+    if last and int(last[1]) <= count:
+        return tuple(range(count - int(last[1]) + 1, count + 1))
+    if not last and not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):
+        raise BadRequest(f"--layers {text} names no layers: write 3,6,9,12 or last4.")
+    chosen = [] if last else [int(number) for number in text.split(",")]
+    if last or not all(1 <= layer <= count for layer in chosen):
+        raise BadRequest(f"--layers {text} does not fit {entry.name}: it has layers 1 to {count}.")
+    if len(set(chosen)) < len(chosen):
+        raise BadRequest(f"--layers {text} names a layer twice: name each once.")
+    return tuple(sorted(chosen))
+
+
+def read_size(text: str | None, entry: ModelInfo) -> tuple[int, int] | None:
+    """(height, width) from `224` or `256x384`, the model's own from None, None from `dynamic`."""
     if text is None:
         return entry.preprocessing.size
+    if text == "dynamic":
+        return None
     stride = entry.config.stride
     found = re.fullmatch(r"(\d+)(?:x(\d+))?", text, re.ASCII)
     if not found:
-        raise BadRequest(f"--size {text} is no size: write one such as 224, or 256x384 (HxW).")
+        raise BadRequest(
+            f"--size {text} is no size: write one such as 224, or 256x384 (HxW), or `dynamic`."
+        )
     height, width = int(found[1]), int(found[2] or found[1])
     if not height or not width or height % stride or width % stride:
         raise BadRequest(

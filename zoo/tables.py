@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zoo.entry import ModelInfo
+from zoo.entry import Config, ModelInfo, Preprocessing, ViTConfig
 
 if TYPE_CHECKING:
+    from zoo.bulk import Outcome
     from zoo.convert import Converted
     from zoo.golden import Golden
     from zoo.inspect import Inspection
@@ -45,6 +46,39 @@ def show_exports(exports: Sequence[Exported]) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """One line a file of many exports, then what could not be made, and why."""
+    table = Table(title=f"{len(outcomes)} models")
+    table.add_column("model", no_wrap=True)
+    for name in ("opset", "MB", "nodes"):
+        table.add_column(name, justify="right")
+    table.add_column("fused")
+    table.add_column("worst difference", justify="right")
+    table.add_column("s", justify="right")
+    for outcome in outcomes:
+        for record in outcome.manifests or ({},):
+            table.add_row(outcome.model, *_summary(record), f"{outcome.seconds:.0f}")
+    console = Console()
+    console.print(table)
+    for outcome in outcomes:
+        wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
+        for line in [*wrong, *([outcome.error] if outcome.error else [])]:
+            console.print(f"{outcome.model}: {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _summary(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Opset, size, nodes, fused operators and largest difference of a manifest; empty of none."""
+    if not record:
+        return ("", "", "", "", "failed")
+    fused = "\n".join(f"{count} {name}" for name, count in record["fused"].items())
+    verification = record["verification"]
+    worst = "not verified"
+    if verification is not None:
+        worst = f"{max(item['max_abs'] for item in verification['comparisons']):.1e}"
+    megabytes = sum(file["bytes"] for file in record["files"]) / 1e6
+    return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, worst
+
+
 def notes(exports: Sequence[Exported]) -> list[str]:
     """What the table has no room for: places, weights, patterns that were not fused."""
     places = [
@@ -56,15 +90,15 @@ def notes(exports: Sequence[Exported]) -> list[str]:
 
 
 def verdict(record: Mapping[str, Any]) -> str:
-    """One line a batch size: the worst output's largest absolute difference."""
+    """One line a batch and image size: the worst output's largest absolute difference."""
     verification = record["verification"]
     if verification is None:
         return "not verified"
-    worst: dict[int, float] = {}
+    worst: dict[str, float] = {}
     for comparison in verification["comparisons"]:
-        batch = comparison["batch"]
-        worst[batch] = max(comparison["max_abs"], worst.get(batch, 0.0))
-    lines = [f"{error:.1e} at batch {batch}" for batch, error in worst.items()]
+        shape = "{batch} x {height} x {width}".format(**comparison)
+        worst[shape] = max(comparison["max_abs"], worst.get(shape, 0.0))
+    lines = [f"{error:.1e} at {shape}" for shape, error in worst.items()]
     limit = f"{verification['tolerance']:.0e}"
     lines.append(f"passed (≤ {limit})" if verification["passed"] else f"FAILED (> {limit})")
     return "\n".join(lines)
@@ -74,8 +108,9 @@ def origin(weights: Mapping[str, Any]) -> str:
     """Where the weights come from."""
     if weights["kind"] == "random":
         return NOT_TRAINED.format(**weights)
-    published = "the published file" if weights["is_published_file"] else "not the published file"
-    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…, {published}"
+    verdicts = {True: ", the published file", False: ", not the published file", None: ""}
+    published = verdicts[weights.get("is_published_file")]
+    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…{published}"
 
 
 def misses(record: Mapping[str, Any]) -> list[str]:
@@ -88,13 +123,14 @@ def show_verification(file: Path, verification: Verification) -> None:
     state = "passed" if verification.passed else "FAILED"
     table = Table(title=f"{file.name}: {state} (tolerance {verification.tolerance:.0e})")
     table.add_column("output")
-    for name in ("batch", "max abs", "max rel", "cosine"):
+    for name in ("batch", "size", "max abs", "max rel", "cosine"):
         table.add_column(name, justify="right")
     for comparison in verification.comparisons:
         errors = (comparison.max_abs, comparison.max_rel)
         table.add_row(
             comparison.output,
             str(comparison.batch),
+            f"{comparison.height}x{comparison.width}",
             *(f"{error:.1e}" for error in errors),
             f"{comparison.cosine:.7f}",
         )
@@ -120,13 +156,13 @@ def show_model(model: ModelInfo) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     rows = {
-        "also called": ", ".join(model.aliases),
+        "also called": ", ".join(model.aliases) or "nothing else",
         "parameters": f"{model.parameters:,}",
         "architecture": config.text,
-        "preprocessing": f"RGB / 255, resized to {how.size[0]} x {how.size[1]} "
-        f"({how.resample}, antialiased), mean {how.mean}, std {how.std}",
+        "preprocessing": steps(how),
+        "positions": positions(config),
         "pooler_output": model.pooler,
-        "checkpoint": model.checkpoint,
+        "checkpoint": model.file,
         "licence": f"{model.licence.name}, {model.licence.page}",
         "download": model.licence.download,
         "source": model.source,
@@ -136,9 +172,31 @@ def show_model(model: ModelInfo) -> None:
     Console().print(table)
 
 
+def steps(how: Preprocessing) -> str:
+    """From a photograph to `pixel_values`, in words."""
+    height, width = how.size
+    to = f"{height} x {width}"
+    if how.resize is not None:
+        to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
+    depth = "" if how.rescale_first else ", in 8 bits"
+    resized = f"resized to {to} ({how.resample}, antialiased{depth})"
+    return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
+
+
+def positions(config: Config) -> str:
+    """At which sizes a model knows where patches are, in words."""
+    learned = config.positions if isinstance(config, ViTConfig) else None
+    if learned is None:
+        return "any size"
+    side = learned.grid * config.stride
+    return f"learned at {side} x {side}, interpolated for any other size"
+
+
 PUBLISHERS = {
     "meta": "Meta (facebookresearch)",
     "equimo": "Equimo",
+    "google": "Google DeepMind",
+    "original": "the authors",
     "huggingface": "Hugging Face transformers",
     "timm": "timm",
 }
@@ -156,10 +214,8 @@ def show_inspection(found: Inspection) -> None:
         "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
         "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
         "size": f"{found.bytes / 1e6:,.1f} MB",
+        "rotary periods": found.periods,
     }
-    if found.has_periods is not None:
-        own = found.has_periods
-        rows["rotary periods"] = "the file's own" if own else "none, so computed in float32"
     table = Table(show_header=False, title=escape(found.checkpoint.path.name))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

@@ -1,23 +1,29 @@
-"""Is the file right? ONNX Runtime against JAX, on a photograph, at two batch sizes."""
+"""Is the file right? ONNX Runtime against JAX, on a photograph, at several sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import equinox as eqx
-import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import converter
 from weights import bind
 from zoo.entry import ModelInfo
-from zoo.models import Model
+from zoo.models import Model, batched
 from zoo.outputs import Output
 from zoo.photo import photographs
 from zoo.preprocess import preprocess
+from zoo.request import Signature
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 TOLERANCE = 1e-4
 """Largest absolute difference that float32 rounding explains, in outputs of unit size."""
@@ -25,12 +31,17 @@ TOLERANCE = 1e-4
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open."""
 
+SIDES = ((1.0, 1.0), (0.5, 0.8), (0.7, 1.2), (1.3, 0.6), (1.3, 1.3))
+"""Height and width tried where they are open, as multiples of the model's own."""
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far ONNX Runtime's output is from JAX's, for one output at one batch size."""
+    """How far ONNX Runtime's output is from JAX's, for one output at one batch and image size."""
 
     batch: int
+    height: int
+    width: int
     output: str
     max_abs: float
     max_rel: float
@@ -59,30 +70,39 @@ def reference(
     entry: ModelInfo,
     model: Model,
     values: Mapping[str, ArrayLike],
-    size: tuple[int, int],
-    batch: int | None,
+    signature: Signature,
 ) -> list[Sample]:
     """Run a model in JAX, once for all the files that are exported from it.
 
-    **Arguments:** the registry's entry; the abstract model and the values of its leaves;
-    (height, width); and the batch size, or None where the file leaves it open.
+    **Arguments:** the registry's entry; the abstract model and the values of its leaves; and
+    what the files take and give.
     """
     concrete = bind(model, values)
-    run = eqx.filter_jit(lambda model, pixels: jax.vmap(model)(pixels))
+    run = eqx.filter_jit(partial(batched, layers=signature.layers, as_maps=signature.as_maps))
     samples: list[Sample] = []
-    for count in BATCHES if batch is None else (batch,):
+    for count, size in shapes(entry, signature):
         pixels = preprocess(photographs(count), entry.preprocessing, size)
         samples.append(Sample(pixels, run(concrete, pixels)))
     return samples
 
 
+def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Batch size and (height, width) of every sample: what is open gets several values."""
+    batches = BATCHES if signature.batch is None else (signature.batch,)
+    if signature.size is not None:
+        return ((batch, signature.size) for batch in batches)
+    stride, native = entry.config.stride, entry.config.native or entry.preprocessing.size
+    sides = (
+        [round(share * side / stride) * stride for share, side in zip(shares, native, strict=True)]
+        for shares in SIDES
+    )
+    return zip(itertools.cycle(batches), ((height, width) for height, width in sides))
+
+
 def verify(file: Path, samples: Sequence[Sample]) -> Verification:
     """Run an ONNX file on the same photographs and compare."""
-    comparisons = tuple(
-        Comparison(len(sample.pixels), output, errors.max_abs, errors.max_rel, errors.cosine)
-        for sample in samples
-        for output, errors in _check(file, sample).items()
-    )
+    live = converter.session(file)
+    comparisons = tuple(item for sample in samples for item in _compare(live, sample))
     return Verification(
         input="chelsea.png, preprocessed; mirrored and cropped where the batch is larger",
         tolerance=TOLERANCE,
@@ -92,5 +112,8 @@ def verify(file: Path, samples: Sequence[Sample]) -> Verification:
     )
 
 
-def _check(file: Path, sample: Sample) -> dict[str, converter.Errors]:
-    return converter.check(file, lambda _: sample.outputs, [sample.pixels])
+def _compare(live: InferenceSession, sample: Sample) -> Iterator[Comparison]:
+    batch, _, height, width = sample.pixels.shape
+    errors = converter.check(live, lambda _: sample.outputs, [sample.pixels])
+    for output, error in errors.items():
+        yield Comparison(batch, height, width, output, error.max_abs, error.max_rel, error.cosine)

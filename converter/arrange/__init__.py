@@ -20,6 +20,7 @@ from converter.arrange import (
     kernels,
     layout,
     pooling,
+    siblings,
     take,
 )
 from converter.arrange.hoist import hoist, weights
@@ -42,6 +43,8 @@ def arrange(graph: Graph, opset: int, attention_layout: AttentionLayout = "4d") 
     graph = simplify(graph)
     sweep(graph, take.RULES)
     sweep(graph, layout.RULES)
+    graph = simplify(graph)
+    siblings.share_transposes(graph)
     graph = simplify(graph)
     fixed = weights(graph)
     sweep(graph, {"einsum": contraction.rule(fixed)})

@@ -52,7 +52,7 @@ def hoist(graph: Graph) -> Graph:
     used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}
     used.update((id(v), v) for v in _all_outputs(graph) if v.kind == "param")
     graph.params = list(used.values())
-    _name(graph.params)
+    _name(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
     return graph
 
 
@@ -70,12 +70,12 @@ def _all_outputs(graph: Graph) -> list[Value]:
     return [v for g in (graph, *bodies) for v in g.outputs]
 
 
-def _name(params: list[Value]) -> None:
+def _name(params: list[Value], others: set[str]) -> None:
     """Name programs after the parameter they are made from, all names different."""
     wanted = [v.name or _origin(v) for v in params]
     plain = {v.name for v in params if v.program is None}
     counts = Counter(wanted)
-    taken = set(plain)
+    taken = plain | others
     for value, name in zip(params, wanted, strict=True):
         if value.program is None:
             continue

@@ -70,6 +70,10 @@ def _reshaped(atoms: list[Atom], shape: Shape) -> Axes | None:
             group.append(atom)
             left = rest
         result.append(tuple(group))
+    # what is cut down to one has no place in the shape, but is not lost
+    if queue and result and all(dims.same(a.size, 1) for a in queue):
+        result[-1] += tuple(queue)
+        queue = []
     return tuple(result) if not queue else None
 
 
@@ -83,7 +87,7 @@ def _sliced(axes: Axes, node: Node) -> Axes | None:
             continue
         if not group:
             return None
-        first, *inner = group
+        first, *inner = sorted(group, key=lambda a: dims.same(a.size, 1))
         block = dims.product([a.size for a in inner])
         begin, size = dims.divides(block, start), dims.divides(block, node.out.shape[i])
         if begin is None or size is None:
@@ -143,6 +147,7 @@ def _operations(base: Shape, axes: Axes, target: Shape) -> list[tuple[str, objec
         start, stop = atom.start * inner, (atom.start + atom.size) * inner
         steps.append(("slice", (atom.axis, dims.as_dim(start), dims.as_dim(stop))))
         shape[atom.axis] = dims.as_dim(stop - start)
+    source, flat = ([a for a in atoms if not dims.same(a.size, 1)] for atoms in (source, flat))
     runs = _runs(source, flat)
     split = tuple(dims.product([a.size for a in run]) for run in sorted(runs, key=_first))
     order = [sorted(runs, key=_first).index(run) for run in runs]

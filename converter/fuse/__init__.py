@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from converter.fuse import attention, gelu, layer_norm, rms_norm, rotary, softmax
+from converter.fuse import attention, gelu, layer_norm, pairs, rms_norm, rotary, softmax
 from converter.fuse.match import Match, NearMiss, Recogniser
 from converter.graph import Graph, Node, Value
 from converter.rewrite import Editor, Rule, sweep
@@ -20,7 +20,8 @@ __all__ = ["NearMiss", "fuse"]
 
 # (recognisers of one sweep, the opset that brought what they write)
 STAGES: tuple[tuple[tuple[Recogniser, ...], int], ...] = (
-    ((layer_norm.CORE, gelu.GELU, softmax.SOFTMAX, rotary.ROTARY), 17),
+    ((pairs.PAIRS,), 17),
+    ((layer_norm.CORE, gelu.GELU, softmax.SOFTMAX, softmax.LOG_SOFTMAX, rotary.ROTARY), 17),
     ((rms_norm.RMS_NORM,), 23),
     ((layer_norm.AFFINE, rotary.PREFIX), 17),
     ((attention.ATTENTION,), 23),

@@ -151,10 +151,10 @@ def materialise(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None
     """
     present = [i for i, a in enumerate(view.axes) if a is not None and not dims.same(shape[i], 1)]
     order = [a for i in present if (a := view.axes[i]) is not None]
-    rest = [a for a in range(view.base.rank) if a not in order]
-    turned = editor.transpose(view.base, [*rest, *order])
-    bare = editor.reshape(turned, tuple(view.base.shape[a] for a in order))
-    return editor.broadcast(editor.convert(bare, dtype or bare.dtype), shape, present)
+    kept = sorted(order)
+    bare = editor.reshape(view.base, tuple(view.base.shape[a] for a in kept))
+    turned = editor.transpose(bare, [kept.index(a) for a in order])
+    return editor.broadcast(editor.convert(turned, dtype or turned.dtype), shape, present)
 
 
 # ------------------------------------------------------------------------------------ reductions

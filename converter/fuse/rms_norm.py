@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from converter.fuse.layer_norm import epsilon_of, is_count, normalised, squared_sum, sum_of_mean
-from converter.fuse.match import NearMiss, Recogniser, View, operand, product
+from converter.fuse.match import NearMiss, Product, Recogniser, View, operand, product
 from converter.graph import Node, Value
 from converter.rewrite import Editor
 
 
-def _rms_norm(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+def _rms_norm(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
     root = View(node.out, tuple(range(node.out.rank)))
     parts = product(root, editor)
     inverse = parts.pop(lambda f: f.op() == "rsqrt")
@@ -21,11 +21,19 @@ def _rms_norm(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     squares = None if total is None else squared_sum(total[0])
     if found is None or total is None or squares is None:
         return None
+    if _is_centred(squares, parts):
+        notes.append(NearMiss("RMSNormalization", "the mean is taken off what is squared only"))
     x = parts.pop(lambda f: f.base is squares.base)
     axes = None if x is None else _summed(squares, x)
     if x is None or not axes or not is_count(total[1], x, axes) or not x.complete():
         return None
     return normalised(editor, node, "rms_norm", x, axes, found[1], parts)
+
+
+def _is_centred(squares: View, parts: Product) -> bool:
+    """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
+    bases = [f.base for f in parts.factors]
+    return squares.op() == "sub" and len(bases) == 1 and operand(squares, 0).base is bases[0]
 
 
 def _summed(squares: View, x: View) -> tuple[int, ...] | None:

@@ -140,13 +140,14 @@ def _repeated(editor: Editor, node: Node, axis: int, interleaved: bool) -> Value
     split = (*node.out.shape[:-1], *((-1, 2) if interleaved else (2, -1)))
     width = node.out.shape[-1] // 2
     shape = tuple(width if d == -1 else d for d in split)
-    if not dims.same_shape(source.shape, shape):
+    real, wanted = ([d for d in s if not dims.same(d, 1)] for s in (source.shape, shape))
+    if not dims.same(source.shape[pair], 2) or not dims.same_shape(real, wanted):
         return None
     axes = inner.params["broadcast_dimensions"]
     varies = pair in axes and not dims.same(inner.inputs[0].shape[axes.index(pair)], 1)
     if varies:
         return None
-    return editor.slice_away(source, pair)
+    return editor.reshape(editor.slice_away(source, pair), _halved(node.out, axis))
 
 
 def _slice(editor: Editor, node: Node, axis: int, interleaved: bool) -> Value | None:

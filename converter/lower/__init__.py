@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import numpy as np
 import onnx_ir as ir
@@ -41,7 +42,8 @@ def lower(graph: Graph, opset: int) -> ir.Model:
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     main = ir.tape.Tape()
-    shared = Shared(opset, main)
+    names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
+    shared = Shared(opset, main, taken=frozenset(p for name in names for p in _prefixes(name)))
     builder = Builder(shared, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
@@ -61,6 +63,11 @@ def lower(graph: Graph, opset: int) -> ir.Model:
         name="main_graph",
     )
     return ir.Model(body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo")
+
+
+def _prefixes(name: str) -> Iterable[str]:
+    """``a_b_c`` -> ``a``, ``a_b``, ``a_b_c``."""
+    return accumulate(name.split("_"), "{}_{}".format)
 
 
 def lower_nodes(builder: Builder, nodes: Iterable[Node]) -> None:

@@ -29,6 +29,11 @@ def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("Softmax", x, axis=axis - b.out.rank)
 
 
+@lower("log_softmax")
+def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
+    return b.op("LogSoftmax", x, axis=axis - b.out.rank)
+
+
 @lower("gelu", since=20)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     return b.op("Gelu", x, approximate="tanh" if approximate else None)

@@ -43,7 +43,7 @@ VARIANTS = (
     ("dinov3_vit7b16_sat493m", "vit7b16", "sat493m", VIT7B16, "a6675841", 6_716_043_264),
 )
 
-NAMINGS = (meta.DINOV3_VIT, equimo.VIT, huggingface.DINOV3_VIT, timm.DINOV3_VIT)
+NAMINGS = (meta.DINOV3_VIT, equimo.DINOV3_VIT, huggingface.DINOV3_VIT, timm.DINOV3_VIT)
 
 
 def _hub(identifier: str, repository: str) -> tuple[HubFile, ...]:

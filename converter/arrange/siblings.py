@@ -1,0 +1,125 @@
+"""Equal parts of one value that are each reshaped and transposed alike are transposed as one.
+
+Queries, keys and values are often cut from one product and turned to [batch, heads, positions,
+width] one by one: n slices, n reshapes and n transposes say what one reshape, one transpose that
+brings the parts to the front, and n selections do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from converter import dims
+from converter.dims import Shape
+from converter.graph import Graph, Node, Value
+from converter.rewrite import Editor, sweep
+
+
+@dataclass(frozen=True)
+class Part:
+    """``transpose(reshape(slice(source)))``; the reshape may be missing."""
+
+    source: Value
+    axis: int  # the axis of the source that is cut
+    start: int
+    size: int
+    middle: Shape  # between reshape and transpose
+    order: tuple[int, ...]
+    out: Value
+
+
+Family = tuple[Part, ...]
+
+
+def share_transposes(graph: Graph) -> None:
+    """Transpose the equal parts of each value as one, in place."""
+    families = [f for parts in _families(graph).values() if (f := _alike(parts))]
+    members = {id(part.out): family for family in families for part in family}
+    turned: dict[int, Value] = {}
+
+    def select(node: Node, editor: Editor) -> Value | None:
+        family = members.get(id(node.out))
+        if family is None:
+            return None
+        first = family[0]
+        if id(first.out) not in turned:
+            turned[id(first.out)] = _together(editor, family)
+        part = next(p for p in family if p.out is node.out)
+        index = part.start // part.size
+        one = editor.slice(turned[id(first.out)], 0, index, index + 1)
+        return editor.reshape(one, node.out.shape)
+
+    sweep(graph, {"transpose": select})
+
+
+def _families(graph: Graph) -> dict[tuple[int, int], list[Part | None]]:
+    """(source, axis) -> all its slices along that axis, ``None`` for one that is used otherwise.
+
+    Only of the main graph: what a body captures from outside may be read there at any time.
+    """
+    uses = graph.uses()
+    table: dict[tuple[int, int], list[Part | None]] = defaultdict(list)
+    for node in graph.nodes:
+        cut = _cut(node)
+        if cut is not None:
+            table[id(node.inputs[0]), cut].append(_part(node, cut, uses))
+    return table
+
+
+def _cut(node: Node) -> int | None:
+    """The one axis that a slice without strides shortens, where sizes are known."""
+    if node.op != "slice" or any(s != 1 for s in node.params["strides"]):
+        return None
+    pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
+    cut = [i for i, (a, b) in pairs if not dims.same(a, b)]
+    known = len(cut) == 1 and dims.all_static(v.shape[cut[0]] for v in (node.inputs[0], node.out))
+    return cut[0] if known else None
+
+
+def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> Part | None:
+    after = _only_use(node, uses)
+    middle = node.out.shape
+    if after is not None and after.op == "reshape":
+        middle = after.out.shape
+        after = _only_use(after, uses)
+    start, size = node.params["start_indices"][axis], node.out.shape[axis]
+    if after is None or after.op != "transpose" or not dims.is_static(size) or start % size:
+        return None
+    return Part(
+        node.inputs[0], axis, start, size, middle, tuple(after.params["permutation"]), after.out
+    )
+
+
+def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
+    readers = uses.get(id(node.out), [])
+    return readers[0] if len(readers) == 1 else None
+
+
+def _alike(slices: list[Part | None]) -> Family:
+    """The parts, if they are all there and reshaped and transposed alike; else nothing."""
+    parts = tuple(p for p in slices if p is not None)
+    if len(parts) < len(slices) or len(parts) < 2:
+        return ()
+    first = parts[0]
+    same = all(p.size == first.size and p.order == first.order for p in parts)
+    starts = sorted(p.start for p in parts)
+    complete = starts == list(range(0, first.source.shape[first.axis], first.size))
+    shapes = all(dims.same_shape(p.middle, first.middle) for p in parts)
+    return parts if same and complete and shapes and _place(first) is not None else ()
+
+
+def _place(part: Part) -> int | None:
+    """Where in ``middle`` the axis that counts the parts has to stand."""
+    outer = dims.product(part.source.shape[: part.axis])
+    places = range(len(part.middle) + 1)
+    return next((i for i in places if dims.same(dims.product(part.middle[:i]), outer)), None)
+
+
+def _together(editor: Editor, family: Family) -> Value:
+    """All parts, transposed, along a new first axis."""
+    first, place = family[0], _place(family[0])
+    assert place is not None
+    shape = (*first.middle[:place], len(family), *first.middle[place:])
+    order = [place, *(i + (i >= place) for i in first.order)]
+    return editor.transpose(editor.reshape(editor.resolve(first.source), shape), order)

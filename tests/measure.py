@@ -1,0 +1,253 @@
+"""Every family against other people's implementations: `python -m tests.measure` writes docs/.
+
+The numbers go to `docs/models.json`, the table that people read is rendered from them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import converter
+import zoo
+from converter.check import compare, run
+from tests.references import REFERENCES, Arrays
+from weights import bind, random_weights
+from weights.mapping import apply, plan, source_shapes
+from weights.synthetic import digest, make_image, make_state
+from weights.tensors import LazyTensor
+from zoo.entry import Config, ModelInfo
+from zoo.models import Model, abstract, batched, shapes
+from zoo.outputs import output_names
+from zoo.pipeline import convert
+from zoo.request import Signature
+
+FOLDER = Path(__file__).parents[1] / "docs"
+GOLDEN = Path(__file__).parent / "golden"
+OPSETS = (18, 20, 23, 24)
+GOLDENS = ("dinov3_vits16", "dinov2_vits14", "dinov2_vits14_reg", "dinov3_convnext_tiny")
+Row = dict[str, Any]
+
+
+def native(entry: ModelInfo) -> tuple[int, int]:
+    """Height and width that a model's positions were trained on, or its usual ones."""
+    return entry.config.native or entry.preprocessing.size
+
+
+def structure(entry: ModelInfo, opset: int) -> converter.Report:
+    """What a model's file consists of, at its native size."""
+    return convert(abstract(entry.config), opset, Signature(native(entry), None)).report
+
+
+def counts(entry: ModelInfo) -> Row:
+    """Nodes at two opsets, fused operators at the newer."""
+    old, new = structure(entry, 18), structure(entry, 23)
+    fused = {name: count for name, count in new.fused.items() if count}
+    return {"nodes": {"18": old.nodes, "23": new.nodes}, "fused": fused}
+
+
+def outputs(model: Model, image: np.ndarray) -> Arrays:
+    """A model's outputs for one image, in JAX."""
+    result = jax.tree.leaves(eqx.filter_jit(lambda model, x: model(x))(model, image))
+    return dict(zip(output_names(model.config), map(np.asarray, result), strict=True))
+
+
+def worst(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Largest absolute and relative error of the outputs that both have."""
+    errors = [compare(got[name], wanted[name]) for name in wanted]
+    return max(error.max_abs for error in errors), max(error.max_rel for error in errors)
+
+
+def files(model: Model, values: Any, signature: Signature) -> Iterator[Any]:
+    """(opset, live session) of a model's files."""
+    for opset in OPSETS:
+        export = convert(model, opset, signature)
+        with tempfile.TemporaryDirectory() as folder:
+            export.save(Path(folder) / "model.onnx", values=values)
+            yield opset, converter.session(Path(folder) / "model.onnx")
+
+
+def measure(name: str) -> Row:
+    """One representative of a family on seeded weights, at its native size."""
+    entry = zoo.info(name)
+    size, config = native(entry), entry.config
+    arrays = random_weights(shapes(config), 1).arrays
+    values = {path: arrays[path] for path in arrays}
+    model = bind(abstract(config), values)
+    image = make_image(1, *size)
+    ours = outputs(model, image)
+    against = {}
+    for who, reference in REFERENCES[name].items():
+        error, relative = worst(ours, reference(config, values, image))
+        against[who] = {"abs": error, "rel": relative}
+    runtime = {}
+    for opset, live in files(abstract(config), values, Signature(size, None)):
+        errors = converter.check(live, partial(batched, model), [image[None]])
+        runtime[str(opset)] = max(error.max_abs for error in errors.values())
+    return {
+        "model": name,
+        "family": entry.family,
+        "size": list(size),
+        "parameters": entry.parameters,
+        "against": against,
+        "onnxruntime": runtime,
+        **counts(entry),
+    }
+
+
+def golden_model(name: str) -> tuple[Config, Arrays, Mapping[str, np.ndarray]]:
+    """The configuration, leaves and expected outputs of a golden checkpoint."""
+    entry = zoo.info(name)
+    expected = np.load(GOLDEN / f"{name}.npz")
+    naming = entry.namings[0]
+    config = entry.config_for(naming.name)
+    plans = plan(naming.rules, shapes(config))
+    state = make_state(source_shapes(plans), int(expected["seed"]))
+    for pattern, original in naming.copies:
+        state[pattern] = state[original]
+    assert digest(state) == str(expected["state_sha256"])
+    tensors = {key: LazyTensor(v.shape, "float32", lambda v=v: v) for key, v in state.items()}
+    leaves = apply(naming, plans, tensors)
+    return config, {path: leaf.read() for path, leaf in leaves.items()}, expected
+
+
+def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) -> float:
+    """Largest absolute error of one image's outputs against a golden file's."""
+    rows, prefix = got["last_hidden_state"], config.prefix
+    patches = rows[prefix:]
+    pairs = (
+        (got["pooler_output"], want["x_norm_clstoken"][0]),
+        (rows[0], want["x_norm_clstoken"][0]),
+        (rows[1:prefix], want["x_storage_tokens"][0]),
+        (patches[want["patch_indices"]], want["x_norm_patchtokens_16"][0]),
+        (patches.mean(0), want["patch_mean"][0]),
+    )
+    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
+
+
+def measure_golden(name: str) -> Iterator[Row]:
+    """The original's own outputs, at every size there is: in JAX and in ONNX Runtime."""
+    config, values, expected = golden_model(name)
+    model = bind(abstract(config), values)
+    sizes = {key.partition("/")[0] for key in expected if "/" in key}
+    for size in sorted(sizes, key=lambda text: [int(side) for side in text.split("x")]):
+        want = {k.removeprefix(f"{size}/"): expected[k] for k in expected if k.startswith(size)}
+        height, width = map(int, size.split("x"))
+        image = make_image(int(want["image_seed"]), height, width)
+        row: Row = {"model": name, "size": [height, width]}
+        row["jax"] = golden_error(outputs(model, image), want, config)
+        for label, signature in (("fixed", (height, width)), ("open", None)):
+            row[label] = {}
+            for opset, live in files(abstract(config), values, Signature(signature, None)):
+                got = {k: v[0] for k, v in run(live, [image[None]]).items()}
+                row[label][str(opset)] = golden_error(got, want, config)
+        yield row
+
+
+def render(content: Mapping[str, Any]) -> str:
+    """The tables as Markdown."""
+    lines = [INTRODUCTION, *_table(MODEL_COLUMNS, content["models"]), "", GOLDEN_TEXT]
+    return "\n".join([*lines, *_table(GOLDEN_COLUMNS, content["goldens"]), ""])
+
+
+def _table(columns: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(cell(row) for cell in columns.values()) + " |"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1e}"
+
+
+def _against(who: str, kind: str) -> Any:
+    return lambda row: _number(row["against"].get(who, {}).get(kind))
+
+
+def _size(row: Row) -> str:
+    return "x".join(map(str, row["size"]))
+
+
+MODEL_COLUMNS: dict[str, Any] = {
+    "model": lambda row: row["model"],
+    "size": _size,
+    "parameters": lambda row: f"{row['parameters']:,}",
+    "Equimo (rel)": _against("equimo", "rel"),
+    "transformers": _against("transformers", "abs"),
+    "timm": _against("timm", "abs"),
+    **{
+        f"ONNX {opset}": lambda row, opset=opset: _number(row["onnxruntime"][str(opset)])
+        for opset in OPSETS
+    },
+    "nodes 18": lambda row: str(row["nodes"]["18"]),
+    "nodes 23": lambda row: str(row["nodes"]["23"]),
+    "fused at 23": lambda row: ", ".join(f"{n} {name}" for name, n in row["fused"].items()),
+}
+
+GOLDEN_COLUMNS: dict[str, Any] = {
+    "model": lambda row: row["model"],
+    "size": _size,
+    "JAX": lambda row: _number(row["jax"]),
+    **{
+        f"ONNX {opset}": lambda row, opset=opset: _number(row["fixed"][str(opset)])
+        for opset in OPSETS
+    },
+    "ONNX 18, open size": lambda row: _number(row["open"]["18"]),
+    "ONNX 23, open size": lambda row: _number(row["open"]["23"]),
+}
+
+INTRODUCTION = """# Models, measured
+
+Written by `python -m tests.measure`; do not edit. Seeded weights, no pretrained ones; every
+number is a largest difference over all outputs.
+
+## Against other implementations
+
+One representative of each family at its native size. The other implementations run on our leaves:
+unmodified Equimo 1.1.0 in JAX (difference relative to the largest output), transformers and timm
+in PyTorch (absolute; outputs are of unit size). `ONNX N` is the file at opset N in ONNX Runtime
+against our model in JAX.
+"""
+
+GOLDEN_TEXT = """## Against the original networks
+
+Outputs that the original PyTorch code gave for the same seeded checkpoint, at every size there
+is (`tests/golden/`). *Open size* is one file whose batch, height and width are all free.
+"""
+
+
+def main() -> None:
+    """Measure everything and write both files. Models named on the command line only, if any."""
+    chosen = sys.argv[1:]
+    path = FOLDER / "models.json"
+    content = json.loads(path.read_text()) if path.exists() else {"models": [], "goldens": []}
+    for name in [name for name in REFERENCES if not chosen or name in chosen]:
+        print(name, file=sys.stderr)
+        _replace(content["models"], [measure(name)])
+        jax.clear_caches()
+    for name in [name for name in GOLDENS if not chosen or name in chosen]:
+        print(name, "golden", file=sys.stderr)
+        _replace(content["goldens"], list(measure_golden(name)))
+        jax.clear_caches()
+    FOLDER.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    (FOLDER / "models.md").write_text(render(content))
+
+
+def _replace(rows: list[Row], new: list[Row]) -> None:
+    """Put the new rows of a model in place of its old ones."""
+    rows[:] = [row for row in rows if row["model"] != new[0]["model"]] + new
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""How transformers' and Equimo's models are made to run on our leaves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from tests.references import Arrays
+from weights.mapping import Naming, invert, plan
+from weights.tensors import LazyTensor
+
+Values = Mapping[str, np.ndarray]
+
+OURS = (
+    ("blocks.0.blocks.", "blocks."),
+    ("patch_rope.freqs", "freqs"),
+    ("reg_rope.freqs", "reg_freqs"),
+)
+"""Paths in Equimo's tree that are called differently in ours."""
+
+
+def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:
+    """The tensors of a file with these names."""
+    leaves = {
+        path: LazyTensor(value.shape, "float32", lambda value=value: np.asarray(value))
+        for path, value in values.items()
+    }
+    shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    outs = invert(plan(naming.rules, shapes), leaves)
+    return {out.source.key: np.array(out.tensor.read()) for out in outs}
+
+
+def transformers_model(kind: Any, settings: Any, naming: Naming, values: Values) -> Any:
+    """A model of transformers with our leaves, by the names of its files."""
+    import torch
+
+    state = {key: torch.from_numpy(value) for key, value in file_state(naming, values).items()}
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    model, report = kind.from_pretrained(
+        None, config=settings, state_dict=state, output_loading_info=True
+    )
+    logger.setLevel(level)
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    return model.eval()
+
+
+def run_transformers(model: Any, image: np.ndarray, names: tuple[str, ...], **call: Any) -> Arrays:
+    """Outputs of those names, without the batch axis."""
+    import torch
+
+    with torch.no_grad():
+        result = model(torch.from_numpy(np.array(image)[None]), **call)
+    return {name: result[name][0].numpy() for name in names}
+
+
+def equimo_model(name: str, values: Values, **changes: Any) -> Any:
+    """Equimo's model of that name with our leaves in its tree, none left over and none missing.
+
+    `changes` are settings other than its own.
+    """
+    from equimo.models import vit
+
+    def build(key: jax.Array) -> Any:
+        return getattr(vit, name)(pretrained=False, key=key, **changes)
+
+    left = dict(values)
+
+    def place(path: Any, leaf: Any) -> Any:
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        key = jax.tree_util.keystr(path, simple=True, separator=".")
+        for theirs, ours in OURS:
+            key = key.replace(theirs, ours)
+        if key not in left:
+            key = key.replace("local_pos_embed.freqs", "local_pos_embed.periods")
+        return jax.numpy.asarray(left.pop(key), leaf.dtype).reshape(leaf.shape)
+
+    # Equimo's dtype promotions are its own business.
+    with jax.numpy_dtype_promotion("standard"):
+        shapes = eqx.filter_eval_shape(build, jax.random.PRNGKey(0))
+        model = jax.tree_util.tree_map_with_path(place, shapes)
+    assert not left, f"Equimo has no place for {list(left)}"
+    return model
+
+
+def run_equimo(model: Any, image: np.ndarray, logits: bool = False) -> Arrays:
+    """The normed tokens, and the classifier's logits where asked for."""
+    key = jax.random.PRNGKey(0)
+
+    @eqx.filter_jit
+    def run(model: Any, x: Any) -> Any:
+        tokens = jax.vmap(model.norm)(model.features(x, key=key, inference=True))
+        return tokens, model(x, key=key, inference=True) if logits else None
+
+    with jax.numpy_dtype_promotion("standard"):
+        tokens, scores = run(model, jax.numpy.asarray(image))
+    found = {"last_hidden_state": np.asarray(tokens)}
+    return found | ({"logits": np.asarray(scores)} if logits else {})

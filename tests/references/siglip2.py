@@ -1,0 +1,44 @@
+"""SigLIP 2 by Equimo, which has no head, and by transformers, at any size."""
+
+from functools import partial
+
+from tests.references import Arrays, Reference
+from tests.references.running import (
+    Values,
+    equimo_model,
+    run_equimo,
+    run_transformers,
+    transformers_model,
+)
+from weights import huggingface
+from zoo.entry import Config
+
+
+def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
+    body = {path: value for path, value in values.items() if not path.startswith("attn_pool.")}
+    return run_equimo(equimo_model(name, body), image)
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    from transformers import SiglipVisionConfig, SiglipVisionModel
+
+    settings = SiglipVisionConfig(
+        hidden_size=config.dim,
+        num_hidden_layers=config.depth,
+        num_attention_heads=config.heads,
+        intermediate_size=config.hidden,
+        layer_norm_eps=config.norm_eps,
+        patch_size=config.patch,
+        image_size=config.positions.grid * config.patch,
+    )
+    model = transformers_model(SiglipVisionModel, settings, huggingface.SIGLIP_VIT, values)
+    names = ("last_hidden_state", "pooler_output")
+    return run_transformers(model, image, names, interpolate_pos_encoding=True)
+
+
+REFERENCES: dict[str, dict[str, Reference]] = {
+    "siglip2_vitb16_224": {
+        "equimo": partial(by_equimo, "siglip2_vitb16_224"),
+        "transformers": by_transformers,
+    }
+}

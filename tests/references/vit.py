@@ -1,0 +1,51 @@
+"""The plain vision transformer by Equimo, which has the registry's `config`, and by transformers,
+which has what is `published` for it.
+
+Away from 224 x 224 transformers interpolates positions without antialiasing, as no weights were
+trained; Equimo does so only if told.
+"""
+
+from functools import partial
+
+from tests.references import Arrays, Reference
+from tests.references.running import (
+    Values,
+    equimo_model,
+    run_equimo,
+    run_transformers,
+    transformers_model,
+)
+from weights import huggingface
+from zoo.entry import Config
+
+
+def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
+    changes = {"dynamic_img_size": True, "interpolate_antialias": True}
+    return run_equimo(equimo_model(name, values, **changes), image, logits=True)
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    settings = ViTConfig(
+        hidden_size=config.dim,
+        num_hidden_layers=config.depth,
+        num_attention_heads=config.heads,
+        intermediate_size=config.hidden,
+        hidden_act="gelu",
+        layer_norm_eps=config.norm_eps,
+        patch_size=config.patch,
+        image_size=config.positions.grid * config.patch,
+        num_labels=config.classes,
+    )
+    model = transformers_model(ViTForImageClassification, settings, huggingface.VIT, values)
+    tokens = run_transformers(model.vit, image, ("last_hidden_state",))
+    return tokens | run_transformers(model, image, ("logits",))
+
+
+REFERENCES: dict[str, dict[str, Reference]] = {
+    "vit_tiny_patch16_224": {
+        "equimo": partial(by_equimo, "vit_tiny_patch16_224"),
+        "transformers": by_transformers,
+    }
+}

@@ -1,0 +1,94 @@
+"""Models of the zoo with seeded weights, and small ones with every switch of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import zoo
+from weights import LazyTensor, bind
+from weights.distributions import Float32
+from weights.mapping import Naming, apply, plan, source_shapes
+from weights.random import random_weights
+from weights.synthetic import make_state
+from zoo.entry import Config, LearnedPositions, ViTConfig
+from zoo.models import Model, abstract, shapes
+
+State = Mapping[str, Float32]
+
+
+def as_file(state: State) -> dict[str, LazyTensor]:
+    """Tensors as a reader gives them."""
+    return {
+        key: LazyTensor(value.shape, "float32", lambda value=value: value)
+        for key, value in state.items()
+    }
+
+
+def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
+    """A seeded checkpoint with these names."""
+    return make_state(source_shapes(plan(naming.rules, shapes(config))), seed)
+
+
+def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
+    """The leaves that a checkpoint holds."""
+    file = naming.normalise(as_file(state))
+    read = apply(naming, plan(naming.rules, shapes(config)), file)
+    return {path: tensor.read() for path, tensor in read.items()}
+
+
+@cache
+def values_of(config: Config, seed: int = 1) -> dict[str, Float32]:
+    """Random leaves."""
+    return dict(random_weights(shapes(config), seed).arrays)
+
+
+def model_of(config: Config, seed: int = 1) -> Model:
+    """A model with random leaves."""
+    return bind(abstract(config), values_of(config, seed))
+
+
+def nano(config: Config) -> ViTConfig:
+    """The same network with two blocks and 32 channels, all its switches kept."""
+    assert isinstance(config, ViTConfig)
+    heads = 2
+    dim = 16 * heads
+    positions = config.positions and replace(config.positions, grid=4)
+    hidden = 88 if config.ffn == "swiglu_fused" else 4 * dim
+    classes = config.classes and 7
+    return replace(
+        config,
+        dim=dim,
+        depth=2,
+        heads=heads,
+        hidden=hidden,
+        positions=positions,
+        classes=classes,
+    )
+
+
+def native(config: Config) -> tuple[int, int]:
+    """The images that a model's positions were trained on, or ones of 14 x 14 patches."""
+    assert isinstance(config, ViTConfig)
+    grid = config.positions.grid if isinstance(config.positions, LearnedPositions) else 14
+    return grid * config.patch, grid * config.patch
+
+
+REPRESENTATIVES = {
+    "dinov2": ("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg"),
+    "tips": ("tips_vits14_hr", "tips_vitg14_lr"),
+    "eupe": ("eupe_vitt16",),
+    "siglip2": ("siglip2_vitb16_224",),
+    "vit": ("vit_tiny_patch16_224",),
+    "vit5": ("vit5_small",),
+}
+"""The smallest of each family, and those that are built in another way."""
+
+NETWORKS = {
+    f"{name}-{naming}" if naming else name: config
+    for names in REPRESENTATIVES.values()
+    for name in names
+    for naming, config in {"": zoo.info(name).config, **zoo.info(name).published}.items()
+}
+"""Every network of those, by the model's name and whose weights it is for."""

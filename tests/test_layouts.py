@@ -1,0 +1,143 @@
+"""Layout operations in their shortest form: what is cut, reshaped and transposed, and how often."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+
+BATCH, ROWS, HEADS, WIDTH = 2, 5, 3, 4
+
+
+def converted(fn, *shapes):
+    """The export, after checking that ONNX Runtime gives JAX's numbers."""
+    rng = np.random.default_rng(5)
+    inputs = [
+        rng.standard_normal([BATCH if d == "B" else d for d in shape]).astype(np.float32)
+        for shape in shapes
+    ]
+    export = converter.to_onnx(fn, shapes)
+    for errors in converter.check(export, fn, inputs).values():
+        assert errors.max_rel <= 4e-6, export.graph
+    return export
+
+
+# ------------------------------------------------------------------- parts that are turned alike
+
+ALL = ("B", ROWS, 3 * HEADS * WIDTH)
+
+
+def heads(x):
+    """[batch, rows, heads * width] -> [batch, heads, rows, width]."""
+    return x.reshape(x.shape[0], ROWS, HEADS, WIDTH).transpose(0, 2, 1, 3)
+
+
+def split_first(x):
+    return [jnp.sin(heads(part)) for part in jnp.split(x, 3, axis=-1)]
+
+
+def split_heads(x):
+    parts = x.reshape(x.shape[0], ROWS, 3, HEADS, WIDTH).transpose(0, 2, 1, 3, 4)
+    return [jnp.sin(parts[:, i].transpose(0, 2, 1, 3)) for i in (2, 0, 1)]
+
+
+def other_order(x):
+    q, k, v = jnp.split(x, 3, axis=-1)
+    return jnp.sin(heads(q)), jnp.sin(heads(k).swapaxes(2, 3)), jnp.sin(heads(v))
+
+
+def read_twice(x):
+    q, k, v = jnp.split(x, 3, axis=-1)
+    return jnp.sin(heads(q)), jnp.sin(heads(k)), jnp.sin(heads(v)) + v.sum()
+
+
+def unequal(x):
+    a, b = x[..., : 2 * HEADS * WIDTH], x[..., 2 * HEADS * WIDTH :]
+    return jnp.sin(heads(b)), jnp.sin(jnp.swapaxes(a, 1, 2))
+
+
+def not_all(x):
+    return [jnp.sin(heads(part)) for part in jnp.split(x, 3, axis=-1)[:2]]
+
+
+def flat_again(x):
+    parts = x.reshape(x.shape[0], ROWS, 3, HEADS, WIDTH).transpose(0, 2, 1, 3, 4)
+    return [jnp.sin(parts[:, i].reshape(-1, ROWS, HEADS * WIDTH)) for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("fn", "layout"),
+    [
+        (split_first, {"Reshape": 1, "Transpose": 1, "Gather": 3}),
+        (split_heads, {"Reshape": 1, "Transpose": 1, "Gather": 3}),
+        (other_order, {"Split": 1, "Reshape": 3, "Transpose": 3}),
+        (read_twice, {"Split": 1, "Reshape": 3, "Transpose": 3}),
+        (unequal, {"Split": 1, "Reshape": 1, "Transpose": 2}),
+        (not_all, {"Slice": 2, "Reshape": 2, "Transpose": 2}),
+        (flat_again, {"Split": 1}),
+    ],
+)
+def test_parts_of_one_value(fn, layout):
+    counts = converted(fn, ALL).report.histogram
+    names = ("Split", "Slice", "Gather", "Reshape", "Transpose")
+    assert {op: n for op, n in counts.items() if op in names} == layout
+
+
+def test_parts_of_parts():
+    """Families one inside the other."""
+
+    def fn(x):
+        whole = x.reshape(2, 3, 2, 4).transpose(2, 1, 0, 3)
+        return [jnp.sin(whole[i, :, j : j + 1].transpose(2, 1, 0)) for i in (0, 1) for j in (0, 1)]
+
+    converted(fn, (2, 24))
+
+
+# ------------------------------------------------------- indexing by numbers where sizes have names
+
+NAMED = ("B", 6, 8)
+
+
+@pytest.mark.parametrize(
+    ("fn", "ops"),
+    [
+        (lambda x: x[..., ::2], {"Slice": 1}),
+        (lambda x: x[:, 1:, ::2], {"Slice": 1}),
+        (lambda x: x[:, :-1], {"Slice": 1}),
+        (lambda x: x[:, -1], {"Gather": 1}),
+        (lambda x: x[..., -3], {"Gather": 1}),
+        (lambda x: x[:, 1, 2], {"Reshape": 1, "Slice": 1}),
+        (lambda x: x[:, jnp.array([1, 3, 5])], {"Slice": 1}),
+        (lambda x: x[:, jnp.array([1, 1])], {"Gather": 1}),
+        (lambda x: x[:, jnp.array([1, 2, 4])], {"Gather": 1}),
+        (lambda x: x[:, jnp.array([3, 1])], {"Gather": 1}),
+        (lambda x: x[:, jnp.array([3])], {"Gather": 1}),
+        (lambda x: x[:, jnp.array([5, -1])], {"Gather": 1}),
+        (lambda x: x[:, jnp.array([0, 1]), jnp.array([0, 1])], {}),
+        (lambda x: jnp.asarray(x).at[:, jnp.array([2, 9])].get(mode="clip"), {}),
+        (lambda x: jnp.asarray(x).at[:, jnp.array([2, 9])].get(mode="fill", fill_value=7), {}),
+        (lambda x: lax.dynamic_slice_in_dim(x, 4, 3, 2), {}),
+    ],
+)
+def test_indexing_by_numbers(fn, ops):
+    counts = converted(fn, NAMED).report.histogram
+    assert not ops or counts == ops
+
+
+def test_rotary_by_hand_with_a_named_batch():
+    angles = np.arange(24.0).reshape(6, 4) / 7
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+    def halves(x):
+        a, b = x[..., :4], x[..., 4:]
+        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def pairs(x):
+        a, b = x[..., ::2], x[..., 1::2]
+        return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
+
+    for fn in (halves, pairs):
+        assert converted(fn, NAMED).report.fused == {"RotaryEmbedding": 1}

@@ -1,0 +1,95 @@
+"""Many exports in one run; one that fails does not keep the others from being made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import converter
+from weights.errors import WeightsError
+from zoo.console import FAILED_CHECK, WRONG_USE, Progress
+from zoo.entry import ModelInfo
+from zoo.errors import BadRequest, ZooError
+from zoo.manifest import Manifest
+from zoo.pipeline import run as export
+from zoo.request import Options, read_request
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model: manifests of what was written, or why there is nothing."""
+
+    model: str
+    seconds: float
+    manifests: tuple[Manifest, ...] = ()
+    failed: tuple[Path, ...] = ()
+    error: str | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code that an export of this model alone would have had."""
+        if self.error is not None:
+            return WRONG_USE
+        return FAILED_CHECK if self.failed else 0
+
+
+def run(entries: Sequence[ModelInfo], options: Options, progress: Progress) -> list[Outcome]:
+    """Export all models with the same options.
+
+    **Raises** `BadRequest` if the options can be right for one model only.
+    """
+    if options.out is not None and options.out.suffix == ".onnx":
+        raise BadRequest(f"--out {options.out} names one file for many: name a folder instead.")
+    return [
+        _one(entry, options, Numbered(progress, f"{number}/{len(entries)} {entry.name}: "))
+        for number, entry in enumerate(entries, start=1)
+    ]
+
+
+def _one(entry: ModelInfo, options: Options, progress: Progress) -> Outcome:
+    began = time.monotonic()
+    try:
+        exports = export(read_request(entry.name, options, converter.OPSETS), progress)
+    except (ZooError, WeightsError) as error:
+        return Outcome(entry.name, time.monotonic() - began, error=str(error))
+    finally:
+        # Nobody calls this model's compiled functions again.
+        jax.clear_caches()
+    return Outcome(
+        entry.name,
+        time.monotonic() - began,
+        tuple(item.manifest for item in exports),
+        tuple(item.target for item in exports if not item.published),
+    )
+
+
+def record(outcome: Outcome) -> dict[str, Any]:
+    """An outcome for JSON."""
+    return {
+        "model": outcome.model,
+        "seconds": round(outcome.seconds, 1),
+        "error": outcome.error,
+        "failed": [path.name for path in outcome.failed],
+        "manifests": list(outcome.manifests),
+    }
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Progress that says which of many models it is about."""
+
+    progress: Progress
+    prefix: str
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        """A stage of this model."""
+        self.progress.stage(self.prefix + text, total)
+
+    def step(self, size: int) -> None:
+        """So many more bytes are done."""
+        self.progress.step(size)
