@@ -14,10 +14,7 @@ from zoo.checkpoint import recognise, variants
 
 @dataclass(frozen=True)
 class Inspection:
-    """A checkpoint in a few words. `models` are those of the zoo that it fits.
-
-    `has_periods` says whether it holds rotary periods; None if its model has no use for any.
-    """
+    """A checkpoint in a few words. `models` are those of the zoo that it fits."""
 
     checkpoint: Checkpoint
     naming: str

@@ -141,7 +141,7 @@ def run_timm(config, values, image) -> Arrays:
         return {"pooler_output": model(torch.from_numpy(image[None]))[0].numpy()}
 
 
-BY = {"equimo": run_equimo, "transformers": run_transformers, "timm": run_timm}
+BY: dict[str, Reference] = {"equimo": run_equimo, "transformers": run_transformers}
 
 REFERENCES: dict[str, dict[str, Reference]] = {
     name: dict(BY) for name in zoo.list_models("*convnext*")
