@@ -52,3 +52,30 @@ def _merge(
 def _frozen(node: Node) -> str:
     types = " ".join(v.type_text() if is_plain(v) else str(v.dtype) for v in node.outputs)
     return f"{sorted(node.params.items(), key=lambda kv: kv[0])} {types}" if node.params else types
+
+
+def same_program(a: Value, b: Value) -> bool:
+    """The same operations on the same constants, step by step; neither reads anything else."""
+    pairs: set[tuple[int, int]] = set()
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if (id(x), id(y)) in pairs:
+            continue
+        pairs.add((id(x), id(y)))
+        if x.node is None or y.node is None:
+            if not _same_constant(x, y):
+                return False
+            continue
+        alike = x.index == y.index and x.node.op == y.node.op
+        if not alike or x.node.bodies or _frozen(x.node) != _frozen(y.node):
+            return False
+        if len(x.node.inputs) != len(y.node.inputs):
+            return False
+        stack.extend(zip(x.node.inputs, y.node.inputs, strict=True))
+    return True
+
+
+def _same_constant(x: Value, y: Value) -> bool:
+    known = x.kind == y.kind == "const" and is_plain(x) and x.dtype == y.dtype
+    return known and np.array_equal(x.const, y.const)

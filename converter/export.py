@@ -32,6 +32,7 @@ FUSED = (
     "RMSNormalization",
     "Gelu",
     "LogSoftmax",
+    "Resize",
 )
 
 

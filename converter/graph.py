@@ -19,7 +19,8 @@ from converter.dims import Shape, shape_text
 Kind = Literal["input", "param", "const", "node"]
 
 
-@dataclass(eq=False, slots=True)
+# Values know their nodes and nodes their values, so a generated repr would not end in a lifetime.
+@dataclass(eq=False, slots=True, repr=False)
 class Value:
     """One array in the graph.
 
@@ -44,8 +45,11 @@ class Value:
     def type_text(self) -> str:
         return f"{self.dtype.name}[{shape_text(self.shape)}]"
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}: {self.type_text()}>"
 
-@dataclass(eq=False, slots=True)
+
+@dataclass(eq=False, slots=True, repr=False)
 class Node:
     """One operation. ``primitive`` is JAX's own object when the node came from a jaxpr."""
 
@@ -61,6 +65,9 @@ class Node:
     def out(self) -> Value:
         return self.outputs[0]
 
+    def __repr__(self) -> str:
+        return f"<{self.op} of {self.inputs}>"
+
     def operands(self) -> Iterator[Value]:
         """Inputs, then whatever the bodies capture from outside."""
         yield from self.inputs
@@ -73,7 +80,7 @@ class Node:
             body.replace_operands(resolve)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Graph:
     """Inputs, parameters, nodes in topological order, outputs."""
 
@@ -129,6 +136,10 @@ class Graph:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, _Names(), indent=""))
+
+    def __repr__(self) -> str:
+        sizes = (len(self.inputs), len(self.params), len(self.nodes), len(self.outputs))
+        return "<graph of {} inputs, {} parameters, {} nodes, {} outputs>".format(*sizes)
 
 
 def _clone(graph: Graph, table: dict[int, Value]) -> Graph:

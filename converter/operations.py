@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+# A method of ``jax.image.resize``, and whether it antialiases.
+ResizeKind: TypeAlias = tuple[str, bool]
 
 # Elementwise nodes broadcast as numpy does; JAX's primitives want equal shapes.
 ELEMENTWISE: dict[str, Callable[..., jax.Array]] = {
@@ -263,6 +266,15 @@ def _reshape(
     return lax.reshape(x, shape or new_sizes, dimensions)
 
 
+def resize(
+    x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], kinds: Sequence[ResizeKind]
+) -> jax.Array:
+    """``axes`` resampled to ``sizes``; all of the ``kinds`` say the same."""
+    wanted = dict(zip(axes, sizes, strict=True))
+    shape = [wanted.get(i, d) for i, d in enumerate(x.shape)]
+    return jax.image.resize(x, shape, *kinds[0])
+
+
 def _select(x: jax.Array, *, axis: int, index: int) -> jax.Array:
     return lax.index_in_dim(x, index, axis, keepdims=False)
 
@@ -312,6 +324,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "reduce_and": lambda x, *, axes, **_: jnp.all(x, axes),
     "reduce_or": lambda x, *, axes, **_: jnp.any(x, axes),
     "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
+    "resize": resize,
     "select_index": _select,
     "split": _split,
 }

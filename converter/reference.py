@@ -28,8 +28,9 @@ def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> li
     sizes: dict[str, int] = {}
     for value, array in zip(graph.inputs, arrays, strict=True):
         for dim, size in zip(value.shape, array.shape, strict=True):
-            if not dims.is_static(dim) and str(dim).isidentifier():
-                sizes[str(dim)] = size
+            name, factor = dims.multiple(dim)
+            if name:
+                sizes[name] = size // factor
     env: dict[int, Any] = {}
     with jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or _is_wide(graph)):
         for value in graph.params:

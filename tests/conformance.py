@@ -18,7 +18,9 @@ from converter.check import run
 
 # Largest error of a handful of roundings, relative to the largest value of an output.
 TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
-SIZES = {"B": 3, "N": 5}  # what named dimensions are when a case runs
+# what named dimensions are when a case runs
+SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
+MULTIPLES = {f"{n}*{name}": n * size for n in (2, 3, 4, 6) for name, size in SIZES.items()}
 LANES = 3
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array: then these very values
@@ -106,7 +108,7 @@ def inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
 
 
 def _draw(rng: np.random.Generator, shape: Sequence[int | str], dtype: Any) -> np.ndarray:
-    sizes = [SIZES[d] if isinstance(d, str) else d for d in shape]
+    sizes = [{**SIZES, **MULTIPLES}[d] if isinstance(d, str) else d for d in shape]
     kind = jnp.dtype(dtype).kind
     if kind == "b":
         return rng.integers(0, 2, sizes).astype(bool)

@@ -20,7 +20,7 @@ import numpy as np
 import converter
 import zoo
 from converter.check import compare, run
-from tests.references import REFERENCES, Arrays
+from tests.references import Arrays, Reference, convnext, dinov2, dinov3, eupe, siglip2, tips, vit
 from weights import bind, random_weights
 from weights.mapping import apply, plan, source_shapes
 from weights.synthetic import digest, make_image, make_state
@@ -30,6 +30,12 @@ from zoo.models import Model, abstract, batched, shapes
 from zoo.outputs import output_names
 from zoo.pipeline import convert
 from zoo.request import Signature
+
+REFERENCES: dict[str, dict[str, Reference]] = {
+    name: found
+    for family in (dinov3, convnext, dinov2, siglip2, tips, eupe, vit)
+    for name, found in family.REFERENCES.items()
+}
 
 FOLDER = Path(__file__).parents[1] / "docs"
 GOLDEN = Path(__file__).parent / "golden"
@@ -76,21 +82,31 @@ def files(model: Model, values: Any, signature: Signature) -> Iterator[Any]:
             yield opset, converter.session(Path(folder) / "model.onnx")
 
 
+PUBLISHER = {"transformers": "huggingface"}
+"""Whose network a reference computes, where the two are not called the same."""
+
+
+def seeded(config: Config) -> tuple[Arrays, Model]:
+    """Leaves that depend on seed and path only, and the model that has them."""
+    arrays = random_weights(shapes(config), 1).arrays
+    values = {path: arrays[path] for path in arrays}
+    return values, bind(abstract(config), values)
+
+
 def measure(name: str) -> Row:
     """One representative of a family on seeded weights, at its native size."""
     entry = zoo.info(name)
-    size, config = native(entry), entry.config
-    arrays = random_weights(shapes(config), 1).arrays
-    values = {path: arrays[path] for path in arrays}
-    model = bind(abstract(config), values)
+    size = native(entry)
     image = make_image(1, *size)
-    ours = outputs(model, image)
     against = {}
     for who, reference in REFERENCES[name].items():
-        error, relative = worst(ours, reference(config, values, image))
+        config = entry.config_for(PUBLISHER.get(who, who))
+        values, model = seeded(config)
+        error, relative = worst(outputs(model, image), reference(config, values, image))
         against[who] = {"abs": error, "rel": relative}
+    values, model = seeded(entry.config)
     runtime = {}
-    for opset, live in files(abstract(config), values, Signature(size, None)):
+    for opset, live in files(abstract(entry.config), values, Signature(size, None)):
         errors = converter.check(live, partial(batched, model), [image[None]])
         runtime[str(opset)] = max(error.max_abs for error in errors.values())
     return {

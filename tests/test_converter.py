@@ -187,7 +187,7 @@ def test_names_that_clash_by_themselves_get_a_number(fn, params, inputs, outputs
 )
 def test_given_names_that_clash_are_refused(names):
     params = {"w": np.ones(3, np.float32)}
-    with pytest.raises(converter.SpecError, match="'[wy]' can name only one of"):
+    with pytest.raises(converter.SpecError, match=r"'[wy]' can name only one of"):
         converter.to_onnx(lambda p, x: x * p["w"], [(3,)], params=params, **names)
 
 
@@ -395,3 +395,10 @@ def test_symbolic_sizes():
         x = np.random.default_rng(0).standard_normal((batch, n, 3)).astype(np.float32)
         for errors in converter.check(export, fn, [x]).values():
             assert errors.max_rel <= 1e-6
+
+
+def test_an_export_has_a_short_repr():
+    """Values and nodes name each other; a debugger must not unfold them for ever."""
+    export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
+    assert len(repr(export.graph)) < 200
+    assert len(repr(export.graph.nodes[-1])) < 200

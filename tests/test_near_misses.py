@@ -244,3 +244,18 @@ def test_vmapped_gradient_of_dot_product_attention():
         return jnp.sum(jnp.square(jax.nn.dot_product_attention(q, k, v, is_causal=True)))
 
     converted(jax.vmap(jax.grad(loss)), *[(4, 2, 5, 3, 8)] * 3)
+
+
+def test_a_scale_by_the_deviation_without_centring_is_no_rms_norm():
+    """timm's SimpleNorm, in Equimo's spelling: the sample variance, times x itself."""
+
+    def fn(x):
+        deviation = x - x.mean(1, keepdims=True)
+        variance = jnp.sum(jnp.square(deviation), axis=1, keepdims=True) / (x.shape[1] - 1)
+        return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
+
+    export = converted(fn, (3, 8, 5))
+    assert export.report.fused == {}
+    (miss,) = export.report.near_misses
+    assert miss.pattern == "RMSNormalization"
+    assert "squared only" in miss.reason

@@ -19,10 +19,10 @@ KEY = jax.random.key(0)
 WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
 
 
-def perturbed(module):
+def perturbed(module, seed=3):
     """Weights that make every branch matter: no zeros, no ones."""
     leaves, tree = jax.tree.flatten(module, is_leaf=lambda x: False)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     drawn = [
         leaf + 0.3 * rng.standard_normal(leaf.shape).astype(leaf.dtype)
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -69,6 +69,7 @@ def channels_first(x):
 
 
 NORM = perturbed(eqx.nn.LayerNorm(8))
+OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
 NORM2 = perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3))
 BARE = eqx.nn.LayerNorm(8, use_weight=False, use_bias=False)
 NO_BIAS = perturbed(eqx.nn.LayerNorm(8, use_bias=False))
@@ -87,6 +88,7 @@ NORMS = [
     Form("flax", lambda x: FLAX_NORM(x), ((3, 8),), ONE_NORM),
     Form("channels_first", channels_first, ((8, 3, 5),), ONE_NORM),
     Form("flax_slow", lambda x: FLAX_SLOW(x), ((3, 8),), ONE_NORM),
+    Form("two_scales", lambda x: NORM(x) * OTHER_NORM(x), ((8,),), {"LayerNormalization": 2}),
 ]
 
 

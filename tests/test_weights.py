@@ -42,8 +42,9 @@ def test_rules_cover_every_model(name):
 
 @pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
 def test_files_of_dinov3_have_the_published_keys(name):
-    plans = plan(DINOV3_VIT.rules, shapes(zoo.info(name).config))
+    plans = plan(zoo.info(name).naming("meta").rules, shapes(zoo.info(name).config))
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
+    keys |= {"convnext_tiny": 180, "convnext_large": 342}
     short = name.removeprefix("dinov3_")
     assert len(source_shapes(plans)) == keys.get(short, len(source_shapes(plans)))
 

@@ -20,6 +20,7 @@ from converter.arrange import (
     kernels,
     layout,
     pooling,
+    resize,
     siblings,
     take,
 )
@@ -36,7 +37,7 @@ __all__ = ["AttentionLayout", "arrange"]
 def arrange(graph: Graph, opset: int, attention_layout: AttentionLayout = "4d") -> Graph:
     """The graph in ONNX's layouts, its weight programs hoisted."""
     graph = graph.clone()
-    sweep(graph, {"rotary": heads.rotary_rule(opset), **convolution.RULES})
+    sweep(graph, {"rotary": heads.rotary_rule(opset), **convolution.RULES, **resize.RULES})
     sweep(graph, {**pooling.rules(opset), **bounds.RULES})
     if attention_layout == "3d":
         sweep(graph, {"attention": heads.attention_3d})

@@ -114,13 +114,13 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, Window]:
 
 
 def _pooled(editor: Editor, x: Value, window: Window, kind: Kind, out: Value) -> Value:
-    flat, order = _as_image(editor, x, window.axes)
+    flat, order = as_image(editor, x, window.axes)
     shape = (*flat.shape[:2], *(out.shape[a] for a in window.axes))
     made = editor.add(kind.pool, [flat], shape, x.dtype, window.params())
-    return _from_image(editor, made, order, out.shape)
+    return from_image(editor, made, order, out.shape)
 
 
-def _as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
+def as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
     """``x`` as [batch, channels, space…], and the order of axes before they were merged."""
     others = [i for i in range(x.rank) if i not in axes]
     order = [*others, *axes]
@@ -130,7 +130,7 @@ def _as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, lis
     return editor.reshape(turned, (dims.product(batch), channels, *space)), order
 
 
-def _from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
+def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
     spread = editor.reshape(x, tuple(shape[i] for i in order))
     return editor.transpose(spread, [order.index(i) for i in range(len(order))])
 
@@ -165,10 +165,10 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     x, window = _prepared(node, editor, math.inf if lowest else -math.inf)
     if x is not operand or x.dtype.kind != "f" or not 0 < len(window.axes) <= 3:
         return None
-    flat, order = _as_image(editor, _negated(editor, x) if lowest else x, window.axes)
-    given, _ = _as_image(editor, source, window.axes)
+    flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
+    given, _ = as_image(editor, source, window.axes)
     made = editor.add("max_pool_scatter", [flat, given], flat.shape, x.dtype, window.params())
-    return _from_image(editor, made, order, x.shape)
+    return from_image(editor, made, order, x.shape)
 
 
 # ----------------------------------------------------------------------------------------- means

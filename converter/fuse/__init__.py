@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from converter.fuse import attention, gelu, layer_norm, pairs, rms_norm, rotary, softmax
+from converter.fuse import attention, gelu, layer_norm, pairs, resize, rms_norm, rotary, softmax
 from converter.fuse.match import Match, NearMiss, Recogniser
 from converter.graph import Graph, Node, Value
 from converter.rewrite import Editor, Rule, sweep
@@ -31,7 +31,8 @@ STAGES: tuple[tuple[tuple[Recogniser, ...], int], ...] = (
 def fuse(graph: Graph, opset: int) -> tuple[Graph, list[NearMiss]]:
     """The graph with every recognised structure as one node, and what was nearly recognised."""
     notes: list[NearMiss] = []
-    for recognisers, since in STAGES:
+    resizes = ((resize.recogniser(opset),), 17)
+    for recognisers, since in (resizes, *STAGES):
         if opset < since:
             continue
         graph = graph.clone()

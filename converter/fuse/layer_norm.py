@@ -174,9 +174,15 @@ def _affine(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     root = View(node.out, tuple(range(node.out.rank)))
     sides = operands(root)
     for normed, other in (sides, sides[::-1]):
-        if normed.op() in _TAKES[node.op] and editor.single_use(normed.base):
+        if normed.op() in _TAKES[node.op] and _may_take(node, normed, editor):
             return _absorb(node, normed, other, editor)
     return None
+
+
+def _may_take(node: Node, normed: View, editor: Editor) -> bool:
+    """Several scales of one norm get a norm each: that is less work than to scale and shift it."""
+    bare = node.op == "mul" and scalar(normed.node().inputs[1]) == 1
+    return bare or editor.single_use(normed.base)
 
 
 def _absorb(node: Node, normed: View, other: View, editor: Editor) -> Value | None:

@@ -24,6 +24,7 @@ DOMAINS = (
     "elementwise",
     "indexing",
     "reduce",
+    "resize",
     "shape",
     "sort",
     "special",
@@ -107,18 +108,10 @@ def _find_origins(shared: Shared, values: Sequence[Value], inputs: Sequence[ir.V
         for axis, dim in enumerate(value.shape):
             if dims.is_static(dim):
                 continue
-            name, factor = _single(str(dim))
+            name, factor = dims.multiple(dim)
             known = shared.origins.get(name)
             if name and (known is None or factor < known[2]):
                 shared.origins[name] = (source, axis, factor)
-
-
-def _single(text: str) -> tuple[str, int]:
-    """``h`` -> (h, 1), ``16*h`` -> (h, 16), anything else -> ("", 0)."""
-    factor, _, name = text.rpartition("*")
-    if not name.isidentifier() or not (factor == "" or factor.isdigit()):
-        return "", 0
-    return name, int(factor or 1)
 
 
 def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:

@@ -7,22 +7,14 @@ is Equimo's archive, whose digest is known.
 
 from weights import convnext
 from weights.hub import HubFile
-from zoo.entry import ConvNeXtConfig, Licence, ModelInfo, Preprocessing
-from zoo.families import dinov3
+from zoo.entry import ConvNeXtConfig, ModelInfo
+from zoo.families import dinov3, eupe
 from zoo.families.equimo_archives import equimo_file
 
 TINY = ConvNeXtConfig(depths=(3, 3, 9, 3), dims=(96, 192, 384, 768))
 SMALL = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(96, 192, 384, 768))
 BASE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(128, 256, 512, 1024))
 LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
-
-EUPE_LICENCE = Licence(
-    name="FAIR Research License",
-    page="https://github.com/facebookresearch/EUPE/blob/main/LICENSE.md",
-    download="https://huggingface.co/collections/facebook/eupe",
-)
-# Resized as 8-bit values, unlike DINOv3.
-EUPE_PREPROCESSING = Preprocessing(mean=dinov3.LVD.mean, std=dinov3.LVD.std, size=(256, 256))
 
 POOLER = "the mean of the last map, normed"
 
@@ -72,8 +64,8 @@ def _eupe(size: str, letter: str, config: ConvNeXtConfig, parameters: int) -> Mo
         aliases=(title,),
         config=config,
         namings=convnext.NAMINGS,
-        preprocessing=EUPE_PREPROCESSING,
-        licence=EUPE_LICENCE,
+        preprocessing=eupe.PREPROCESSING,
+        licence=eupe.LICENCE,
         checkpoint=f"{title}.pt",
         digest="",
         archive=f"{name}.tar.lz4",

@@ -1,0 +1,200 @@
+"""Which of ONNX's ``Resize`` a matrix of weights [in, out] is, by its numbers or by its program.
+
+Known numbers are compared with the operator's. Where a size is symbolic, the computation of the
+numbers is compared, node by node, with what the same JAX traces for the resize of one axis between
+the same sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converter import dims
+from converter.dims import Dim
+from converter.equals import same_program
+from converter.fuse.match import NearMiss
+from converter.graph import Graph, Node, Value, const
+from converter.operations import ResizeKind
+from converter.rewrite import Editor
+from converter.simplify import simplify
+from converter.trace import trace
+
+Kinds: TypeAlias = tuple[ResizeKind, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What ``Resize`` can do, from an opset on; some of it is only worth it for enlarging."""
+
+    kind: ResizeKind
+    since: int
+    up_only: bool = False
+
+
+# The first that fits is taken. Cubic always antialiases, which changes nothing when enlarging:
+# ONNX Runtime 1.31.1 takes 10 to 100 times as long without (measured, CPU), longer than products.
+ROWS = (
+    Row(("linear", False), 17),
+    Row(("linear", True), 18),
+    Row(("cubic", True), 18),
+    Row(("cubic-pytorch", False), 18, up_only=True),
+)
+SLOW = (("cubic", False), ("cubic-pytorch", False))
+FLOATS = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Weights [in, out], or [out, in] where they are ``turned``."""
+
+    value: Value
+    turned: bool
+
+    @property
+    def sizes(self) -> tuple[Dim, Dim]:
+        rows, columns = self.value.shape
+        return (columns, rows) if self.turned else (rows, columns)
+
+    def oriented(self, editor: Editor, turned: bool) -> Value:
+        if turned == self.turned:
+            return self.value
+        if self.value.kind == "const":
+            return const(np.transpose(self.value.const))
+        return editor.transpose(self.value, (1, 0))
+
+
+@dataclass(frozen=True)
+class Contracted:
+    """One axis of an operand is replaced by a matrix; ``labels`` are the operand's afterwards."""
+
+    axis: int
+    turned: bool
+    labels: list[int]
+
+
+def contracted(node: Node, side: int) -> Contracted | None:
+    """What an einsum does to one operand, where the one on ``side`` is a matrix."""
+    own, other = (list(node.params[k]) for k in (("lhs", "rhs"), ("rhs", "lhs"))[side])
+    out = node.params["out"]
+    summed = [a for a in own if a in other and a not in out]
+    made = [a for a in own if a in out and a not in other]
+    if len(own) != 2 or len(summed) != 1 or len(made) != 1 or len(out) != len(other):
+        return None
+    labels = [made[0] if a == summed[0] else a for a in other]
+    return Contracted(other.index(summed[0]), own[0] == made[0], labels)
+
+
+def normalised(matrix: np.ndarray, axis: int) -> bool:
+    """The weights of every result sum to one, or are all zero: a resampling."""
+    if matrix.size == 0 or matrix.dtype.name not in FLOATS:
+        return False
+    total = matrix.astype(np.float64).sum(axis)
+    off = np.minimum(np.abs(total - 1), np.abs(total))
+    return bool(off.max() <= 8 * float(jnp.finfo(matrix.dtype).eps))
+
+
+def known_kinds(matrix: np.ndarray, notes: list[NearMiss], opset: int) -> Kinds:
+    """The kinds of ``Resize`` whose weights [in, out] these are.
+
+    Up to rounding: the positions they were computed from are float32, of the size of the image.
+    """
+    size, count = matrix.shape
+    wide = matrix.astype(np.float64)
+    slack = float(jnp.finfo(matrix.dtype).eps) + 4 * size * float(np.finfo(np.float32).eps)
+
+    def fits(kind: ResizeKind) -> bool:
+        return float(np.abs(wide - weights(size, count, *kind)).max()) <= slack
+
+    rows = [row for row in ROWS if (count >= size or not row.up_only) and fits(row.kind)]
+    allowed = tuple(row.kind for row in rows if row.since <= opset)
+    if not allowed and size != count:
+        slow = any(fits(kind) for kind in SLOW)
+        notes.append(NearMiss("Resize", _reason(f"{size} to {count}", rows, slow)))
+    return allowed
+
+
+def _reason(what: str, rows: list[Row], slow: bool) -> str:
+    if rows:
+        return f"{what}: antialias needs opset {min(row.since for row in rows)}"
+    if slow:
+        return f"{what}: ONNX Runtime's cubic without antialias is slower than products"
+    return f"{what}: the weights are not those of a kernel that ONNX has"
+
+
+KERNELS: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda x: np.maximum(0, 1 - x),
+    "cubic": lambda x: _cubic(x, -0.5),
+    "cubic-pytorch": lambda x: _cubic(x, -0.75),
+}
+
+
+def _cubic(x: Any, a: float) -> Any:
+    """Keys' cubic convolution kernel of x >= 0; ``a`` is ONNX's ``cubic_coeff_a``."""
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = a * (((x - 5) * x + 8) * x - 4)
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+def weights(size: int, count: int, method: str, antialias: bool) -> np.ndarray:
+    """The weights [size, count] of ONNX's ``Resize`` with half-pixel positions.
+
+    What lies outside gets none and the rest is normalised (``exclude_outside``), but
+    ``cubic-pytorch`` repeats the edge. Source: the ONNX operator's specification.
+    """
+    centre = (np.arange(count) + 0.5) * (size / count) - 0.5
+    stretch = max(size / count, 1) if antialias else 1
+    beyond = 2 if method == "cubic-pytorch" else 0
+    taps = np.arange(-beyond, size + beyond)
+    raw = KERNELS[method](np.abs(centre - taps[:, None]) / stretch)
+    inside = np.zeros((size, count))
+    np.add.at(inside, np.clip(taps, 0, size - 1), raw)
+    return inside / inside.sum(0)
+
+
+# ---------------------------------------------------------------------------------- symbolic sizes
+
+
+def traced_kinds(matrix: Matrix, notes: list[NearMiss], opset: int) -> Kinds:
+    """The kinds of ``Resize`` whose weights these are, by how they are computed."""
+    up = dims.divides(*matrix.sizes) is not None
+    for method, antialias in (*(row.kind for row in ROWS), SLOW[0]):
+        if not _is_traced(matrix, method, antialias):
+            continue
+        rows = [
+            row
+            for row in ROWS
+            if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
+        ]
+        allowed = tuple(row.kind for row in rows if row.since <= opset)
+        if not allowed:
+            what = f"{matrix.sizes[0]} to {matrix.sizes[1]}"
+            notes.append(NearMiss("Resize", _reason(what, rows, slow=True)))
+        return allowed
+    return ()
+
+
+def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
+    """The weights are computed as JAX's own for this method."""
+    graph = one_axis(*matrix.sizes, matrix.value.dtype, method, antialias)
+    for node in graph.nodes:
+        for side in (0, 1) if node.op == "einsum" else ():
+            found = contracted(node, side)
+            if found is not None and node.inputs[1 - side] is graph.inputs[0]:
+                same = found.turned == matrix.turned
+                return same and same_program(matrix.value, node.inputs[side])
+    return False
+
+
+def one_axis(size: Dim, count: Dim, dtype: Any, method: str, antialias: bool) -> Graph:
+    """What JAX traces for the resize of one axis."""
+
+    def resize(x: jax.Array) -> jax.Array:
+        return jax.image.resize(x, (count,), method, antialias)
+
+    return simplify(trace(resize, [jax.ShapeDtypeStruct((size,), dtype)]))

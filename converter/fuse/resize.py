@@ -1,0 +1,152 @@
+"""``jax.image.resize``: products with matrices of resampling weights, and gathers of neighbours.
+
+JAX resizes one axis at a time: it contracts the axis with a matrix [in, out] of weights, or gathers
+the nearest neighbours along it. Where the sizes are known, so are the numbers, and they are
+compared with those of ONNX's operator, whoever computed them. Where a size is symbolic, the
+computation of the numbers is compared, node by node, with what the same JAX traces for the resize
+of one axis between the same sizes.
+
+Parameters resized to a known size stay as they are: a weight program, computed as the file is
+saved.
+"""
+
+from __future__ import annotations
+
+from converter import dims
+from converter.dims import Dim
+from converter.fuse.known import is_sized, is_weight, known
+from converter.fuse.match import Match, NearMiss, Recogniser
+from converter.fuse.neighbours import NEAREST, nearest
+from converter.fuse.resampling import (
+    FLOATS,
+    Kinds,
+    Matrix,
+    contracted,
+    known_kinds,
+    normalised,
+    traced_kinds,
+)
+from converter.graph import Node, Value, const
+from converter.rewrite import Editor
+
+MOST_AXES = {"linear": 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
+# Fewer columns than these are worth a transpose.
+NARROW = 16
+# Larger matrices of known weights are left to be computed at run time, in bytes.
+LARGEST_MATRIX = 1 << 26
+
+
+def recogniser(opset: int) -> Recogniser:
+    """The recogniser for an opset: ``antialias`` came with 18."""
+    rules: dict[str, Match] = {
+        "einsum": lambda node, editor, notes: _product(node, editor, notes, opset),
+        "gather": _nearest,
+    }
+    return Recogniser(tuple(rules), lambda node, editor, notes: rules[node.op](node, editor, notes))
+
+
+# --------------------------------------------------------------------------- products with weights
+
+
+def _product(node: Node, editor: Editor, notes: list[NearMiss], opset: int) -> Value | None:
+    """A contraction of one axis with a matrix of resampling weights."""
+    for side in (0, 1):
+        found = contracted(node, side)
+        x = node.inputs[1 - side]
+        if found is None or x.dtype != node.out.dtype or x.dtype.name not in FLOATS:
+            continue
+        matrix = Matrix(node.inputs[side], found.turned)
+        numbers = known(matrix.value) if dims.all_static(matrix.sizes) else None
+        if numbers is not None:
+            if is_weight(x) or not normalised(numbers, int(found.turned)):
+                return None
+            kinds = known_kinds(numbers.T if found.turned else numbers, notes, opset)
+            if matrix.value.kind != "const" and numbers.nbytes <= LARGEST_MATRIX:
+                matrix = Matrix(const(numbers), found.turned)
+        elif not dims.all_static(matrix.sizes) and is_sized(matrix.value):
+            kinds = traced_kinds(matrix, notes, opset)
+        else:
+            continue
+        source, order = _beneath(editor, x)
+        axis = order[found.axis]
+        if kinds:
+            made = _resized(editor, source, axis, matrix.sizes[1], kinds)
+        else:
+            made = _multiplied(editor, source, axis, matrix)
+        return editor.transpose(made, [order[found.labels.index(a)] for a in node.params["out"]])
+    return None
+
+
+def _nearest(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+    """A gather of each place's nearest neighbour along one axis."""
+    found = nearest(node, notes)
+    if found is None:
+        return None
+    axis, place = found
+    source, order = _beneath(editor, node.inputs[0])
+    made = _resized(editor, source, order[axis], node.out.shape[place], (NEAREST,))
+    moved = [i for i in range(made.rank) if i != axis]
+    moved.insert(place, axis)
+    return editor.transpose(made, [order[i] for i in moved])
+
+
+def _multiplied(editor: Editor, x: Value, axis: int, matrix: Matrix) -> Value:
+    """The product from the left, which moves no axis, or from the right, on the last axis.
+
+    Matrices of few columns are slow: 683 x 3 of them take ONNX Runtime four times as long from the
+    left as transposed and from the right.
+    """
+    shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
+    after = dims.product(x.shape[axis + 1 :])
+    if dims.is_static(after) and after < NARROW:
+        order = [*(i for i in range(x.rank) if i != axis), axis]
+        inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
+        made = editor.add("matmul", inputs, tuple(shape[i] for i in order), x.dtype)
+        return editor.transpose(made, [order.index(i) for i in range(x.rank)])
+    flat = editor.reshape(x, (*x.shape[: axis + 1], after))
+    inputs = [matrix.oriented(editor, turned=True), flat]
+    made = editor.add("matmul", inputs, (*shape[: axis + 1], after), x.dtype)
+    return editor.reshape(made, shape)
+
+
+def _resized(editor: Editor, x: Value, axis: int, count: Dim, kinds: Kinds) -> Value:
+    """``x`` with one axis resized, in one node with the axes before it where that can be."""
+    shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
+    axes, base, inner = (axis,), x, x.node
+    if inner is not None and inner.op == "resize" and editor.single_use(x):
+        shared = tuple(k for k in inner.params["kinds"] if k in kinds)
+        more = tuple(sorted((*inner.params["axes"], axis)))
+        fresh = axis not in inner.params["axes"]
+        if fresh and shared and len(more) <= MOST_AXES[shared[0][0]]:
+            axes, base, kinds = more, inner.inputs[0], shared
+    params = {"axes": axes, "sizes": tuple(shape[i] for i in axes), "kinds": kinds}
+    return editor.add("resize", [base], shape, x.dtype, params)
+
+
+def _beneath(editor: Editor, x: Value) -> tuple[Value, list[int]]:
+    """What ``x`` is a transpose of, and its order of axes; as far as nobody else reads it."""
+    order = list(range(x.rank))
+    while x.node is not None and editor.single_use(x):
+        permutation = _permutation(x.node)
+        if permutation is None:
+            break
+        order = [permutation[i] for i in order]
+        x = x.node.inputs[0]
+    return x, order
+
+
+def _permutation(node: Node) -> list[int] | None:
+    """That of a transpose, written as a reshape where only ones change places."""
+    if node.op == "transpose":
+        return list(node.params["permutation"])
+    before, after = node.inputs[0].shape, node.out.shape
+    if node.op != "reshape" or len(before) != len(after):
+        return None
+    ones, rest = (
+        [[i for i, d in enumerate(shape) if dims.same(d, 1) == one] for shape in (before, after)]
+        for one in (True, False)
+    )
+    if not dims.same_shape([before[i] for i in rest[0]], [after[i] for i in rest[1]]):
+        return None
+    source = dict(zip((*ones[1], *rest[1]), (*ones[0], *rest[0]), strict=True))
+    return [source[i] for i in range(len(after))]

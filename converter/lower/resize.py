@@ -1,0 +1,43 @@
+"""``Resize``: half-pixel positions, which are JAX's, in every mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from converter import dims
+from converter.build import Builder
+from converter.lower.registry import lower
+from converter.operations import ResizeKind
+
+# JAX leaves out what lies outside and normalises the rest, PyTorch's cubic repeats the edge.
+ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
+    ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
+    ("linear", False): {"mode": "linear"},
+    ("linear", True): {"mode": "linear", "antialias": 1, "exclude_outside": 1},
+    ("cubic", True): {
+        "mode": "cubic",
+        "antialias": 1,
+        "exclude_outside": 1,
+        "cubic_coeff_a": -0.5,
+    },
+    ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
+}
+# Exact for whole multiples of the size, whatever it is, and ONNX Runtime's fastest.
+REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+@lower("resize")
+def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
+    """All sizes, not ``axes`` and theirs (opset 18): ONNX Runtime 1.31.1 moves transposes through
+    ``Resize``, and takes every one of the sizes for an axis of its own as it does.
+    """
+    del sizes
+    return b.op("Resize", x, None, None, b.shape(b.out.shape), **_attributes(b, axes, kinds[0]))
+
+
+def _attributes(b: Builder, axes: tuple[int, ...], kind: ResizeKind) -> dict[str, Any]:
+    before, after = b.operand().shape, b.out.shape
+    whole = all(dims.divides(before[i], after[i]) is not None for i in axes)
+    return {**ATTRIBUTES[kind], **(REPEATED if whole and kind[0] == "nearest" else {})}

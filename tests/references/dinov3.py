@@ -1,0 +1,38 @@
+"""DINOv3's vision transformers by Equimo and by transformers, at any size."""
+
+from functools import partial
+
+import numpy as np
+
+from tests.references import Arrays, Reference
+from tests.references.dinov2 import by_equimo
+from tests.references.running import Values, run_transformers, transformers_model
+from weights import huggingface
+from zoo.entry import Config
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    """With our periods: transformers computes its own, in float32."""
+    import torch
+    from transformers import DINOv3ViTConfig, DINOv3ViTModel
+
+    settings = DINOv3ViTConfig(
+        hidden_size=config.dim,
+        num_hidden_layers=config.depth,
+        num_attention_heads=config.heads,
+        intermediate_size=config.hidden,
+        num_register_tokens=config.registers,
+        key_bias=True,
+    )
+    model = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
+    periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
+    model.rope_embeddings.inv_freq = 1 / periods
+    return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
+
+
+REFERENCES: dict[str, dict[str, Reference]] = {
+    "dinov3_vits16": {
+        "equimo": partial(by_equimo, "dinov3_vits16_pretrain_lvd1689m"),
+        "transformers": by_transformers,
+    }
+}

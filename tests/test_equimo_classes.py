@@ -1,0 +1,160 @@
+"""Equimo's own classes, unmodified: each attention, rotary embedding, norm and GELU is one node."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from equimo.models.convnext import _build_convnext
+from equimo.models.vit import _build_vit
+
+import converter
+from converter.check import run
+
+# float32 rounding through two blocks on outputs of unit scale; a wrong branch costs 1e-3 and more
+ATOL = 1e-4
+KEY = jax.random.PRNGKey(0)
+SMALL: dict[str, Any] = {"dim": 96, "num_heads": [3]}
+ROPE = {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 5}
+LEARNED = {"Attention": 2, "LayerNormalization": 5}
+RMS = {"Attention": 2, "RMSNormalization": 9}  # two before, two in each attention, one at the end
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model of the registry: two blocks of it, at an image size, and what its file holds."""
+
+    name: str
+    image: tuple[int, int]
+    fused: dict[str, int]
+    nodes: int  # 4-D attention, opset 23
+    overrides: dict[str, Any] = field(default_factory=dict)
+    near_misses: int = 0
+
+
+GELU = {"Gelu": 2}
+DYNAMIC: dict[str, Any] = {"dynamic_img_size": True, "interpolate_antialias": True}
+VITS = [
+    Variant("vit_tiny_patch16_224", (224, 224), LEARNED | GELU, 57),
+    Variant("vit_small_patch32_224", (224, 224), LEARNED | GELU, 57),
+    Variant("dinov2_vits14", (112, 112), LEARNED | GELU, 59, {"img_size": 112}),
+    Variant("dinov2_vits14", (70, 112), LEARNED | GELU, 59, DYNAMIC),
+    Variant("dinov2_vits14_reg", (70, 112), LEARNED | GELU, 62, DYNAMIC),
+    Variant("dinov2_vitg14_reg", (112, 112), LEARNED, 68, SMALL | {"img_size": 112}),
+    Variant("dinov3_vits16_pretrain_lvd1689m", (96, 128), ROPE | GELU, 63),
+    Variant("dinov3_vits16plus_pretrain_lvd1689m", (96, 128), ROPE, 71),
+    Variant("dinov3_vit7b16_pretrain_lvd1689m", (96, 128), ROPE, 71, SMALL | {"num_heads": 3}),
+    Variant("eupe_vits16", (96, 128), ROPE | GELU, 63),
+    Variant("siglip2_vitb16_224", (224, 224), LEARNED | GELU, 49, SMALL),
+    Variant("tips_vits14_hr", (112, 112), LEARNED | GELU, 63, {"img_size": 112}),
+    Variant("tips_vitg14_lr", (224, 224), LEARNED, 69, SMALL),
+    # half-split rotation by tables that are interleaved: no RotaryEmbedding turns like that
+    Variant("vit5_small", (224, 224), RMS | GELU, 95, near_misses=4),
+]
+CONVNEXTS = [
+    Variant("convnext_t", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 66),
+    Variant("eupe_convnext_tiny", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 64),
+]
+
+
+def drawn(shapes: Any) -> Any:
+    """Seeded weights that make every branch matter."""
+    rng = np.random.default_rng(3)
+
+    def draw(path: Any, leaf: Any) -> Any:
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        name, shape = jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape
+        fan_in = max(1, math.prod(shape[1:]))
+        if name.endswith("gamma"):
+            value = rng.uniform(0.05, 1, shape)
+        elif "freqs" in name or "periods" in name:
+            value = 100 ** np.linspace(0, 1, math.prod(shape)).reshape(shape)
+        elif "norm" in name and name.endswith("weight"):
+            value = 1 + 0.1 * rng.standard_normal(shape)
+        elif name.endswith("bias"):
+            value = 0.1 * rng.standard_normal(shape)
+        elif "token" in name or "pos_embed" in name:
+            value = 0.5 * rng.standard_normal(shape)
+        else:
+            gain = 1.25 if "qkv" in name else 1.0
+            value = gain * rng.standard_normal(shape) / math.sqrt(fan_in)
+        return jnp.asarray(value, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def drawn_model(build: Any, variant: Variant, depths: list[int]) -> Any:
+    settings = {"depths": depths, **variant.overrides}
+    shapes = eqx.filter_eval_shape(lambda key: build(variant.name, key=key, **settings), KEY)
+    return drawn(shapes)
+
+
+def outputs(model: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Features and, behind the last norm, what the head makes of them."""
+
+    def call(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return (
+            model.features(image, key=KEY, inference=True),
+            model(image, key=KEY, inference=True),
+        )
+
+    return jax.vmap(call)(images)
+
+
+def exported(model: Any, shape: tuple[Any, ...], **options: Any) -> converter.Export:
+    return converter.to_onnx(lambda images: outputs(model, images), [shape], **options)
+
+
+def assert_right(export: converter.Export, model: Any, image: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(1).standard_normal((2, 3, *image)).astype(np.float32)
+    wanted = eqx.filter_jit(outputs)(model, pixels)
+    for got, want in zip(run(export, [pixels]).values(), wanted, strict=True):
+        assert 0.1 < float(jnp.std(want)) < 10, "of unit scale"
+        np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
+
+
+def assert_fused(export: converter.Export, variant: Variant) -> None:
+    assert export.report.fused == variant.fused, export.report
+    assert export.report.nodes == variant.nodes, export.report.histogram
+    assert len(export.report.near_misses) == variant.near_misses
+
+
+IDS = [f"{v.name}-{'x'.join(map(str, v.image))}" for v in VITS]
+
+
+@pytest.mark.parametrize("variant", VITS, ids=IDS)
+def test_vision_transformers(variant):
+    model = drawn_model(_build_vit, variant, [2])
+    export = exported(model, ("B", 3, *variant.image))
+    assert_fused(export, variant)
+    # the patches, the queries, keys and values of a block together, its result
+    assert export.report.histogram["Transpose"] == 1 + 2 * 2
+    assert_right(export, model, variant.image)
+
+
+@pytest.mark.parametrize("name", ["dinov3_vits16_pretrain_lvd1689m", "vit5_small"])
+def test_fixed_batch_and_flat_layout(name):
+    variant = next(v for v in VITS if v.name == name)
+    model = drawn_model(_build_vit, variant, [2])
+    for layout in ("4d", "3d"):
+        export = exported(model, (2, 3, *variant.image), attention_layout=layout)
+        assert export.report.fused == variant.fused
+        assert_right(export, model, variant.image)
+
+
+@pytest.mark.parametrize("variant", CONVNEXTS, ids=[v.name for v in CONVNEXTS])
+def test_convnexts(variant):
+    model = drawn_model(_build_convnext, variant, [1, 1, 2, 1])
+    export = exported(model, ("B", 3, *variant.image))
+    assert_fused(export, variant)
+    # one before and one after each norm of a feature map; the last norm is of a vector
+    assert export.report.histogram["Transpose"] == 2 * (variant.fused["LayerNormalization"] - 1)
+    assert_right(export, model, variant.image)
+    assert_right(exported(model, ("B", 3, *variant.image), opset=18), model, variant.image)
