@@ -49,11 +49,12 @@ def recogniser(opset: int) -> Recogniser:
 
 
 def _product(node: Node, editor: Editor, notes: list[NearMiss], opset: int) -> Value | None:
-    """A contraction of one axis with a matrix of resampling weights."""
+    """A contraction of one axis with a matrix of weights that are known, or of named sizes."""
     for side in (0, 1):
         found = contracted(node, side)
         x = node.inputs[1 - side]
-        if found is None or x.dtype != node.out.dtype or x.dtype.name not in FLOATS:
+        alike = node.inputs[side].dtype == x.dtype == node.out.dtype
+        if found is None or not alike or x.dtype.name not in FLOATS:
             continue
         matrix = Matrix(node.inputs[side], found.turned)
         numbers = known(matrix.value) if dims.all_static(matrix.sizes) else None
