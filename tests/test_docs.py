@@ -1,0 +1,37 @@
+"""The measured tables in docs/: rendered from their numbers, within bounds, and still true."""
+
+import json
+
+import pytest
+
+import zoo
+from tests import measure
+
+CONTENT = json.loads((measure.FOLDER / "models.json").read_text())
+JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
+"""Largest errors: of the model, of a file, and relative to the largest output of Equimo."""
+
+
+def test_the_page_shows_the_numbers():
+    assert (measure.FOLDER / "models.md").read_text() == measure.render(CONTENT)
+
+
+def test_every_family_is_measured():
+    measured = {row["family"] for row in CONTENT["models"]}
+    assert measured == {zoo.info(name).family for name in zoo.list_models()}
+    assert {row["model"] for row in CONTENT["goldens"]} == set(measure.GOLDENS)
+
+
+def test_errors_are_small():
+    for row in CONTENT["models"]:
+        assert row["against"].get("equimo", {"rel": 0})["rel"] <= EQUIMO, row
+        assert row["against"].get("transformers", {"abs": 0})["abs"] <= JAX, row
+        assert max(row["onnxruntime"].values()) <= ONNX, row
+    for row in CONTENT["goldens"]:
+        assert row["jax"] <= JAX, row
+        assert max(*row["fixed"].values(), *row["open"].values()) <= ONNX, row
+
+
+@pytest.mark.parametrize("row", CONTENT["models"], ids=lambda row: row["model"])
+def test_files_consist_of_what_the_page_says(row):
+    assert measure.counts(zoo.info(row["model"])) == {key: row[key] for key in ("nodes", "fused")}
