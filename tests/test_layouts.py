@@ -73,7 +73,7 @@ def flat_again(x):
     [
         (split_first, {"Reshape": 1, "Transpose": 1, "Gather": 3}),
         (split_heads, {"Reshape": 1, "Transpose": 1, "Gather": 3}),
-        (other_order, {"Split": 1, "Reshape": 3, "Transpose": 3}),
+        (other_order, {"Reshape": 1, "Transpose": 2, "Gather": 3}),
         (read_twice, {"Split": 1, "Reshape": 3, "Transpose": 3}),
         (unequal, {"Split": 1, "Reshape": 1, "Transpose": 2}),
         (not_all, {"Slice": 2, "Reshape": 2, "Transpose": 2}),

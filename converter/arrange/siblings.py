@@ -2,12 +2,13 @@
 
 Queries, keys and values are often cut from one product and turned to [batch, heads, positions,
 width] one by one: n slices, n reshapes and n transposes say what one reshape, one transpose that
-brings the parts to the front, and n selections do.
+brings the parts to the front, and n selections do. One that is turned another way (keys, for a
+matrix product) is transposed once more.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from converter import dims
@@ -29,26 +30,30 @@ class Part:
     out: Value
 
 
-Family = tuple[Part, ...]
+@dataclass(frozen=True)
+class Family:
+    """All parts of a value, and the order of axes that most of them have."""
+
+    parts: tuple[Part, ...]
+    order: tuple[int, ...]
 
 
 def share_transposes(graph: Graph) -> None:
     """Transpose the equal parts of each value as one, in place."""
     families = [f for parts in _families(graph).values() if (f := _alike(parts))]
-    members = {id(part.out): family for family in families for part in family}
+    members = {id(part.out): (part, family) for family in families for part in family.parts}
     turned: dict[int, Value] = {}
 
     def select(node: Node, editor: Editor) -> Value | None:
-        family = members.get(id(node.out))
-        if family is None:
+        if id(node.out) not in members:
             return None
-        first = family[0]
-        if id(first.out) not in turned:
-            turned[id(first.out)] = _together(editor, family)
-        part = next(p for p in family if p.out is node.out)
+        part, family = members[id(node.out)]
+        if id(family) not in turned:
+            turned[id(family)] = _together(editor, family)
         index = part.start // part.size
-        one = editor.slice(turned[id(first.out)], 0, index, index + 1)
-        return editor.reshape(one, node.out.shape)
+        one = editor.slice(turned[id(family)], 0, index, index + 1)
+        alone = editor.reshape(one, tuple(part.middle[i] for i in family.order))
+        return editor.transpose(alone, [family.order.index(i) for i in part.order])
 
     sweep(graph, {"transpose": select})
 
@@ -96,17 +101,19 @@ def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
     return readers[0] if len(readers) == 1 else None
 
 
-def _alike(slices: list[Part | None]) -> Family:
-    """The parts, if they are all there and reshaped and transposed alike; else nothing."""
+def _alike(slices: list[Part | None]) -> Family | None:
+    """The parts, if all are there and reshaped alike, and two of them transposed alike."""
     parts = tuple(p for p in slices if p is not None)
     if len(parts) < len(slices) or len(parts) < 2:
-        return ()
+        return None
     first = parts[0]
-    same = all(p.size == first.size and p.order == first.order for p in parts)
+    same = all(p.size == first.size for p in parts)
     starts = sorted(p.start for p in parts)
     complete = starts == list(range(0, first.source.shape[first.axis], first.size))
     shapes = all(dims.same_shape(p.middle, first.middle) for p in parts)
-    return parts if same and complete and shapes and _place(first) is not None else ()
+    order, times = Counter(p.order for p in parts).most_common(1)[0]
+    fits = same and complete and shapes and times > 1 and _place(first) is not None
+    return Family(parts, order) if fits else None
 
 
 def _place(part: Part) -> int | None:
@@ -118,8 +125,8 @@ def _place(part: Part) -> int | None:
 
 def _together(editor: Editor, family: Family) -> Value:
     """All parts, transposed, along a new first axis."""
-    first, place = family[0], _place(family[0])
+    first, place = family.parts[0], _place(family.parts[0])
     assert place is not None
-    shape = (*first.middle[:place], len(family), *first.middle[place:])
-    order = [place, *(i + (i >= place) for i in first.order)]
+    shape = (*first.middle[:place], len(family.parts), *first.middle[place:])
+    order = [place, *(i + (i >= place) for i in family.order)]
     return editor.transpose(editor.reshape(editor.resolve(first.source), shape), order)
