@@ -7,7 +7,7 @@ and writing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 
@@ -92,13 +92,17 @@ class Naming:
                 return short + key.removeprefix(prefix)
         return key
 
-    def repeated(self, keys: Container[str]) -> dict[str, str]:
+    def repeated(self, keys: Collection[str]) -> dict[str, str]:
         """The copies that a complete file with these keys holds as well, and what they repeat.
 
-        Of a pattern with more than one key nobody can say which there are.
+        A `{i}` stands for all that follows the same beginning in the keys: for every block.
         """
-        pairs = ((copy, original) for copy, original in self.copies if "{" not in copy)
-        return {copy: original for copy, original in pairs if original in keys}
+        return {
+            copy: original
+            for pattern, original in self.copies
+            for copy in _spelt_out(pattern, keys)
+            if original in keys and copy != original
+        }
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
@@ -114,6 +118,15 @@ class Naming:
     def surplus(self) -> tuple[str, ...]:
         """Patterns of all keys that the model has no use for."""
         return (*self.zero, *self.unused, *(pattern for pattern, _ in self.copies))
+
+
+def _spelt_out(pattern: str, keys: Iterable[str]) -> list[str]:
+    """A pattern of one unknown segment at most, for each that there is in the keys."""
+    start, brace, rest = pattern.partition("{")
+    if not brace:
+        return [pattern]
+    followers = (key.removeprefix(start).partition(".")[0] for key in keys if key.startswith(start))
+    return [start + follower + rest.partition("}")[2] for follower in dict.fromkeys(followers)]
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
 from weights.convert import items_for
+from weights.distributions import Shape
+from weights.mapping import Naming
 from weights.writers import Item, total
 from zoo import configs
 from zoo.checkpoint import load_checkpoint, variants
 from zoo.console import Progress
-from zoo.entry import ModelInfo
+from zoo.entry import Config, ModelInfo
 from zoo.errors import BadOutput, BadRequest
 from zoo.models import shapes
 from zoo.registry import info
@@ -32,18 +34,53 @@ class Converted:
     nonfinite: tuple[str, ...]
 
 
-def read_naming(target: Path) -> str:
-    """Whose checkpoint to write, by the name of the place for it."""
+FORMATS = {
+    "pytorch": ("meta", "original"),
+    "equimo": ("equimo",),
+    "huggingface": ("huggingface",),
+}
+"""Whose names a file of each form may have."""
+
+
+def read_format(target: Path) -> str:
+    """Which form of checkpoint to write, by the name of the place for it."""
     if target.name.endswith(".tar.lz4"):
         return "equimo"
     if target.suffix == ".pth":
-        return "meta"
+        return "pytorch"
     if not target.suffix or target.is_dir():
         return "huggingface"
     raise BadRequest(
         f"{target} says nothing of a format: end it in .pth (Meta) or .tar.lz4 (Equimo), or name "
         "a folder without a dot (Hugging Face)."
     )
+
+
+def naming_to_write(entry: ModelInfo, form: str) -> Naming:
+    """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
+    for naming in entry.namings:
+        if naming.name in FORMATS[form]:
+            return naming
+    forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
+    raise BadRequest(
+        f"{entry.name} is not known as {forms.get(form, 'an Equimo archive')}: no program reads it "
+        "so. Choose another format."
+    )
+
+
+def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[str, Shape]:
+    """The leaves that a file with these names has, all of which the weights must have.
+
+    **Raises** `BadRequest` where they have not.
+    """
+    have, wanted = shapes(config), shapes(entry.config_for(naming.name))
+    lacking = [path for path, shape in wanted.items() if have.get(path) != shape]
+    if lacking:
+        raise BadRequest(
+            f"the checkpoint is of a network that differs from the one to write: it has no "
+            f"{lacking[0]} of shape {list(wanted[lacking[0]])}. Start from another checkpoint."
+        )
+    return wanted
 
 
 def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
@@ -68,26 +105,31 @@ def convert(
 
     **Raises** a `ZooError` or a `WeightsError`.
     """
-    naming = read_naming(target)
+    form = read_format(target)
     if (target.exists() or target.is_symlink()) and not force:
         raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
     checkpoint = open_checkpoint(source)
     entry = find_model(checkpoint, model)
     loaded = load_checkpoint(checkpoint, entry)
     weights = loaded.weights
-    items = items_for(entry.naming(naming), weights, shapes(loaded.config))
+    naming = naming_to_write(entry, form)
+    items = items_for(naming, weights, leaves_to_write(entry, naming, loaded.config))
+    # The settings that are written along are those of the network that the weights belong to.
+    written = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", total(items))
     with staged(target.parent) as stage, writing(target):
-        write(naming, stage / target.name, items, entry, progress)
+        write(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():
             shutil.rmtree(target)
         os.replace(stage / target.name, target)
-    return Converted(target, naming, entry.name, weights.filled, tuple(weights.arrays.nonfinite))
+    return Converted(
+        target, naming.name, entry.name, weights.filled, tuple(weights.arrays.nonfinite)
+    )
 
 
 def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
     """A checkpoint in one of the three forms."""
-    if naming == "meta":
+    if naming in FORMATS["pytorch"]:
         from weights.writers.torch import write_torch
 
         write_torch(path, items, progress.step)

@@ -2,73 +2,83 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.mapping import invert, plan
-from zoo import configs
+from weights.convert import items_for
 from zoo.checkpoint import Loaded
-from zoo.entry import ConvNeXtConfig, ModelInfo
+from zoo.configs import transformers_kind
+from zoo.convert import naming_to_write, write_folder
+from zoo.entry import Config, ModelInfo, ViTConfig
 from zoo.errors import BadRequest
+from zoo.models import shapes
 
-if TYPE_CHECKING:
-    import torch
+
+class _Quiet:
+    """Nobody is told how far it is."""
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        pass
+
+    def step(self, size: int) -> None:
+        pass
 
 
 def run_transformers(
     entry: ModelInfo, loaded: Loaded, pixels: NDArray[np.float32]
 ) -> dict[str, NDArray[np.float32]]:
-    """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods."""
+    """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods.
+
+    It loads the folder that `zoo weights convert` writes.
+
+    **Raises** `BadRequest` where transformers has no such model, or interpolates positions by
+    another rule.
+    """
     try:
         import torch
-        import transformers  # noqa: F401
+        from transformers import AutoModel
     except ModuleNotFoundError as error:
         raise BadRequest(
             "--reference transformers needs PyTorch and transformers: "
             'run `pip install "jax-onnx-zoo[torch]" transformers`.'
         ) from error
-    is_convnext = isinstance(loaded.config, ConvNeXtConfig)
-    model = _convnext(entry, loaded) if is_convnext else _vit(entry, loaded)
-    model.train(False)
+    naming = naming_to_write(entry, "huggingface")
+    check_positions(loaded.config, pixels.shape[2:])
+    items = items_for(naming, loaded.weights, shapes(loaded.config))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / entry.name
+        write_folder(path, items, replace(entry, config=loaded.config), _Quiet())
+        model = AutoModel.from_pretrained(path).train(False)
+    if "local_pos_embed.periods" in loaded.weights.arrays:
+        periods = torch.from_numpy(np.array(loaded.weights.arrays["local_pos_embed.periods"]))
+        model.rope_embeddings.inv_freq = 1 / periods
+    learned = isinstance(loaded.config, ViTConfig) and loaded.config.positions is not None
+    # DINOv2's classes always interpolate and have no word for it.
+    asks = learned and transformers_kind(loaded.config).model_type in ("vit", "siglip_vision_model")
     with torch.no_grad():
-        result = model(torch.from_numpy(pixels))
-    return {
-        "last_hidden_state": result.last_hidden_state.numpy(),
-        "pooler_output": result.pooler_output.numpy(),
-    }
+        images = torch.from_numpy(pixels)
+        result = model(images, interpolate_pos_encoding=True) if asks else model(images)
+    tokens = result.last_hidden_state
+    # ViT's own pooler is none of a classifier's parts.
+    is_token = loaded.config.pool == "token" and isinstance(loaded.config, ViTConfig)
+    pooled = tokens[:, 0] if is_token else result.pooler_output
+    return {"last_hidden_state": tokens.numpy(), "pooler_output": pooled.numpy()}
 
 
-def _state(entry: ModelInfo, loaded: Loaded, prefix: str) -> dict[str, torch.Tensor]:
-    """The weights as transformers' model has them in memory, where it adds `model.` to `prefix`."""
-    import torch
-
-    leaves = loaded.weights.arrays.tensors
-    shapes = {name: leaf.shape for name, leaf in leaves.items()}
-    return {
-        ("model." if out.source.key.startswith(prefix) else "") + out.source.key: torch.from_numpy(
-            np.array(out.tensor.read())
+def check_positions(config: Config, size: tuple[int, ...]) -> None:
+    """Refuse a size at which transformers' positions are not the network's."""
+    positions = config.positions if isinstance(config, ViTConfig) else None
+    if positions is None:
+        return
+    side = positions.grid * config.stride
+    same = positions.antialias == transformers_kind(config).antialias and not positions.offset
+    if not same and tuple(size) != (side, side):
+        raise BadRequest(
+            f"transformers interpolates these positions by another rule than they were trained "
+            f"with, so away from {side} x {side} its outputs are not the network's: let another "
+            "program compute them and name the .npz with --reference."
         )
-        for out in invert(plan(entry.naming("huggingface").rules, shapes), leaves)
-    }
-
-
-def _vit(entry: ModelInfo, loaded: Loaded) -> torch.nn.Module:
-    import torch
-    from transformers import DINOv3ViTConfig, DINOv3ViTModel
-
-    model = DINOv3ViTModel(DINOv3ViTConfig(**configs.huggingface(loaded.config, key_bias=True)))
-    model.load_state_dict(_state(entry, loaded, "layer."))
-    periods = torch.from_numpy(np.array(loaded.weights.arrays["local_pos_embed.periods"]))
-    model.rope_embeddings.inv_freq = 1 / periods
-    return model
-
-
-def _convnext(entry: ModelInfo, loaded: Loaded) -> torch.nn.Module:
-    from transformers import DINOv3ConvNextConfig, DINOv3ConvNextModel
-
-    config = configs.huggingface(loaded.config, key_bias=False)
-    model = DINOv3ConvNextModel(DINOv3ConvNextConfig(**config))
-    model.load_state_dict(_state(entry, loaded, "stages."))
-    return model
