@@ -13,7 +13,7 @@ from zoo.families.statistics import IMAGENET_MEAN, IMAGENET_STD
 LICENCE = Licence(
     name="FAIR Research License",
     page="https://github.com/facebookresearch/EUPE/blob/main/LICENSE.md",
-    download="https://huggingface.co/collections/facebook/eupe",
+    download="https://github.com/facebookresearch/EUPE",
 )
 
 PREPROCESSING = Preprocessing(mean=IMAGENET_MEAN, std=IMAGENET_STD, size=(256, 256))

@@ -17,7 +17,7 @@ from zoo.families.statistics import HALF
 LICENCE = Licence(
     name="Apache License 2.0",
     page="https://github.com/google-research/big_vision/blob/main/LICENSE",
-    download="https://huggingface.co/collections/google/siglip2-67b5dcef38c175486e240107",
+    download="https://github.com/google-research/big_vision",
 )
 
 # Equimo's name for it, Google's, timm's: dim, depth, heads, hidden.

@@ -17,7 +17,7 @@ from zoo.families.statistics import HALF
 LICENCE = Licence(
     name="Apache License 2.0",
     page="https://github.com/google-research/vision_transformer/blob/main/LICENSE",
-    download="https://huggingface.co/timm",
+    download="https://github.com/huggingface/pytorch-image-models",
 )
 
 # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.

@@ -20,7 +20,7 @@ from zoo.families.statistics import IMAGENET_MEAN, IMAGENET_STD
 LICENCE = Licence(
     name="Apache License 2.0",
     page="https://github.com/wangf3014/ViT-5/blob/main/LICENSE",
-    download="https://huggingface.co/FengWang3211/ViT-5",
+    download="https://github.com/wangf3014/ViT-5",
 )
 
 PREPROCESSING = Preprocessing(
