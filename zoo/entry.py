@@ -108,7 +108,9 @@ class ViTConfig:
     @property
     def text(self) -> str:
         """The architecture in a line."""
-        rows = f"{self.registers} registers" if self.registers else "no registers"
+        rows = {0: "no registers", 1: "1 register"}.get(
+            self.registers, f"{self.registers} registers"
+        )
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
             f"{self.ffn} {self.hidden}, patch {self.patch}, {rows}"
