@@ -140,7 +140,7 @@ def check_huggingface(config, state, tmp_path, key_bias):
     image = make_image(2, 48, 80)
     with torch.no_grad():
         want = model.eval()(torch.from_numpy(image[None])).last_hidden_state[0].numpy()
-    tokens, _ = forward(bind(abstract(config), weights.arrays), jax.numpy.asarray(image))
+    tokens, *_ = forward(bind(abstract(config), weights.arrays), jax.numpy.asarray(image))
     np.testing.assert_allclose(tokens, want, rtol=0, atol=3e-5)
     again = load(config, tmp_path / "hf").arrays
     for name in again:
