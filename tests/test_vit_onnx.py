@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import numpy as np
@@ -14,6 +15,8 @@ from converter.check import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo.models import abstract, batched
 from zoo.outputs import output_names
+from zoo.pipeline import convert
+from zoo.request import Signature
 
 ATOL = 1e-4
 
@@ -70,6 +73,8 @@ def test_structure(name):
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
+        ("dinov3_vith16plus", 32),
+        ("dinov3_vit7b16", 40),
         ("dinov2_vitg14", 40),
         ("tips_vitg14_hr", 40),
         ("tips_vitso400m14_hr", 27),
@@ -98,6 +103,28 @@ def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
     want = forward(model, pixels)._asdict()
     for output, values in run(tmp_path / "model.onnx", [pixels]).items():
         np.testing.assert_allclose(values, want[output], rtol=0, atol=ATOL, err_msg=output)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_file_for_every_size(name, tmp_path):
+    """Of other grids than its positions' and of their own; with hidden states; the same bytes."""
+    config = nano(NETWORKS[name])
+    model = model_of(config)
+    layers = (1,)
+    made = convert(abstract(config), 23, Signature(None, None, layers))
+    assert not set(STRAY) & set(made.report.histogram)
+    for copy in ("one", "two"):
+        made.save(tmp_path / copy, values=values_of(config, 1))
+        made = convert(abstract(config), 23, Signature(None, None, layers))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    live = converter.session(tmp_path / "one")
+    for height, width in ((4, 4), (3, 5), (9, 2)):
+        # A rest at the edges is no patch.
+        size = (height * config.patch + 3, width * config.patch + 1)
+        pixels = np.random.default_rng(7).standard_normal((2, 3, *size)).astype(np.float32)
+        wanted = partial(forward, model, layers=layers)
+        for output, error in converter.check(live, wanted, [pixels]).items():
+            assert error.max_abs <= ATOL, (output, size, error)
 
 
 @pytest.mark.parametrize("name", ["dinov2_vits14", "dinov2_vits14_reg", "vit_tiny_patch16_224"])
