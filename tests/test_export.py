@@ -195,7 +195,7 @@ def test_wrong_use(arguments, message, tmp_path):
 def test_wrong_checkpoints(vits16, tiny7b, tmp_path):
     other = ["dinov3_vitb16", "--no-verify", "--weights", vits16.path]
     done = call(EXPORT, *other, cwd=tmp_path, code=2)
-    assert "it looks like dinov3_vits16, not like dinov3_vitb16" in done.stderr
+    assert "it looks like dinov3_vits16 or eupe_vits16, not like dinov3_vitb16" in done.stderr
     unknown = ["dinov3_vits16", "--no-verify", "--weights", tiny7b.path]
     done = call(EXPORT, *unknown, cwd=tmp_path, code=2)
     assert "does not fit the model" in done.stderr
