@@ -52,7 +52,7 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     table.add_column("model", no_wrap=True)
     for name in ("opset", "MB", "nodes"):
         table.add_column(name, justify="right")
-    table.add_column("fused")
+    table.add_column("fused", no_wrap=True)
     table.add_column("worst difference", justify="right")
     table.add_column("s", justify="right")
     for outcome in outcomes:
