@@ -21,12 +21,11 @@ import converter
 import zoo
 from converter.check import compare, run
 from tests.references import Arrays, Reference, convnext, dinov2, dinov3, eupe, siglip2, tips, vit
-from weights import bind, random_weights
-from weights.mapping import apply, plan, source_shapes
-from weights.synthetic import digest, make_image, make_state
-from weights.tensors import LazyTensor
+from tests.seeded import leaves_of, model_of, state_of, values_of
+from weights import bind
+from weights.synthetic import digest, make_image
 from zoo.entry import Config, ModelInfo
-from zoo.models import Model, abstract, batched, shapes
+from zoo.models import Model, abstract, batched
 from zoo.outputs import output_names
 from zoo.pipeline import convert
 from zoo.request import Signature
@@ -58,14 +57,9 @@ GOLDENS = ("dinov3_vits16", "dinov2_vits14", "dinov2_vits14_reg", "dinov3_convne
 Row = dict[str, Any]
 
 
-def native(entry: ModelInfo) -> tuple[int, int]:
-    """Height and width that a model's positions were trained on, or its usual ones."""
-    return entry.config.native or entry.preprocessing.size
-
-
 def structure(entry: ModelInfo, opset: int) -> converter.Report:
     """What a model's file consists of, at its native size."""
-    return convert(abstract(entry.config), opset, Signature(native(entry), None)).report
+    return convert(abstract(entry.config), opset, Signature(entry.native, None)).report
 
 
 def counts(entry: ModelInfo) -> Row:
@@ -100,25 +94,18 @@ PUBLISHER = {"transformers": "huggingface"}
 """Whose network a reference computes, where the two are not called the same."""
 
 
-def seeded(config: Config) -> tuple[Arrays, Model]:
-    """Leaves that depend on seed and path only, and the model that has them."""
-    arrays = random_weights(shapes(config), 1).arrays
-    values = {path: arrays[path] for path in arrays}
-    return values, bind(abstract(config), values)
-
-
 def measure(name: str) -> Row:
     """One representative of a family on seeded weights, at its native size."""
     entry = zoo.info(name)
-    size = native(entry)
+    size = entry.native
     image = make_image(1, *size)
     against = {}
     for who, reference in REFERENCES.get(name, {}).items():
         config = entry.config_for(PUBLISHER.get(who, who))
-        values, model = seeded(config)
+        values, model = values_of(config), model_of(config)
         error, relative = worst(outputs(model, image), reference(config, values, image))
         against[who] = {"abs": error, "rel": relative}
-    values, model = seeded(entry.config)
+    values, model = values_of(entry.config), model_of(entry.config)
     runtime = {}
     for opset, live in files(abstract(entry.config), values, Signature(size, None)):
         errors = converter.check(live, partial(batched, model), [image[None]])
@@ -140,14 +127,10 @@ def golden_model(name: str) -> tuple[Config, Arrays, Mapping[str, np.ndarray]]:
     expected = np.load(GOLDEN / f"{name}.npz")
     naming = entry.namings[0]
     config = entry.config_for(naming.name)
-    plans = plan(naming.rules, shapes(config))
-    state = make_state(source_shapes(plans), int(expected["seed"]))
-    for pattern, original in naming.copies:
-        state[pattern] = state[original]
+    state = state_of(config, naming, int(expected["seed"]))
+    state |= {copy: state[key] for copy, key in naming.repeated(state).items()}
     assert digest(state) == str(expected["state_sha256"])
-    tensors = {key: LazyTensor(v.shape, "float32", lambda v=v: v) for key, v in state.items()}
-    leaves = apply(naming, plans, tensors)
-    return config, {path: leaf.read() for path, leaf in leaves.items()}, expected
+    return config, leaves_of(config, naming, state), expected
 
 
 def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) -> float:

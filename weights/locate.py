@@ -16,12 +16,13 @@ from weights.hub import HubFile, Listener, cached, download, verify
 class Published:
     """Under which names a model's weights were published; those that were not are empty.
 
-    `checkpoint` is the authors' file; where its name carries the beginning of its sha256, that is
-    `digest`. `archive` is Equimo's; `repository` holds transformers' or timm's files, on the hub;
-    `hub` are files that the hub's cache may hold, the first of which is downloaded where there are
-    none.
+    `wanted` is the name to ask for. `checkpoint` is the authors' file; where its name carries the
+    beginning of its sha256, that is `digest`. `archive` is Equimo's; `repository` holds
+    transformers' or timm's files, on the hub; `hub` are files that the hub's cache may hold, the
+    first of which is downloaded where there are none.
     """
 
+    wanted: str
     checkpoint: str
     digest: str
     archive: str
@@ -29,11 +30,6 @@ class Published:
     hub: tuple[HubFile, ...]
     licence_page: str
     download_page: str
-
-    @property
-    def wanted(self) -> str:
-        """The name to ask for."""
-        return self.checkpoint or self.repository or self.archive
 
     @property
     def advice(self) -> str:

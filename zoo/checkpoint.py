@@ -54,6 +54,7 @@ def find(entry: ModelInfo, listener: Listener, offline: bool = False) -> Found:
 def published(entry: ModelInfo) -> Published:
     """Names and places of a model's weights."""
     return Published(
+        wanted=entry.file,
         checkpoint=entry.checkpoint,
         digest=entry.digest,
         archive=entry.archive,

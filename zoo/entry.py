@@ -236,6 +236,11 @@ class ModelInfo:
         """What to ask for if there are no weights: a file, or else a repository."""
         return self.checkpoint or self.repository or self.archive
 
+    @property
+    def native(self) -> tuple[int, int]:
+        """(height, width) that positions were trained on, or else the usual ones."""
+        return self.config.native or self.preprocessing.size
+
     def naming(self, name: str) -> Naming:
         """The naming called `name`. **Raises** `StopIteration` if there is none."""
         return next(naming for naming in self.namings if naming.name == name)

@@ -91,7 +91,7 @@ def _sizes(request: Request) -> str:
     stride = request.model.config.stride
     return (
         f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
-        f"the rest at the right and bottom edge is ignored, as the original network does"
+        "the rest at the right and bottom edge is ignored"
     )
 
 

@@ -29,6 +29,7 @@ def build(config: Config, *, key: PRNGKeyArray) -> Model:
     return VisionTransformer(config, key=key)
 
 
+@cache
 def abstract(config: Config) -> Model:
     """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
     return eqx.filter_eval_shape(lambda key: build(config, key=key), jr.key(0))

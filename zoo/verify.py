@@ -91,9 +91,12 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
     batches = BATCHES if signature.batch is None else (signature.batch,)
     if signature.size is not None:
         return ((batch, signature.size) for batch in batches)
-    stride, native = entry.config.stride, entry.config.native or entry.preprocessing.size
+    stride = entry.config.stride
     sides = (
-        [round(share * side / stride) * stride for share, side in zip(shares, native, strict=True)]
+        [
+            round(share * side / stride) * stride
+            for share, side in zip(shares, entry.native, strict=True)
+        ]
         for shares in SIDES
     )
     return zip(itertools.cycle(batches), ((height, width) for height, width in sides))
