@@ -11,12 +11,13 @@ The stages are functions of their own: ``trace``, ``simplify``, ``fuse``, ``arra
 from __future__ import annotations
 
 from converter.arrange import AttentionLayout, arrange
-from converter.check import Errors, check, session
+from converter.check import Errors, check, compare, run, session
 from converter.errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
-from converter.export import Export, Report, to_onnx
+from converter.export import Export, Report, report, to_onnx
 from converter.fuse import NearMiss, fuse
 from converter.graph import Graph
 from converter.lower import IR_VERSIONS, OPSETS, lower
+from converter.precision import emulate_bfloat16, lower_precision
 from converter.save import save
 from converter.simplify import simplify
 from converter.tidy import tidy
@@ -38,8 +39,13 @@ __all__ = [
     "Unsupported",
     "arrange",
     "check",
+    "compare",
+    "emulate_bfloat16",
     "fuse",
     "lower",
+    "lower_precision",
+    "report",
+    "run",
     "save",
     "session",
     "simplify",

@@ -125,7 +125,7 @@ def to_onnx(
     dump("arrange", graph)
     model = tidy(lower(graph, opset))
     dump("model", model.graph)
-    export = Export(model, graph, _report(model, near_misses))
+    export = Export(model, graph, report(model, near_misses))
     if not saving.missing(graph):
         saving.bind(model, graph)
     if path is not None:
@@ -173,10 +173,11 @@ def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] |
     graph.output_names = list(outputs or map(free.take, graph.output_names))
 
 
-def _report(model: ir.Model, near_misses: list[NearMiss]) -> Report:
+def report(model: ir.Model, near_misses: Sequence[NearMiss] = ()) -> Report:
+    """What a model consists of."""
     counts = Counter(node.op_type for node in model.graph.all_nodes())
     return Report(
         fused=Counter({op: counts[op] for op in FUSED if counts[op]}),
         histogram=dict(sorted(counts.items())),
-        near_misses=near_misses,
+        near_misses=list(near_misses),
     )

@@ -9,7 +9,7 @@ seen there. Norms and softmax that are one node accumulate in float32 by their d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import onnx_ir as ir
@@ -22,22 +22,28 @@ Precision = Literal["float16", "bfloat16"]
 WIDE = ir.DataType.FLOAT
 HALVES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 
-IN_FLOAT32 = frozenset(
-    # Sums and powers.
-    "CumSum Exp Log LpNormalization Pow Reciprocal ReduceL1 ReduceL2 ReduceLogSumExp ReduceMean "
-    "ReduceProd ReduceSum ReduceSumSquare Sqrt "
-    # Coordinates and angles.
-    "Cos GridSample Resize Sin "
-    # Bodies, and operators that an attribute or another operand gives its type.
-    "Cast CastLike Constant ConstantOfShape DequantizeLinear DynamicQuantizeLinear EyeLike If Loop "
-    "OneHot QuantizeLinear RandomNormalLike RandomUniformLike Scan".split()
-)
+POWERS = {
+    *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt"),
+    *("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
+    "ReduceSumSquare",
+}
+COORDINATES = {"Cos", "GridSample", "Resize", "Sin"}
+TYPED = {
+    *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
+    *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
+    *("RandomNormalLike", "RandomUniformLike"),
+}
+"""Operators that an attribute, or one of several operands, gives its type."""
+
+BODIES = {"If", "Loop", "Scan"}
+
+IN_FLOAT32 = frozenset(POWERS | COORDINATES | TYPED | BODIES)
 """Operators that are never lowered."""
 
 BFLOAT16_SINCE = {"Conv": 22, "ConvTranspose": 22, "AveragePool": 22, "GlobalAveragePool": 22}
 """Opsets below which these do not take bfloat16 (ONNX's operator pages)."""
 
-ELEMENTWISE = frozenset("Abs Add Div Max Min Mul Neg Sub".split())
+ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
 """Operators that join what they feed: `x * x` of a mean of squares is as large as the mean."""
 
 
@@ -61,7 +67,8 @@ def lower_precision(
     for node in nodes:
         # The other outputs of a norm, statistics, have a type of their own.
         for value in node.outputs[: 1 if "Normalization" in node.op_type else None]:
-            value.dtype = half if value.dtype == WIDE else value.dtype
+            if value.dtype == WIDE:
+                value.dtype = half
     for value in model.graph.initializers.values():
         users = [node for node, _ in value.uses()]
         if value.dtype == WIDE and users and all(node in nodes for node in users):
@@ -143,7 +150,7 @@ def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Val
     result.name = f"{value.name}_{dtype.name.lower()}"
     result.dtype, result.shape = dtype, value.shape
     producer = value.producer()
-    if producer is None:
+    if producer is None or producer.graph is None:
         graph.insert_before(graph[0], node)
     else:
         producer.graph.insert_after(producer, node)
@@ -158,7 +165,8 @@ def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:
         array = tensor.numpy().astype(dtype.numpy())
         return ir.tensor(array, dtype=dtype, name=tensor.name)
 
-    return ir.LazyTensor(load, dtype=dtype, shape=tensor.shape, name=tensor.name)
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.LazyTensor(load, dtype=dtype, shape=shape, name=tensor.name)
 
 
 def emulate_bfloat16(model: ir.Model) -> ir.Model:

@@ -25,9 +25,9 @@ from tests.seeded import leaves_of, model_of, state_of, values_of
 from weights import bind
 from weights.synthetic import digest, make_image
 from zoo.entry import Config, ModelInfo
+from zoo.make import convert
 from zoo.models import Model, abstract, batched
 from zoo.outputs import output_names
-from zoo.pipeline import convert
 from zoo.request import Signature
 
 REFERENCES: dict[str, dict[str, Reference]] = {

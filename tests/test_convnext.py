@@ -445,5 +445,5 @@ def test_entries():
         assert [naming.name for naming in entry.namings] == list(WRITERS)
     eupe = zoo.info("eupe_convnext_tiny")
     assert eupe.preprocessing.size == (256, 256)
-    assert eupe.licence.name == "FAIR Research License"
+    assert eupe.licence.name == "FAIR Noncommercial Research License"
     assert eupe.hub[0].name == "models/default/eupe/eupe_convnext_tiny.tar.lz4"

@@ -10,8 +10,8 @@ from converter.check import run
 from tests.test_dinov3 import transformers_model
 from tests.test_dinov3_onnx import ATOL, NO_PLACE_FOR, assert_golden
 from weights.synthetic import make_image
+from zoo.make import convert
 from zoo.models import batched
-from zoo.pipeline import convert
 from zoo.request import Signature
 
 OPEN = Signature(size=None, batch=None)

@@ -13,9 +13,9 @@ import converter
 import zoo
 from converter.check import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
+from zoo.make import convert
 from zoo.models import abstract, batched
 from zoo.outputs import output_names
-from zoo.pipeline import convert
 from zoo.request import Signature
 
 ATOL = 1e-4

@@ -192,9 +192,13 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Licence:
-    """Terms under which the weights are published, and the pages that say so."""
+    """Terms under which the weights are published, and the pages that say so.
+
+    `text` is the file in `data/licences` that travels with whatever is made from the weights.
+    """
 
     name: str
+    text: str
     page: str
     download: str
 

@@ -7,7 +7,7 @@ import typer
 
 from zoo.console import FAILED_CHECK, progress_bar, run, warn_nonfinite
 from zoo.registry import info, select
-from zoo.request import Layout, Options, read_request
+from zoo.request import Layout, Options, Precision, read_request
 
 
 def export(
@@ -42,10 +42,15 @@ def export(
     attention_layout: Annotated[
         Layout, typer.Option(help="4d runs everywhere, 3d is a little faster in ONNX Runtime.")
     ] = "4d",
+    precision: Annotated[
+        Precision, typer.Option(help="Of the weights and of what is computed inside.")
+    ] = "float32",
     out: Annotated[
         Path | None, typer.Option(help="Folder, or a .onnx file for a single opset.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace earlier files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace earlier files; keep inexact ones.")
+    ] = False,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not compare the file with JAX.")
     ] = False,
@@ -65,6 +70,7 @@ def export(
         layers=layers,
         reshape=reshape,
         layout=attention_layout,
+        precision=precision,
         out=out,
         force=force,
         verify=not no_verify,

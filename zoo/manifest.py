@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 import weights
 import zoo
 from weights.files import sha256
+from zoo.entry import ModelInfo
 from zoo.errors import BadFile
-from zoo.request import Request
+from zoo.request import Request, Signature
 from zoo.staging import sidecar_path
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    import converter
-    from zoo.verify import Verification
+    from zoo.make import Made
 
 Manifest = dict[str, Any]
 
@@ -34,48 +34,70 @@ LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 def describe(
     request: Request,
-    opset: int,
-    export: converter.Export,
     file: Path,
+    made: Made,
     provenance: weights.Provenance,
-    verification: Verification | None,
 ) -> Manifest:
     """The manifest of one exported file."""
-    entry, report, signature = request.model, export.report, request.signature
-    graph = export.model.graph
+    entry, signature = request.model, request.signature
     return {
         "format": FORMAT,
         "format_version": 1,
+        **about(entry),
+        "files": [fingerprint(path) for path in (file, sidecar_path(file)) if path.exists()],
+        **structure(made),
+        "attention_layout": request.layout,
+        "layers": list(signature.layers),
+        "reshape": signature.as_maps,
+        "sizes": sizes(entry, signature),
+        "preprocessing": preprocessing(entry, signature),
+        "weights": origin(provenance, entry.digest),
+        "tools": tools(),
+    }
+
+
+def about(entry: ModelInfo) -> Manifest:
+    """What does not depend on how a model was exported."""
+    return {
         "model": entry.name,
         "aliases": list(entry.aliases),
         "source": entry.source,
         "licence": asdict(entry.licence),
         "parameters": entry.parameters,
-        "files": [fingerprint(path) for path in (file, sidecar_path(file)) if path.exists()],
-        "opset": opset,
-        "ir_version": export.model.ir_version,
-        "attention_layout": request.layout,
-        "dtype": "float32",
-        "inputs": [_signature(value) for value in graph.inputs],
-        "outputs": [_signature(value) for value in graph.outputs],
-        "layers": list(signature.layers),
-        "reshape": signature.as_maps,
-        "sizes": _sizes(request),
-        "preprocessing": {
-            **asdict(entry.preprocessing),
-            "size": list(signature.size or entry.preprocessing.size),
-        },
-        "weights": _origin(provenance, entry.digest),
-        "nodes": sum(report.histogram.values()),
+    }
+
+
+def structure(made: Made) -> Manifest:
+    """What a file takes, gives and consists of, and how it was checked."""
+    model, report = made.model, made.report
+    return {
+        "opset": model.opset_imports[""],
+        "ir_version": model.ir_version,
+        "precision": made.precision,
+        "inputs": [_signature(value) for value in model.graph.inputs],
+        "outputs": [_signature(value) for value in model.graph.outputs],
+        "nodes": report.nodes,
         "histogram": dict(sorted(report.histogram.items())),
         "fused": {name: count for name, count in sorted(report.fused.items()) if count},
-        "near_misses": _near_misses(report.near_misses),
-        "verification": None if verification is None else asdict(verification),
-        "tools": {
-            "jax-onnx-zoo": zoo.__version__,
-            "python": platform.python_version(),
-            **{library: version(library) for library in LIBRARIES},
-        },
+        "near_misses": [
+            {"pattern": miss.pattern, "reason": miss.reason} for miss in report.near_misses
+        ],
+        "verification": made.verification and asdict(made.verification),
+    }
+
+
+def preprocessing(entry: ModelInfo, signature: Signature) -> Manifest:
+    """From photographs to the input."""
+    size = list(signature.size or entry.preprocessing.size)
+    return {**asdict(entry.preprocessing), "size": size}
+
+
+def tools() -> dict[str, str]:
+    """Versions of what had a part in it."""
+    return {
+        "jax-onnx-zoo": zoo.__version__,
+        "python": platform.python_version(),
+        **{library: version(library) for library in LIBRARIES},
     }
 
 
@@ -84,11 +106,11 @@ def fingerprint(path: Path) -> dict[str, str | int]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
-def _sizes(request: Request) -> str:
+def sizes(entry: ModelInfo, signature: Signature) -> str:
     """What happens at which image size, for who reads the manifest."""
-    if request.signature.size is not None:
+    if signature.size is not None:
         return "fixed: ONNX Runtime refuses another height or width"
-    stride = request.model.config.stride
+    stride = entry.config.stride
     return (
         f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
         "the rest at the right and bottom edge is ignored"
@@ -105,16 +127,13 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
     return dim if isinstance(dim, int) else dim.value
 
 
-def _origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
-    origin = {key: value for key, value in asdict(provenance).items() if value is not None}
+def origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
+    """Where the weights come from, and whether that is the published file."""
+    known = {key: value for key, value in asdict(provenance).items() if value is not None}
     if provenance.sha256 is not None and digest:
         # The published file's name carries the beginning of its digest.
-        origin["is_published_file"] = provenance.sha256.startswith(digest)
-    return origin
-
-
-def _near_misses(misses: Sequence[converter.NearMiss]) -> list[dict[str, str]]:
-    return [{"pattern": miss.pattern, "reason": miss.reason} for miss in misses]
+        known["is_published_file"] = provenance.sha256.startswith(digest)
+    return known
 
 
 def to_text(manifest: Manifest | list[Manifest]) -> str:

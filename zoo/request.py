@@ -15,6 +15,16 @@ from zoo.staging import manifest_path, sidecar_path
 
 Layout = Literal["4d", "3d"]
 
+Precision = Literal["float32", "float16", "bfloat16", "int8"]
+
+SUFFIX: dict[Precision, str] = {
+    "float32": "",
+    "float16": "-fp16",
+    "bfloat16": "-bf16",
+    "int8": "-int8",
+}
+"""What the names of files say."""
+
 
 @dataclass(frozen=True)
 class Seed:
@@ -53,6 +63,8 @@ class Request:
     layout: Layout
     targets: tuple[Path, ...]
     verify: bool
+    precision: Precision = "float32"
+    force: bool = False
     offline: bool = False
 
 
@@ -67,6 +79,7 @@ class Options:
     layers: str | None = None
     reshape: bool = False
     layout: Layout = "4d"
+    precision: Precision = "float32"
     out: Path | None = None
     force: bool = False
     verify: bool = True
@@ -82,7 +95,7 @@ def read_request(model: str, options: Options, supported: range) -> Request:
             raise BadRequest(
                 f"--opset {opset} is not supported: choose from {supported[0]} to {supported[-1]}."
             )
-    targets = read_targets(entry.name, opsets, options.out)
+    targets = read_targets(entry.name, opsets, options.precision, options.out)
     for target in targets:
         check_free(target, options.force)
     return Request(
@@ -93,6 +106,8 @@ def read_request(model: str, options: Options, supported: range) -> Request:
         layout=options.layout,
         targets=targets,
         verify=options.verify,
+        precision=options.precision,
+        force=options.force,
         offline=options.offline,
     )
 
@@ -168,7 +183,9 @@ def read_weights(text: str) -> Choice:
     return Path(text).expanduser()
 
 
-def read_targets(name: str, opsets: tuple[int, ...], out: Path | None) -> tuple[Path, ...]:
+def read_targets(
+    name: str, opsets: tuple[int, ...], precision: Precision, out: Path | None
+) -> tuple[Path, ...]:
     """The `.onnx` file to write for each opset."""
     if out is not None and out.suffix == ".onnx":
         if len(opsets) > 1:
@@ -177,7 +194,8 @@ def read_targets(name: str, opsets: tuple[int, ...], out: Path | None) -> tuple[
             )
         return (out,)
     folder = out or Path()
-    return tuple(folder / f"{name}-opset{opset}.onnx" for opset in opsets)
+    ending = f"{SUFFIX[precision]}.onnx"
+    return tuple(folder / f"{name}-opset{opset}{ending}" for opset in opsets)
 
 
 def check_free(target: Path, force: bool) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from zoo.errors import BadOutput
 
+PREFIX = ".zoo-"
+"""How the names of staged folders begin."""
+
 _OPEN: set[Path] = set()
 
 
@@ -20,7 +23,7 @@ def staged(folder: Path) -> Generator[Path]:
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
-    stage = folder / f".zoo-{secrets.token_hex(8)}"
+    stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
     # Noted before it is there, so that whatever interrupts us next finds it here.
     _OPEN.add(stage)
     try:
@@ -31,6 +34,12 @@ def staged(folder: Path) -> Generator[Path]:
     finally:
         shutil.rmtree(stage, ignore_errors=True)
         _OPEN.discard(stage)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed have staged in a folder that is ours alone."""
+    for stage in folder.glob(f"{PREFIX}*"):
+        shutil.rmtree(stage, ignore_errors=True)
 
 
 def discard() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +73,11 @@ def _summary(record: Mapping[str, Any]) -> tuple[str, ...]:
         return ("", "", "", "", "failed")
     fused = "\n".join(f"{count} {name}" for name, count in record["fused"].items())
     verification = record["verification"]
-    worst = "not verified"
+    verdict = "not verified"
     if verification is not None:
-        worst = f"{max(item['max_abs'] for item in verification['comparisons']):.1e}"
+        verdict = worst(verification, verification["comparisons"])
     megabytes = sum(file["bytes"] for file in record["files"]) / 1e6
-    return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, worst
+    return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, verdict
 
 
 def notes(exports: Sequence[Exported]) -> list[str]:
@@ -94,14 +95,27 @@ def verdict(record: Mapping[str, Any]) -> str:
     verification = record["verification"]
     if verification is None:
         return "not verified"
-    worst: dict[str, float] = {}
+    shapes: dict[str, list[Mapping[str, Any]]] = {}
     for comparison in verification["comparisons"]:
         shape = "{batch} x {height} x {width}".format(**comparison)
-        worst[shape] = max(comparison["max_abs"], worst.get(shape, 0.0))
-    lines = [f"{error:.1e} at {shape}" for shape, error in worst.items()]
-    limit = f"{verification['tolerance']:.0e}"
-    lines.append(f"passed (≤ {limit})" if verification["passed"] else f"FAILED (> {limit})")
-    return "\n".join(lines)
+        shapes.setdefault(shape, []).append(comparison)
+    lines = [f"{worst(verification, found)} at {shape}" for shape, found in shapes.items()]
+    state = "passed" if verification["passed"] else "FAILED"
+    return "\n".join([*lines, f"{state} ({limit(verification)})"])
+
+
+def worst(verification: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> str:
+    """The worst of some comparisons, in the measure that counts."""
+    if verification["measure"] == "cosine":
+        return f"cosine {min(item['cosine'] for item in comparisons):.6f}"
+    return f"{max(item['max_abs'] for item in comparisons):.1e}"
+
+
+def limit(verification: Mapping[str, Any]) -> str:
+    """What was asked of a file."""
+    if verification["measure"] == "cosine":
+        return f"cosine ≥ {verification['limit']}"
+    return f"≤ {verification['limit']:.0e}"
 
 
 def origin(weights: Mapping[str, Any]) -> str:
@@ -121,7 +135,7 @@ def misses(record: Mapping[str, Any]) -> list[str]:
 def show_verification(file: Path, verification: Verification) -> None:
     """Every output at every batch size."""
     state = "passed" if verification.passed else "FAILED"
-    table = Table(title=f"{file.name}: {state} (tolerance {verification.tolerance:.0e})")
+    table = Table(title=f"{file.name}: {state} ({limit(asdict(verification))})")
     table.add_column("output")
     for name in ("batch", "size", "max abs", "max rel", "cosine"):
         table.add_column(name, justify="right")

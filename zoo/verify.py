@@ -19,14 +19,12 @@ from zoo.entry import ModelInfo
 from zoo.models import Model, batched
 from zoo.outputs import Output
 from zoo.photo import photographs
+from zoo.precision import LIMITS, runnable
 from zoo.preprocess import preprocess
-from zoo.request import Signature
+from zoo.request import Precision, Signature
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-
-TOLERANCE = 1e-4
-"""Largest absolute difference that float32 rounding explains, in outputs of unit size."""
 
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open."""
@@ -50,10 +48,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verification:
-    """All comparisons, what was asked of them, and whether they all meet it."""
+    """All comparisons, what was asked of them, and whether they all meet it.
+
+    In float32 `measure` is `max_abs`, which `limit` bounds from above; in lower precisions it is
+    `cosine`, and `limit` its least value.
+    """
 
     input: str
-    tolerance: float
+    measure: str
+    limit: float
     passed: bool
     comparisons: tuple[Comparison, ...]
 
@@ -102,15 +105,18 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
     return zip(itertools.cycle(batches), ((height, width) for height, width in sides))
 
 
-def verify(file: Path, samples: Sequence[Sample]) -> Verification:
-    """Run an ONNX file on the same photographs and compare."""
-    live = converter.session(file)
+def verify(file: Path, samples: Sequence[Sample], precision: Precision = "float32") -> Verification:
+    """Run an ONNX file on the same photographs and compare with float32 in JAX."""
+    live = converter.session(runnable(file, precision))
     comparisons = tuple(item for sample in samples for item in _compare(live, sample))
+    limit = LIMITS[precision]
     return Verification(
         input="chelsea.png, preprocessed; mirrored and cropped where the batch is larger",
-        tolerance=TOLERANCE,
-        # Not `any(… > …)`: a NaN must fail.
-        passed=all(comparison.max_abs <= TOLERANCE for comparison in comparisons),
+        measure=limit.measure,
+        limit=limit.value,
+        passed=all(
+            limit.holds(comparison.max_abs, comparison.cosine) for comparison in comparisons
+        ),
         comparisons=comparisons,
     )
 

@@ -44,6 +44,21 @@ def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
     return named | {"num_channels": 3} | kind.settings(config) | asked
 
 
+def portable(config: Config, family: str) -> dict[str, Any]:
+    """`config.json` beside an ONNX file: of transformers' class, or at least with its words."""
+    try:
+        return huggingface(config, key_bias=False)
+    except BadRequest:
+        # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
+        return {
+            "model_type": family,
+            "hidden_size": config.dim,
+            "num_hidden_layers": config.depth,
+            "patch_size": config.stride,
+            "num_channels": 3,
+        }
+
+
 def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
     if isinstance(config, ConvNeXtConfig):

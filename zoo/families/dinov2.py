@@ -17,6 +17,7 @@ from zoo.families.statistics import IMAGENET_MEAN, IMAGENET_STD
 
 LICENCE = Licence(
     name="Apache License 2.0",
+    text="apache-2.0.txt",
     page="https://github.com/facebookresearch/dinov2/blob/main/LICENSE",
     download="https://github.com/facebookresearch/dinov2#pretrained-models",
 )

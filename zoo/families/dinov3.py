@@ -11,6 +11,7 @@ from zoo.families.equimo_archives import DIGESTS, equimo_file
 
 LICENCE = Licence(
     name="DINOv3 License",
+    text="dinov3.md",
     page="https://ai.meta.com/resources/models-and-libraries/dinov3-license/",
     download="https://ai.meta.com/resources/models-and-libraries/dinov3-downloads/",
 )

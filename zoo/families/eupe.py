@@ -11,7 +11,8 @@ from zoo.families.equimo_archives import equimo_file
 from zoo.families.statistics import IMAGENET_MEAN, IMAGENET_STD
 
 LICENCE = Licence(
-    name="FAIR Research License",
+    name="FAIR Noncommercial Research License",
+    text="fair-noncommercial.md",
     page="https://github.com/facebookresearch/EUPE/blob/main/LICENSE.md",
     download="https://github.com/facebookresearch/EUPE",
 )

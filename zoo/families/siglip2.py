@@ -19,6 +19,7 @@ from zoo.families.statistics import HALF
 
 LICENCE = Licence(
     name="Apache License 2.0",
+    text="apache-2.0.txt",
     page="https://github.com/google-research/big_vision/blob/main/LICENSE",
     download="https://github.com/google-research/big_vision",
 )

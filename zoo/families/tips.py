@@ -11,8 +11,9 @@ from zoo.entry import LearnedPositions, Licence, ModelInfo, Preprocessing, ViTCo
 from zoo.families.equimo_archives import equimo_file
 
 LICENCE = Licence(
-    name="Apache License 2.0",
-    page="https://github.com/google-deepmind/tips/blob/main/LICENSE",
+    name="Creative Commons Attribution 4.0 International",
+    text="cc-by-4.0.txt",
+    page="https://github.com/google-deepmind/tips#license-and-disclaimer",
     download="https://github.com/google-deepmind/tips#checkpoints",
 )
 

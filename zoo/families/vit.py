@@ -16,6 +16,7 @@ from zoo.families.statistics import HALF
 
 LICENCE = Licence(
     name="Apache License 2.0",
+    text="apache-2.0.txt",
     page="https://github.com/google-research/vision_transformer/blob/main/LICENSE",
     download="https://github.com/huggingface/pytorch-image-models",
 )
