@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from converter.arrange import AttentionLayout, arrange
 from converter.errors import SpecError
 from converter.fuse import NearMiss, fuse
 from converter.graph import Graph
+from converter.join import join
 from converter.lower import OPSETS, lower
 from converter.names import Names
 from converter.simplify import simplify
@@ -77,6 +78,11 @@ class Export:
         """
         saving.bind(self.model, self.graph, values, progress)
         saving.save(self.model, path)
+
+    def behind(self, first: Export) -> Export:
+        """This model fed by ``first``, whose constants are bound; both are used up (``join``)."""
+        model = join(first.model, self.model)
+        return replace(self, model=model, report=_report(model, self.report.near_misses))
 
 
 def to_onnx(

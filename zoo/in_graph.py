@@ -8,13 +8,16 @@ their sums of products, and the shorter factors of a GPU's tensor cores the part
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float32, Int64, UInt8
 
+import converter
 from zoo.entry import Preprocessing
 from zoo.preprocess import Size, centre, resized_size
 
@@ -42,19 +45,34 @@ def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, siz
     to edges of 13,000 pixels), to rounding where it resizes floating-point ones. Needs 64-bit
     integers (`jax.enable_x64`).
     """
-    edges = image.shape[1:3]
+    height, width = edges = image.shape[1], image.shape[2]
     scaled = resized_size(edges, how, size, larger=_larger)
     left, top, _, _ = centre(scaled, size)
-    weights = [
-        _weights(how, *lengths) for lengths in zip(edges, scaled, (top, left), size, strict=True)
-    ]
+    rows = _weights(how, height, scaled[0], top, size[0])
+    columns = _weights(how, width, scaled[1], left, size[1])
     pixels = image.transpose(0, 3, 1, 2).astype(np.float32)
     if how.rescale_first:
-        pixels = _resize_floats(pixels, *weights)
+        pixels = _resize_floats(pixels, rows, columns)
     else:
-        pixels = _resize(pixels, *weights, _is_vertical_first(edges, scaled))
+        pixels = _resize(pixels, rows, columns, _is_vertical_first(edges, scaled))
     mean, std = (np.asarray(values, np.float32)[:, None, None] for values in (how.mean, how.std))
     return (pixels * np.float32(how.rescale) - mean) / std
+
+
+def front(how: Preprocessing, size: Size, opset: int, batch: int | None = None) -> converter.Export:
+    """Preprocessing as a graph of its own, for `converter.join`.
+
+    From `image`, 8-bit RGB `[batch, height, width, 3]` with open height and width, to float32
+    `pixel_values` `[batch, 3, *size]`; the batch size is open too if it is None.
+    """
+    with jax.enable_x64(True):
+        return converter.to_onnx(
+            partial(prepare, how=how, size=size),
+            [((batch or "batch_size", "height", "width", 3), np.uint8)],
+            opset=opset,
+            input_names=["image"],
+            output_names=["pixel_values"],
+        )
 
 
 def _larger(one: Edge, other: Edge) -> Array:

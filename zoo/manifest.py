@@ -56,6 +56,7 @@ def describe(
         "ir_version": export.model.ir_version,
         "attention_layout": request.layout,
         "dtype": "float32",
+        "input": signature.input,
         "inputs": [_signature(value) for value in graph.inputs],
         "outputs": [_signature(value) for value in graph.outputs],
         "layers": list(signature.layers),
@@ -64,6 +65,7 @@ def describe(
         "preprocessing": {
             **asdict(entry.preprocessing),
             "size": list(signature.size or entry.preprocessing.size),
+            "in_file": signature.input == "uint8",
         },
         "weights": _origin(provenance, entry.digest),
         "nodes": sum(report.histogram.values()),
@@ -86,6 +88,8 @@ def fingerprint(path: Path) -> dict[str, str | int]:
 
 def _sizes(request: Request) -> str:
     """What happens at which image size, for who reads the manifest."""
+    if request.signature.input == "uint8":
+        return "any height and width: the file resizes as its preprocessing says"
     if request.signature.size is not None:
         return "fixed: ONNX Runtime refuses another height or width"
     stride = request.model.config.stride

@@ -12,6 +12,7 @@ import converter
 from weights import Weights
 from zoo.checkpoint import load
 from zoo.console import Progress
+from zoo.in_graph import front
 from zoo.manifest import Manifest, describe, to_text
 from zoo.models import Model, abstract, batched
 from zoo.outputs import output_names
@@ -61,6 +62,8 @@ def export_one(
         file = stage / target.name
         progress.stage(f"opset {opset}: converting")
         export = convert(model, opset, request.signature, request.layout)
+        if request.signature.input == "uint8":
+            export = export.behind(preprocessing(request, opset))
         progress.stage(f"opset {opset}: writing", request.model.parameters * 4)
         with writing(target):
             export.save(file, values=weights.arrays, progress=lambda _, size: progress.step(size))
@@ -95,6 +98,12 @@ def convert(
     if signature.size is None:
         name_sides(export.model.graph, stride)
     return export
+
+
+def preprocessing(request: Request, opset: int) -> converter.Export:
+    """What comes first in a file that takes images."""
+    signature, how = request.signature, request.model.preprocessing
+    return front(how, signature.size or how.size, opset, signature.batch)
 
 
 def name_sides(graph: ir.Graph, stride: int) -> None:

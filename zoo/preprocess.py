@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
 
 
 def resized_size(
-    image: Size, how: Preprocessing, size: Size, larger: Callable[[int, int], int] = max
+    image: Size, how: Preprocessing, size: Size, larger: Callable[[Any, Any], Any] = max
 ) -> Size:
     """What an image of one size is resized to before the crop of another: `size` without a crop.
 

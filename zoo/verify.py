@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import numpy as np
+import onnx_ir as ir
 from numpy.typing import ArrayLike, NDArray
 
 import converter
@@ -18,12 +19,13 @@ from weights import bind
 from zoo.entry import ModelInfo
 from zoo.models import Model, batched
 from zoo.outputs import Output
-from zoo.photo import photographs
+from zoo.photo import photographs, photographs_of_one_size
 from zoo.preprocess import preprocess
 from zoo.request import Signature
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
+    from PIL.Image import Image
 
 TOLERANCE = 1e-4
 """Largest absolute difference that float32 rounding explains, in outputs of unit size."""
@@ -58,12 +60,23 @@ class Verification:
     comparisons: tuple[Comparison, ...]
 
 
+PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
+IMAGES = "chelsea.png in 8 bits, and cropped on its side; mirrored where the batch is larger"
+
+VIEWS = 2
+"""How many sizes of images are tried on a file that takes any."""
+
+
 @dataclass(frozen=True)
 class Sample:
-    """Preprocessed photographs and what the model makes of them in JAX."""
+    """Preprocessed photographs and what the model makes of them in JAX.
+
+    `images` are the photographs themselves where the file takes those.
+    """
 
     pixels: NDArray[np.float32]
     outputs: Output
+    images: NDArray[np.uint8] | None = None
 
 
 def reference(
@@ -80,15 +93,28 @@ def reference(
     concrete = bind(model, values)
     run = eqx.filter_jit(partial(batched, layers=signature.layers, as_maps=signature.as_maps))
     samples: list[Sample] = []
-    for count, size in shapes(entry, signature):
-        pixels = preprocess(photographs(count), entry.preprocessing, size)
-        samples.append(Sample(pixels, run(concrete, pixels)))
+    for photos, size in pictures(entry, signature):
+        pixels = preprocess(photos, entry.preprocessing, size)
+        images = np.stack([*map(np.asarray, photos)]) if signature.input == "uint8" else None
+        samples.append(Sample(pixels, run(concrete, pixels), images))
     return samples
+
+
+def pictures(
+    entry: ModelInfo, signature: Signature
+) -> Iterator[tuple[list[Image], tuple[int, int]]]:
+    """The photographs of every sample, and the (height, width) they are preprocessed to."""
+    for step, (batch, size) in enumerate(shapes(entry, signature)):
+        if signature.input == "uint8":
+            yield photographs_of_one_size(batch, step), size
+        else:
+            yield photographs(batch), size
 
 
 def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
     """Batch size and (height, width) of every sample: what is open gets several values."""
-    batches = BATCHES if signature.batch is None else (signature.batch,)
+    views = VIEWS if signature.input == "uint8" else 1
+    batches = BATCHES if signature.batch is None else (signature.batch,) * views
     if signature.size is not None:
         return ((batch, signature.size) for batch in batches)
     stride = entry.config.stride
@@ -103,11 +129,19 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
 
 
 def verify(file: Path, samples: Sequence[Sample]) -> Verification:
-    """Run an ONNX file on the same photographs and compare."""
-    live = converter.session(file)
-    comparisons = tuple(item for sample in samples for item in _compare(live, sample))
+    """Run an ONNX file on the same photographs and compare.
+
+    Of a file that takes images the `pixel_values` inside are compared as well: there one level of
+    8 bits is at least 0.004, in the outputs it may be nothing.
+    """
+    takes_images = any(sample.images is not None for sample in samples)
+    parts = [converter.session(preprocessing_of(file))] if takes_images else []
+    parts.append(converter.session(file))
+    comparisons = tuple(
+        item for sample in samples for live in parts for item in _compare(live, sample)
+    )
     return Verification(
-        input="chelsea.png, preprocessed; mirrored and cropped where the batch is larger",
+        input=IMAGES if takes_images else PIXELS,
         tolerance=TOLERANCE,
         # Not `any(… > …)`: a NaN must fail.
         passed=all(comparison.max_abs <= TOLERANCE for comparison in comparisons),
@@ -115,8 +149,18 @@ def verify(file: Path, samples: Sequence[Sample]) -> Verification:
     )
 
 
+def preprocessing_of(file: Path) -> ir.Model:
+    """The part of a file that makes `pixel_values` of images."""
+    model = ir.load(file)
+    graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
+    return ir.Model(graph, ir_version=model.ir_version)
+
+
 def _compare(live: InferenceSession, sample: Sample) -> Iterator[Comparison]:
-    batch, _, height, width = sample.pixels.shape
-    errors = converter.check(live, lambda _: sample.outputs, [sample.pixels])
-    for output, error in errors.items():
+    names = [output.name for output in live.get_outputs()]
+    wanted = sample.pixels if names == ["pixel_values"] else sample.outputs
+    fed = sample.pixels if sample.images is None else sample.images
+    batch, *sides = fed.shape
+    height, width = sides[1:] if sample.images is None else sides[:2]
+    for output, error in converter.check(live, lambda _: wanted, [fed]).items():
         yield Comparison(batch, height, width, output, error.max_abs, error.max_rel, error.cosine)
