@@ -1,8 +1,9 @@
 """Preprocessing in JAX, so that a file can hold it: from 8-bit images to `pixel_values`.
 
 Pillow's 8-bit resize is repeated without a rounding error. Its coefficients are ratios of whole
-numbers, rounded to 22 binary places. They meet the pixels in two parts, so small that float32 holds
-their sums of products, and the shorter factors of a GPU's tensor cores the parts themselves.
+numbers, rounded to 22 binary places. They meet the pixels in two parts of at most 12 bits: float32
+holds the sums of their products (to 30-fold reductions whatever the pixels, beyond in practice),
+and the factors of a GPU's tensor cores hold the parts.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ import converter
 from zoo.entry import Preprocessing
 from zoo.preprocess import Size, centre, resized_size
 
-PLACES = 22
-"""Binary places of Pillow's coefficients of 8-bit values."""
+DIGITS = (8, 7, 7)
+"""Binary places of Pillow's coefficients of 8-bit values, in the steps they are computed in."""
+
+PLACES = sum(DIGITS)
 
 LOWER = 12
-"""How many of them are in the lower part."""
+"""How many places the lower part has."""
 
 Edge: TypeAlias = Any
 """Pixels along a side: a number, one that is computed, or one of JAX's symbols."""
@@ -41,9 +44,9 @@ Pixels: TypeAlias = Float32[Array, "batch 3 height width"]
 def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, size: Size) -> Pixels:
     """`pixel_values` of (height, width) `size`, from images of any one size.
 
-    Equals `zoo.preprocess.preprocess` with Pillow 13: exactly where that resizes 8-bit values (up
-    to edges of 13,000 pixels), to rounding where it resizes floating-point ones. Needs 64-bit
-    integers (`jax.enable_x64`).
+    Equals `zoo.preprocess.preprocess` with Pillow 13: exactly where that resizes 8-bit values, to
+    rounding where it resizes floating-point ones. Edges may have up to 26,000 pixels; 64-bit
+    integers have to be allowed (`jax.enable_x64`).
     """
     height, width = edges = image.shape[1], image.shape[2]
     scaled = resized_size(edges, how, size, larger=_larger)
@@ -151,13 +154,13 @@ def _along_columns(pixels: Pixels, vertical: Coefficients) -> Pixels:
 def _coefficients(weights: Weights) -> Coefficients:
     """Times 2**22, rounded, half away from zero: whole numbers of less than 24 bits."""
     total = weights.sum(1, keepdims=True)
-    # By long division, in two steps so that 64 bits suffice.
-    half = PLACES // 2
-    first = jnp.abs(weights) * 2**half
-    upper = lax.div(first, jnp.broadcast_to(total, first.shape))
-    rest = (first - upper * total) * 2 ** (half + 1) + total
-    lower = lax.div(rest, jnp.broadcast_to(2 * total, rest.shape))
-    size = (upper * 2**half + lower).astype(np.float32)
+    size, rest = jnp.int64(0), jnp.abs(weights)
+    # Long division: 64 bits would not hold all digits at once.
+    for places in DIGITS:
+        size, rest = size * 2**places, rest * 2**places
+        digit = lax.div(rest, jnp.broadcast_to(total, rest.shape))
+        size, rest = size + digit, rest - digit * total
+    size = (size + (2 * rest >= total)).astype(np.float32)
     # Not jnp.sign: ONNX Runtime 1.31.1 takes the Sign of the lower 32 bits.
     return jnp.where(weights < 0, -size, size)
 
