@@ -5,7 +5,7 @@
     >>> export.save("model.onnx")
 
 The stages are functions of their own: ``trace``, ``simplify``, ``fuse``, ``arrange``, ``lower``,
-``tidy``, ``save``, ``check``.
+``tidy``, ``save``, ``check``; ``join`` puts two models in a row.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from converter.errors import CheckError, ConverterError, SaveError, SpecError, U
 from converter.export import Export, Report, report, to_onnx
 from converter.fuse import NearMiss, fuse
 from converter.graph import Graph
+from converter.join import join
 from converter.lower import IR_VERSIONS, OPSETS, lower
 from converter.precision import emulate_bfloat16, lower_precision
 from converter.save import save
@@ -42,6 +43,7 @@ __all__ = [
     "compare",
     "emulate_bfloat16",
     "fuse",
+    "join",
     "lower",
     "lower_precision",
     "report",

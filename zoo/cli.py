@@ -1,4 +1,4 @@
-"""The `zoo` command: export, list, info, verify, weights, golden."""
+"""The `zoo` command: export, build, list, info, verify, weights, golden."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from zoo import registry
+from zoo.build_cli import build
 from zoo.console import FAILED_CHECK, progress_bar, run
 from zoo.export import export
 from zoo.golden_cli import app as golden_app
@@ -13,6 +14,7 @@ from zoo.weights_cli import app as weights_app
 
 app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
 app.command()(export)
+app.command()(build)
 app.add_typer(weights_app, name="weights")
 app.add_typer(golden_app, name="golden")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -115,7 +116,7 @@ def run(app: typer.Typer) -> None:
     raised is a mistake of ours and keeps its traceback.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+        signal.signal(number, stop)
     try:
         code = app(spread(sys.argv[1:]), standalone_mode=False)
     except (ZooError, WeightsError) as error:
@@ -151,8 +152,11 @@ def _complain(message: str) -> int:
     return WRONG_USE
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def stop(number: int, frame: FrameType | None) -> None:
+    """Leave at once, with what is staged removed and the workers told to do the same."""
     # Raising here is not enough: an exception that arrives inside a destructor is dropped.
+    for child in multiprocessing.active_children():
+        child.terminate()
     discard()
     if number == signal.SIGINT:
         print(INTERRUPTION, file=sys.stderr, flush=True)

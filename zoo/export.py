@@ -7,7 +7,7 @@ import typer
 
 from zoo.console import FAILED_CHECK, progress_bar, run, warn_nonfinite
 from zoo.registry import info, select
-from zoo.request import Layout, Options, Precision, read_request
+from zoo.request import Input, Layout, Options, Precision, read_request
 
 
 def export(
@@ -39,6 +39,9 @@ def export(
     reshape: Annotated[
         bool, typer.Option("--reshape", help="Hidden states as maps [B, D, h, w].")
     ] = False,
+    input: Annotated[
+        Input, typer.Option(help="uint8 takes RGB images of any size and preprocesses in the file.")
+    ] = "float32",
     attention_layout: Annotated[
         Layout, typer.Option(help="4d runs everywhere, 3d is a little faster in ONNX Runtime.")
     ] = "4d",
@@ -69,6 +72,7 @@ def export(
         batch=batch,
         layers=layers,
         reshape=reshape,
+        input=input,
         layout=attention_layout,
         precision=precision,
         out=out,

@@ -13,6 +13,7 @@ import converter
 from weights import Weights
 from zoo.console import Progress
 from zoo.entry import ModelInfo
+from zoo.in_graph import front
 from zoo.models import Model, batched
 from zoo.outputs import output_names
 from zoo.photo import photographs
@@ -70,6 +71,15 @@ class Maker:
         pixels = preprocess(photographs(signature.batch or 1), how, signature.size or how.size)
         with writing(file):
             derive(source, file, precision, pixels)
+
+    def take_images(self, file: Path, opset: int, progress: Progress) -> None:
+        """Put preprocessing in front of a file that is to take images; else leave it."""
+        signature, how = self.signature, self.entry.preprocessing
+        if signature.input == "uint8":
+            progress.stage(f"{file.name}: preprocessing")
+            first = front(how, signature.size or how.size, opset, signature.batch)
+            with writing(file):
+                converter.save(converter.join(first.model, ir.load(file)), file)
 
     def checked(
         self,

@@ -47,6 +47,7 @@ def describe(
         "files": [fingerprint(path) for path in (file, sidecar_path(file)) if path.exists()],
         **structure(made),
         "attention_layout": request.layout,
+        "input": signature.input,
         "layers": list(signature.layers),
         "reshape": signature.as_maps,
         "sizes": sizes(entry, signature),
@@ -89,7 +90,11 @@ def structure(made: Made) -> Manifest:
 def preprocessing(entry: ModelInfo, signature: Signature) -> Manifest:
     """From photographs to the input."""
     size = list(signature.size or entry.preprocessing.size)
-    return {**asdict(entry.preprocessing), "size": size}
+    return {
+        **asdict(entry.preprocessing),
+        "size": size,
+        "in_file": signature.input == "uint8",
+    }
 
 
 def tools() -> dict[str, str]:
@@ -108,6 +113,8 @@ def fingerprint(path: Path) -> dict[str, str | int]:
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:
     """What happens at which image size, for who reads the manifest."""
+    if signature.input == "uint8":
+        return "any height and width: the file resizes as its preprocessing says"
     if signature.size is not None:
         return "fixed: ONNX Runtime refuses another height or width"
     stride = entry.config.stride

@@ -29,6 +29,22 @@ def photographs(count: int) -> list[Image]:
     return [_variant(image, index) for index in range(count)]
 
 
+def photographs_of_one_size(count: int, step: int) -> list[Image]:
+    """The photograph cropped so many steps, every other step on its side; mirrored, flipped …"""
+    from PIL.Image import Transpose
+
+    image = _variant(photograph(), 2 * step)
+    image = image.transpose(Transpose.ROTATE_90) if step % 2 else image
+    turned = [
+        image,
+        *map(
+            image.transpose,
+            (Transpose.FLIP_LEFT_RIGHT, Transpose.FLIP_TOP_BOTTOM, Transpose.ROTATE_180),
+        ),
+    ]
+    return [turned[index % len(turned)] for index in range(count)]
+
+
 def _variant(image: Image, index: int) -> Image:
     from PIL import ImageOps
 

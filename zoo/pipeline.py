@@ -60,6 +60,7 @@ def export_one(
             source = stage / f"float32-{target.name}"
             near_misses = maker.float32(opset, source, progress)
             maker.lower(source, file, request.precision, progress)
+        maker.take_images(file, opset, progress)
         made = maker.checked(file, request.precision, near_misses, progress)
         provenance = maker.weights.provenance
         record = describe(request, file, made, provenance)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,16 +44,25 @@ def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
     return (pixels[:, top:bottom, left:right] - mean) / std
 
 
-def resized_size(image: Size, how: Preprocessing, size: Size) -> Size:
-    """What an image of one size is resized to before the crop of another: `size` without a crop."""
+def resized_size(
+    image: Size, how: Preprocessing, size: Size, larger: Callable[[Any, Any], Any] = max
+) -> Size:
+    """What an image of one size is resized to before the crop of another: `size` without a crop.
+
+    Computed with whole numbers, so that a graph that reads the sizes from its input agrees; it
+    brings its own `larger`.
+    """
     if how.resize is None:
         return size
     # The smallest that covers the crop by as much as it would at the model's own size.
-    cover = [how.resize * wanted / own for wanted, own in zip(size, how.size, strict=True)]
+    shortest = [
+        round(how.resize * wanted / own) for wanted, own in zip(size, how.size, strict=True)
+    ]
     height, width = image
-    if cover[0] * width >= cover[1] * height:
-        return round(cover[0]), int(cover[0] * width / height)
-    return int(cover[1] * height / width), round(cover[1])
+    return (
+        larger(shortest[0], shortest[1] * height // width),
+        larger(shortest[1], shortest[0] * width // height),
+    )
 
 
 def centre(image: Size, size: Size) -> Box:

@@ -16,7 +16,7 @@ from zoo.entry import ModelInfo
 from zoo.errors import BadFile
 from zoo.models import abstract
 from zoo.registry import info
-from zoo.request import Choice, Seed, Signature, read_weights
+from zoo.request import Choice, Input, Seed, Signature, read_weights
 from zoo.staging import manifest_path
 from zoo.verify import Verification, reference, verify
 
@@ -35,20 +35,28 @@ def read_record(path: Path) -> Record:
     """**Raises** `BadFile` if the manifest is missing, damaged or somebody else's."""
     content = manifest.read(path)
     try:
-        batch, _, height, width = content["inputs"][0]["shape"]
         return Record(
             entry=info(content["model"]),
-            signature=Signature(
-                size=None if height == "height" else (int(height), int(width)),
-                batch=batch if isinstance(batch, int) else None,
-                layers=tuple(map(int, content["layers"])),
-                as_maps=bool(content["reshape"]),
-            ),
+            signature=_signature(content),
             weights=dict(content["weights"]),
             digests={file["name"]: file["sha256"] for file in content["files"]},
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is damaged ({error!r}): export the model again.") from error
+
+
+def _signature(content: Mapping[str, Any]) -> Signature:
+    batch, *sides = content["inputs"][0]["shape"]
+    # Images have any size; what they are resized to is part of the preprocessing.
+    input: Input = "uint8" if content["input"] == "uint8" else "float32"
+    size = content["preprocessing"]["size"] if input == "uint8" else sides[1:]
+    return Signature(
+        size=None if size[0] == "height" else (int(size[0]), int(size[1])),
+        batch=batch if isinstance(batch, int) else None,
+        layers=tuple(map(int, content["layers"])),
+        as_maps=bool(content["reshape"]),
+        input=input,
+    )
 
 
 def check_digests(file: Path, record: Record) -> None:

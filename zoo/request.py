@@ -25,6 +25,9 @@ SUFFIX: dict[Precision, str] = {
 }
 """What the names of files say."""
 
+Input = Literal["float32", "uint8"]
+"""Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
+
 
 @dataclass(frozen=True)
 class Seed:
@@ -43,13 +46,15 @@ class Signature:
 
     `size` is (height, width), `batch` the batch size; None where the file leaves it open.
     `layers` are the blocks whose hidden states are outputs as well, from 1 and in order,
-    `as_maps` says that those are maps `[batch, dim, height, width]`.
+    `as_maps` says that those are maps `[batch, dim, height, width]`. With `input` uint8 the file
+    resizes images to `size` itself.
     """
 
     size: tuple[int, int] | None
     batch: int | None
     layers: tuple[int, ...] = ()
     as_maps: bool = False
+    input: Input = "float32"
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ class Options:
     batch: str = "dynamic"
     layers: str | None = None
     reshape: bool = False
+    input: Input = "float32"
     layout: Layout = "4d"
     precision: Precision = "float32"
     out: Path | None = None
@@ -118,7 +124,12 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
     if options.reshape and not layers:
         raise BadRequest("--reshape is about hidden states: say which with --layers.")
     size, batch = read_size(options.size, entry), read_batch(options.batch)
-    return Signature(size, batch, layers, options.reshape)
+    if options.input == "uint8" and size is None:
+        raise BadRequest(
+            "--input uint8 resizes images inside the file, so --size dynamic leaves open what to: "
+            f"write a size such as {entry.preprocessing.size[0]}, or leave --size out."
+        )
+    return Signature(size, batch, layers, options.reshape, options.input)
 
 
 def read_layers(text: str | None, entry: ModelInfo) -> tuple[int, ...]:

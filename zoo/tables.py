@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from rich.table import Table
 from zoo.entry import Config, ModelInfo, Preprocessing, ViTConfig
 
 if TYPE_CHECKING:
+    from zoo.build.schedule import Outcome as BuildOutcome
     from zoo.bulk import Outcome
     from zoo.convert import Converted
     from zoo.golden import Golden
@@ -78,6 +79,42 @@ def _summary(record: Mapping[str, Any]) -> tuple[str, ...]:
         verdict = worst(verification, verification["comparisons"])
     megabytes = sum(file["bytes"] for file in record["files"]) / 1e6
     return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, verdict
+
+
+def show_builds(outcomes: Sequence[BuildOutcome]) -> None:
+    """One line a file of every folder, then what could not be made, and why."""
+    table = Table(title=f"{len(outcomes)} folders")
+    for name in ("model", "file"):
+        table.add_column(name, no_wrap=True)
+    for name in ("MB", "nodes", "against JAX", "speed"):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        for row in build_rows(outcome.manifest or {"variants": {}}):
+            table.add_row(outcome.plan.model, *row)
+    console = Console()
+    console.print(table)
+    for outcome in outcomes:
+        lines = [f"{name} was not written: it is too far from float32" for name in outcome.wrong]
+        for line in [*lines, *([outcome.error] if outcome.error else [])]:
+            console.print(
+                f"{outcome.plan.model}: {line}", highlight=False, markup=False, soft_wrap=True
+            )
+
+
+def build_rows(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
+    sizes = {item["name"]: item["bytes"] for item in manifest.get("files", ())}
+    speeds = manifest.get("speeds", {}).get("variants", {})
+    for name, variant in manifest["variants"].items():
+        verification = variant["verification"]
+        ratio = speeds.get(name, {}).get("ratio")
+        yield (
+            name,
+            f"{sum(sizes[file] for file in variant['files']) / 1e6:.1f}",
+            str(variant["nodes"]),
+            worst(verification, verification["comparisons"]),
+            "" if ratio is None else f"x {ratio:.2f}",
+        )
 
 
 def notes(exports: Sequence[Exported]) -> list[str]:

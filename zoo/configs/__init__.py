@@ -1,6 +1,11 @@
 """A model's hyperparameters as other libraries write them."""
 
 from zoo.configs.equimo import equimo
-from zoo.configs.huggingface import huggingface, huggingface_preprocessor, transformers_kind
+from zoo.configs.huggingface import (
+    huggingface,
+    huggingface_preprocessor,
+    portable,
+    transformers_kind,
+)
 
-__all__ = ["equimo", "huggingface", "huggingface_preprocessor", "transformers_kind"]
+__all__ = ["equimo", "huggingface", "huggingface_preprocessor", "portable", "transformers_kind"]

@@ -1,0 +1,69 @@
+"""Two models as one."""
+
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import converter
+from converter.check import run
+
+
+def first(image):
+    return jnp.sin(image.astype(jnp.float32) * 2 + 1).sum(-1)
+
+
+def second(params, pixels):
+    return jnp.where(pixels > 0, jnp.sin(pixels) * 2 + 1, params["image"]), pixels * 3
+
+
+def models(opset=20):
+    params = {"image": jnp.arange(4, dtype=jnp.float32)}
+    front = converter.to_onnx(first, [(("n", 4, 3), np.uint8)], opset=opset)
+    back = converter.to_onnx(second, [("n", 4)], params=params, opset=opset)
+    return front, back, params
+
+
+def test_a_join_computes_both():
+    """Names of the second stand; those of the first give way, and come first in the graph."""
+    front, back, params = models()
+    names = {value.name for node in back.model.graph for value in node.outputs}
+    assert names & {value.name for node in front.model.graph for value in node.outputs}
+    joined = converter.join(front.model, back.model)
+    proto = ir.to_proto(joined)
+    onnx.checker.check_model(proto, full_check=True)
+    values = [output for node in proto.graph.node for output in node.output]
+    values += [tensor.name for tensor in proto.graph.initializer]
+    assert len(set(values)) == len(values)
+    assert {*names, "pixels", "image"} <= set(values)
+    assert len({node.name for node in proto.graph.node}) == len(proto.graph.node)
+    assert [value.name for value in proto.graph.input] == ["image_1"]
+    assert converter.report(joined).nodes == len(proto.graph.node)
+    image = np.random.default_rng(0).integers(0, 255, (5, 4, 3), dtype=np.uint8)
+    for got, want in zip(run(joined, [image]).values(), second(params, first(image)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+
+
+def test_initializers_are_not_read():
+    front, back, _ = models()
+
+    def load():
+        raise AssertionError
+
+    lazy = ir.LazyTensor(load, dtype=ir.DataType.FLOAT, shape=ir.Shape([4]), name="image")
+    back.model.graph.initializers["image"].const_value = lazy
+    model = converter.join(front.model, back.model)
+    assert model is back.model
+    assert model.graph.initializers["image"].const_value is lazy
+    assert not list(front.model.graph)
+
+
+def test_what_does_not_fit():
+    front, _, _ = models(18)
+    _, back, _ = models(20)
+    with pytest.raises(converter.SpecError, match="opsets"):
+        converter.join(front.model, back.model)
+    other = converter.to_onnx(first, [(("n", 5, 3), np.uint8)], opset=20)
+    with pytest.raises(converter.SpecError, match=r"gives FLOAT\[n,5\].*takes FLOAT\[n,4\]"):
+        converter.join(other.model, back.model)
