@@ -1,0 +1,63 @@
+"""The files of a folder that are not networks: settings, licence, a photograph, golden numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from weights.writers.safetensors import write_arrays
+from zoo import configs
+from zoo.build.variants import VARIANTS
+from zoo.make import Maker
+from zoo.outputs import output_names
+
+PHOTOGRAPH = "photograph.png"
+GOLDEN = "golden.safetensors"
+LICENCE = "LICENSE"
+
+
+def write_extras(stage: Path, maker: Maker, manifest: dict[str, Any]) -> list[str]:
+    """Write them to `stage`; their names."""
+    settings = configs.portable(maker.model.config, maker.entry.family)
+    outside = [
+        Path(VARIANTS[name].file).name
+        for name, variant in manifest["variants"].items()
+        if len(variant["files"]) > 1
+    ]
+    if outside:
+        # transformers.js asks for a sidecar only where it is told of one.
+        chunks = {name: 1 for name in outside}
+        settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
+    how = configs.huggingface_preprocessor(maker.entry.preprocessing)
+    _write_json(stage / "config.json", settings)
+    _write_json(stage / "preprocessor_config.json", how)
+    write_arrays(stage / GOLDEN, golden(maker))
+    _copy("chelsea.png", stage / PHOTOGRAPH)
+    _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
+    return sorted(path.name for path in stage.iterdir())
+
+
+def golden(maker: Maker) -> dict[str, Any]:
+    """One photograph as the network gets it, and what the network makes of it in JAX."""
+    sample = maker.samples[0]
+    taken = "pixel_values" if sample.images is None else "image"
+    names = output_names(maker.model.config, maker.signature.layers)
+    return {taken: sample.fed} | {
+        name: np.asarray(value)
+        for name, value in zip(names, jax.tree.leaves(sample.outputs), strict=True)
+    }
+
+
+def _copy(name: str, target: Path) -> None:
+    with as_file(files("zoo") / "data" / name) as path:
+        shutil.copyfile(path, target)
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")
