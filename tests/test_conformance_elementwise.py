@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import converter
+from converter.check import run
 from tests.conformance import Case, assert_exports, cases, unary, wrapped_cases
 
 NAN, INF = np.nan, np.inf
@@ -236,6 +237,19 @@ HALF = unary(
 @cases([*FLOATS, *BINARY, *INTEGERS, *NARROW, *BOOLS, *CONVERSIONS, *SPECIAL_VALUES, *HALF])
 def test_elementwise(case, opset):
     assert_exports(case, opset)
+
+
+def test_more_than_32_bits():
+    """ONNX Runtime's own Sign errs there, and floor division is made of it."""
+    numbers = np.array([3 << 40, -(3 << 31), (1 << 32) - 1, -(1 << 33), 7, -7, 0])
+
+    def fn(x):
+        return jnp.sign(x), x // (1 << 20), jnp.abs(x)
+
+    with jax.enable_x64(True):
+        got = run(converter.to_onnx(fn, [((7,), np.int64)]), [numbers])
+        for one, other in zip(got.values(), fn(numbers), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @wrapped_cases(

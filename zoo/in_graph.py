@@ -161,7 +161,7 @@ def _coefficients(weights: Weights) -> Coefficients:
         digit = lax.div(rest, jnp.broadcast_to(total, rest.shape))
         size, rest = size + digit, rest - digit * total
     size = (size + (2 * rest >= total)).astype(np.float32)
-    # Not jnp.sign: ONNX Runtime 1.31.1 takes the Sign of the lower 32 bits.
+    # Without jnp.sign, for which the converter needs more nodes.
     return jnp.where(weights < 0, -size, size)
 
 

@@ -42,7 +42,6 @@ table(
         "min": "Min",
         "mul": "Mul",
         "neg": "Neg",
-        "sign": "Sign",
         "sin": "Sin",
         "sinh": "Sinh",
         "sqrt": "Sqrt",
@@ -51,6 +50,15 @@ table(
         "tanh": "Tanh",
     }
 )
+
+
+@lower("sign")
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    if b.out.dtype != np.int64:
+        return b.op("Sign", x)
+    # ONNX Runtime 1.31.1 errs on the Sign of some numbers beyond 31 bits.
+    above, below = (b.op(op, x, b.like(0)) for op in ("Greater", "Less"))
+    return b.op("Sub", b.cast(above, np.int64), b.cast(below, np.int64))
 
 
 @lower("ne")
