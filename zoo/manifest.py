@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import weights
 import zoo
 from weights.files import sha256
+from zoo.entry import ModelInfo
 from zoo.errors import BadFile
 from zoo.request import Request
 from zoo.staging import sidecar_path
@@ -65,7 +66,7 @@ def describe(
             **asdict(entry.preprocessing),
             "size": list(signature.size or entry.preprocessing.size),
         },
-        "weights": _origin(provenance, entry.digest),
+        "weights": _origin(provenance, entry),
         "nodes": sum(report.histogram.values()),
         "histogram": dict(sorted(report.histogram.items())),
         "fused": {name: count for name, count in sorted(report.fused.items()) if count},
@@ -105,11 +106,13 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
     return dim if isinstance(dim, int) else dim.value
 
 
-def _origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
+def _origin(provenance: weights.Provenance, entry: ModelInfo) -> dict[str, object]:
     origin = {key: value for key, value in asdict(provenance).items() if value is not None}
-    if provenance.sha256 is not None and digest:
-        # The published file's name carries the beginning of its digest.
-        origin["is_published_file"] = provenance.sha256.startswith(digest)
+    if provenance.sha256 is not None and entry.digest:
+        # The beginning of it where the published file's name says no more.
+        origin["is_published_file"] = provenance.sha256.startswith(entry.digest)
+        if entry.embedded:
+            origin["is_embedded_file"] = origin["is_published_file"]
     return origin
 
 
