@@ -12,7 +12,9 @@ from zoo.registry import info
 
 
 def train_digits(
-    seed: Annotated[int, typer.Option(help="Of the split, the first weights, and the order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the split, the first weights, and the order.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the weights, if anywhere.")
     ] = None,
@@ -52,7 +54,7 @@ def check(out: Path | None, validate: bool) -> None:
     if out is not None and out.exists():
         raise BadOutput(f"{out} exists already: remove it or name another file.")
     if importlib.util.find_spec("optax") is None:
-        raise MissingLibrary("training needs optax: `pip install 'jax-onnx-zoo[train]'`.")
+        raise MissingLibrary("training needs optax, which is not installed: `pip install optax`.")
 
 
 if __name__ == "__main__":
