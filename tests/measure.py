@@ -20,7 +20,18 @@ import numpy as np
 import converter
 import zoo
 from converter.check import compare, run
-from tests.references import Arrays, Reference, convnext, dinov2, dinov3, eupe, siglip2, tips, vit
+from tests.references import (
+    Arrays,
+    Reference,
+    convnext,
+    digits,
+    dinov2,
+    dinov3,
+    eupe,
+    siglip2,
+    tips,
+    vit,
+)
 from tests.seeded import leaves_of, model_of, state_of, values_of
 from weights import bind
 from weights.synthetic import digest, make_image
@@ -32,7 +43,7 @@ from zoo.request import Signature
 
 REFERENCES: dict[str, dict[str, Reference]] = {
     name: found
-    for family in (dinov3, convnext, dinov2, siglip2, tips, eupe, vit)
+    for family in (dinov3, convnext, dinov2, siglip2, tips, eupe, vit, digits)
     for name, found in family.REFERENCES.items()
 }
 
@@ -50,6 +61,7 @@ MODELS = (
     "eupe_convnext_tiny",
     "vit_tiny_patch16_224",
     "vit5_small",
+    "vit_digits",
 )
 """One of each family."""
 

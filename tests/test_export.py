@@ -178,7 +178,7 @@ WRONG_USE = {
     "no weights": (["dinov3_vits16", "--offline"], "ZOO_WEIGHTS_DIR is not set"),
     "missing file": (["dinov3_vits16", "--weights", "no.pth"], "does not exist"),
     "unknown option": (["dinov3_vits16", "--frobnicate"], "--frobnicate"),
-    "no model": ([], "model"),
+    "no model": (["--weights", "random"], "none was named"),
 }
 
 
@@ -285,10 +285,21 @@ def test_many_models_in_one_run(tmp_path):
     assert outcomes[0]["manifests"][0]["opset"] == 23
 
 
+def test_without_a_model(tmp_path):
+    """A trained model and a large one, neither of which needs a network."""
+    done = call(EXPORT, "--no-verify", "--opset", 23, cwd=tmp_path)
+    assert "vit_digits: weights: vit_digits.safetensors" in done.stdout
+    assert "dinov3_vits16: weights: random (seed 0)" in done.stdout
+    records = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
+    assert [record["model"] for record in records] == ["dinov3_vits16", "vit_digits"]
+    assert [record["weights"]["kind"] for record in records] == ["random", "meta"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "no model was named"),
+        (("--weights", "random"), "none was named"),
+        (("--out", "a.onnx"), "name a folder"),
         (("--filter", "dino*"), "--all"),
         (("dinov3_vits16", "--all"), "one model, or ask for all"),
         (("--all", "--filter", "resnet*"), "no model fits"),

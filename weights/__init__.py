@@ -1,6 +1,6 @@
 """Checkpoints of others as values for our models."""
 
-from weights.bind import bind, leaf_shapes
+from weights.bind import bind, leaf_shapes, leaf_values
 from weights.checkpoint import Checkpoint
 from weights.containers import open_checkpoint
 from weights.errors import WeightsError
@@ -18,6 +18,7 @@ __all__ = [
     "WeightsError",
     "bind",
     "leaf_shapes",
+    "leaf_values",
     "load_weights",
     "locate",
     "open_checkpoint",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from weights.distributions import Shape
+from weights.distributions import Float32, Shape
 
 # JAX is imported inside the functions: it takes half a second, which `zoo list` and every error
 # message would have to wait for.
@@ -23,6 +24,14 @@ def leaf_shapes(model: object) -> dict[str, Shape]:
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
     return {_name(path): leaf.shape for path, leaf in leaves if _is_array(leaf)}
+
+
+def leaf_values(model: object) -> dict[str, Float32]:
+    """Path to value of every array leaf of a model with concrete leaves of float32."""
+    import jax
+
+    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
+    return {_name(path): np.asarray(leaf) for path, leaf in leaves if _is_array(leaf)}
 
 
 def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:

@@ -19,7 +19,8 @@ class Published:
     `wanted` is the name to ask for. `checkpoint` is the authors' file; where its name carries the
     beginning of its sha256, that is `digest`. `archive` is Equimo's; `repository` holds
     transformers' or timm's files, on the hub; `hub` are files that the hub's cache may hold, the
-    first of which is downloaded where there are none.
+    first of which is downloaded where there are none. `embedded` is a file that a package brings
+    along.
     """
 
     wanted: str
@@ -30,6 +31,7 @@ class Published:
     hub: tuple[HubFile, ...]
     licence_page: str
     download_page: str
+    embedded: Path | None = None
 
     @property
     def advice(self) -> str:
@@ -90,6 +92,8 @@ def locate(published: Published, listener: Listener, offline: bool = False) -> F
 
 def search(published: Published) -> Iterator[Found]:
     """Everything that is there already, the best first."""
+    if published.embedded is not None:
+        yield Found(published.embedded, "this package")
     names = (published.checkpoint, published.archive, Path(published.repository).name)
     for folder in own_folders():
         for name in filter(None, names):
@@ -99,7 +103,7 @@ def search(published: Published) -> Iterator[Found]:
         checkpoint = folder / published.checkpoint
         if checkpoint.is_file():
             yield Found(checkpoint, str(folder), _begins_with(checkpoint, published.digest))
-    for name in (published.archive, published.archive.removesuffix(".tar.lz4")):
+    for name in filter(None, (published.archive, published.archive.removesuffix(".tar.lz4"))):
         archive = equimo_cache() / name.partition("_")[0] / name
         if archive.exists():
             yield Found(archive, str(archive.parent))

@@ -38,16 +38,17 @@ class Outcome:
         return FAILED_CHECK if self.failed else 0
 
 
-def run(entries: Sequence[ModelInfo], options: Options, progress: Progress) -> list[Outcome]:
-    """Export all models with the same options.
+def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
+    """Export every model with its options.
 
     **Raises** `BadRequest` if the options can be right for one model only.
     """
-    if options.out is not None and options.out.suffix == ".onnx":
-        raise BadRequest(f"--out {options.out} names one file for many: name a folder instead.")
+    for _, options in jobs:
+        if options.out is not None and options.out.suffix == ".onnx":
+            raise BadRequest(f"--out {options.out} names one file for many: name a folder instead.")
     return [
-        _one(entry, options, Numbered(progress, f"{number}/{len(entries)} {entry.name}: "))
-        for number, entry in enumerate(entries, start=1)
+        _one(entry, options, Numbered(progress, f"{number}/{len(jobs)} {entry.name}: "))
+        for number, (entry, options) in enumerate(jobs, start=1)
     ]
 
 

@@ -19,6 +19,9 @@ from zoo.models import shapes
 from zoo.registry import MODELS
 from zoo.request import Choice, Seed
 
+DATA = Path(__file__).parent / "data"
+"""Where embedded weights lie."""
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -62,6 +65,7 @@ def published(entry: ModelInfo) -> Published:
         hub=entry.hub,
         licence_page=entry.licence.page,
         download_page=entry.licence.download,
+        embedded=DATA / entry.checkpoint if entry.embedded else None,
     )
 
 

@@ -212,8 +212,10 @@ class ModelInfo:
     has that model's by the name of the naming.
 
     `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
-    name says them. `archive` is Equimo's file, `repository` holds transformers' or timm's files on
-    the hub, and `hub` are files that may be downloaded. What there is none of is empty.
+    name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
+    `digest` then has all digits. `archive` is Equimo's file, `repository` holds transformers' or
+    timm's files on the hub, and `hub` are files that may be downloaded. What there is none of is
+    empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
     included, rotary periods and frequencies not. `pooler` says what `pooler_output` is.
     """
@@ -234,6 +236,7 @@ class ModelInfo:
     source: str
     pooler: str
     published: Mapping[str, Config] = field(default_factory=dict)
+    embedded: bool = False
 
     @property
     def file(self) -> str:

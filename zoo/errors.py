@@ -19,3 +19,7 @@ class BadOutput(ZooError):
 
 class BadFile(ZooError):
     """A file to verify is missing, or is not what its manifest says."""
+
+
+class MissingLibrary(ZooError):
+    """An optional library is needed and not installed."""

@@ -1,18 +1,28 @@
 """`python -m zoo.export MODEL`: a model of the zoo as a verified ONNX file."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zoo.console import FAILED_CHECK, progress_bar, run, warn_nonfinite
+from zoo.errors import BadRequest
 from zoo.registry import info, select
 from zoo.request import Input, Layout, Options, Precision, read_request
+
+FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
+"""What is exported where no model was named, and with which weights: neither needs a network."""
 
 
 def export(
     model: Annotated[
-        str | None, typer.Argument(help="Name or alias; `zoo list` shows them.")
+        str | None,
+        typer.Argument(
+            help="Name or alias; `zoo list` shows them. Without: vit_digits with the trained "
+            "weights of this package, and dinov3_vits16 with random ones; nothing is downloaded."
+        ),
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Every model of the zoo.")] = False,
     filter: Annotated[
@@ -81,8 +91,22 @@ def export(
         offline=offline,
     )
     # A misspelt name should not wait for JAX to load.
+    if model is None and not all and not filter:
+        return export_many(first_jobs(options), json)
     names = select(model, all, filter or ())
-    return export_all(names, options, json) if all else export_one(names[0], options, json)
+    if all:
+        return export_many([(name, options) for name in names], json)
+    return export_one(names[0], options, json)
+
+
+def first_jobs(options: Options) -> list[tuple[str, Options]]:
+    """`FIRST` with everything else as asked. **Raises** `BadRequest` if weights were asked for."""
+    if options.weights != "auto":
+        raise BadRequest(
+            f"--weights {options.weights} is about one model and none was named: name one (`zoo "
+            "list` shows them), or ask for --all."
+        )
+    return [(name, replace(options, weights=weights)) for name, weights in FIRST.items()]
 
 
 def export_one(name: str, options: Options, json: bool) -> int:
@@ -105,12 +129,12 @@ def export_one(name: str, options: Options, json: bool) -> int:
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 
 
-def export_all(names: list[str], options: Options, json: bool) -> int:
+def export_many(jobs: Sequence[tuple[str, Options]], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo import bulk
 
     with progress_bar() as progress:
-        outcomes = bulk.run([info(name) for name in names], options, progress)
+        outcomes = bulk.run([(info(name), options) for name, options in jobs], progress)
     if json:
         from zoo.manifest import to_text
 

@@ -52,7 +52,7 @@ def describe(
         "reshape": signature.as_maps,
         "sizes": sizes(entry, signature),
         "preprocessing": preprocessing(entry, signature),
-        "weights": origin(provenance, entry.digest),
+        "weights": origin(provenance, entry),
         "tools": tools(),
     }
 
@@ -134,12 +134,14 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
     return dim if isinstance(dim, int) else dim.value
 
 
-def origin(provenance: weights.Provenance, digest: str) -> dict[str, object]:
+def origin(provenance: weights.Provenance, entry: ModelInfo) -> dict[str, object]:
     """Where the weights come from, and whether that is the published file."""
     known = {key: value for key, value in asdict(provenance).items() if value is not None}
-    if provenance.sha256 is not None and digest:
-        # The published file's name carries the beginning of its digest.
-        known["is_published_file"] = provenance.sha256.startswith(digest)
+    if provenance.sha256 is not None and entry.digest:
+        # The beginning of it where the published file's name says no more.
+        known["is_published_file"] = provenance.sha256.startswith(entry.digest)
+        if entry.embedded:
+            known["is_embedded_file"] = known["is_published_file"]
     return known
 
 

@@ -63,6 +63,10 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     console = Console()
     console.print(table)
     for outcome in outcomes:
+        for record in outcome.manifests[:1]:
+            line = f"{outcome.model}: weights: {origin(record['weights'])}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for outcome in outcomes:
         wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
         for line in [*wrong, *([outcome.error] if outcome.error else [])]:
             console.print(f"{outcome.model}: {line}", highlight=False, markup=False, soft_wrap=True)
@@ -161,6 +165,8 @@ def origin(weights: Mapping[str, Any]) -> str:
         return NOT_TRAINED.format(**weights)
     verdicts = {True: ", the published file", False: ", not the published file", None: ""}
     published = verdicts[weights.get("is_published_file")]
+    if weights.get("is_embedded_file"):
+        published = ", trained, from this package"
     return f"{weights['name']}, sha256 {weights['sha256'][:8]}…{published}"
 
 
@@ -215,7 +221,7 @@ def show_model(model: ModelInfo) -> None:
         "pooler_output": model.pooler,
         "checkpoint": model.file,
         "licence": f"{model.licence.name}, {model.licence.page}",
-        "download": model.licence.download,
+        "download": model.licence.download or "not needed: this package holds the weights",
         "source": model.source,
     }
     for name, text in rows.items():

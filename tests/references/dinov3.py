@@ -22,7 +22,10 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         num_attention_heads=config.heads,
         intermediate_size=config.hidden,
         num_register_tokens=config.registers,
-        key_bias=True,
+        patch_size=config.patch,
+        query_bias=config.qkv_bias,
+        key_bias=config.qkv_bias,
+        value_bias=config.qkv_bias,
     )
     model = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))

@@ -91,7 +91,7 @@ def header(entry: ModelInfo, plan: Plan, loaded: Loaded) -> dict[str, Any]:
         "size": None if size is None else list(size),
         "sizes": sizes(entry, plan.signature),
         "preprocessing": preprocessing(entry, plan.signature),
-        "weights": origin(loaded.weights.provenance, entry.digest),
+        "weights": origin(loaded.weights.provenance, entry),
         "tools": tools(),
     }
 

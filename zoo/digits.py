@@ -1,0 +1,93 @@
+"""Handwritten digits of 8 x 8 pixels: what `vit_digits` is trained on and measured with.
+
+Source: "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998,
+doi:10.24432/C50P49), of whose test part scikit-learn carries a copy: 1,797 images by 13 people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.errors import MissingLibrary
+
+Images = NDArray[np.uint8]
+"""`[n, 8, 8, 3]`, grey in all three channels."""
+
+Labels = NDArray[np.int64]
+"""`[n]`, 0 to 9."""
+
+CLASSES = 10
+DARKEST = 16
+"""Pixels are counts from 0 to this."""
+
+HELD_OUT = VALIDATION = 0.2
+"""Shares of each class: never trained on, and of the rest, apart while settings are chosen."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images and which digit each shows."""
+
+    images: Images
+    labels: Labels
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Digits:
+        return Digits(self.images[rows], self.labels[rows])
+
+
+def load() -> Digits:
+    """All of them. **Raises** `MissingLibrary` where there is no scikit-learn."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise MissingLibrary(
+            "the digits come with scikit-learn, which is not installed: `pip install scikit-learn`."
+        ) from error
+    counts, labels = load_digits(return_X_y=True)
+    grey = np.rint(counts.reshape(-1, 8, 8, 1) * (255 / DARKEST)).astype(np.uint8)
+    return Digits(np.repeat(grey, 3, axis=-1), labels.astype(np.int64))
+
+
+def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to keep and rows to set apart, the same share of each class.
+
+    `key` shuffles. Its digests do that and no generator, whose stream may change from one version
+    to another and move images that were trained on to those that were not.
+    """
+    kept: list[int] = []
+    apart: list[int] = []
+    for label in range(CLASSES):
+        rows = np.flatnonzero(labels == label).tolist()
+        rows.sort(key=lambda row: hashlib.sha256(f"{key}|{row}".encode()).digest())
+        count = round(share * len(rows))
+        apart += rows[:count]
+        kept += rows[count:]
+    return np.array(sorted(kept)), np.array(sorted(apart))
+
+
+def split(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
+    """Digits to train on, and digits to measure with.
+
+    The latter are the held-out ones; with `validate` a part of the others, and the held-out ones
+    are in neither. **Raises** `MissingLibrary`.
+    """
+    digits = load()
+    kept, apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")
+    if not validate:
+        return digits[kept], digits[apart]
+    rest = digits[kept]
+    kept, apart = divide(rest.labels, VALIDATION, f"{seed}|validation")
+    return rest[kept], rest[apart]
+
+
+def held_out(seed: int = 0) -> tuple[Images, Labels]:
+    """Images `[n, 8, 8, 3]` and labels `[n]` that training with `seed` never saw.
+
+    Those of seed 0 are the embedded weights'. **Raises** `MissingLibrary`.
+    """
+    _, apart = split(seed)
+    return apart.images, apart.labels
