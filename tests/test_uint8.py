@@ -16,12 +16,13 @@ from tests.test_export import EXPORT, ZOO, call
 from tests.test_export import no_weights_around as no_weights_around
 from zoo.configs import huggingface_preprocessor
 from zoo.entry import Preprocessing
+from zoo.errors import BadRequest
 from zoo.in_graph import front
 from zoo.models import abstract
 from zoo.photo import photograph
 from zoo.pipeline import convert
 from zoo.preprocess import preprocess
-from zoo.request import Signature
+from zoo.request import Options, Signature, read_request
 from zoo.verify import reference, verify
 
 DISTINCT = {zoo.info(name).preprocessing: name for name in reversed(zoo.list_models())}
@@ -148,12 +149,7 @@ def test_the_command(tmp_path):
         np.testing.assert_allclose(got[output], want[output], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [(("uint8", "--size", "dynamic"), "leaves open what to"), (("int8",), "--input")],
-)
-def test_refusals(arguments, words, tmp_path):
-    done = call(EXPORT, "eupe_vitt16", "--input", *arguments, cwd=tmp_path, code=2)
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+def test_no_size_to_resize_to():
+    options = Options(size="dynamic", input="uint8")
+    with pytest.raises(BadRequest, match=r"leaves open what to: write a size such as 256"):
+        read_request("eupe_vitt16", options, converter.OPSETS)
