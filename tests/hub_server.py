@@ -37,6 +37,11 @@ class Hub:
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
+    @property
+    def asked(self) -> list[tuple[str, str | None]]:
+        """The requests for files; the client has questions of its own."""
+        return [item for item in self.requests if "/api/" not in item[0]]
+
     def gets(self, name: str) -> list[str | None]:
         """Of the downloads of one file, the bytes that were asked for."""
         return [asked for request, asked in self.requests if request == f"GET {name}"]
@@ -97,7 +102,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
             hub.requests.append((f"{self.command} {asked}", self.headers.get("Range")))
             if hub.status is not None:
                 return self.refuse(hub.status, {})
-            if hub.statuses and send:
+            if hub.statuses and found and send:
                 return self.refuse(hub.statuses.pop(0), {})
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                 return self.refuse(401, {"X-Error-Code": "GatedRepo"})

@@ -62,12 +62,12 @@ def test_a_variant_then_another_then_nothing_new(zoo_at, tmp_path):
         assert "7 files" in told
         assert f"fp32: {folders.MODEL}/onnx/model.onnx\n" in told
         assert content(tmp_path / folders.MODEL) == expected("fp32")
-        asked = [request for request, _ in hub.requests if "@main/" in request]
+        asked = [request for request, _ in hub.asked if "@main/" in request]
         assert asked == [f"HEAD {REPOSITORY}@main/manifest.json"]
-        count = len(hub.requests)
+        count = len(hub.asked)
         assert "2 files" in zoo("pull", folders.MODEL, "--variant", "fp16", "--variant", "fp32")
         assert content(tmp_path / folders.MODEL) == expected("fp32", "fp16")
-        assert len(hub.requests) == count + 4  # the manifest twice, and what was missing
+        assert len(hub.asked) == count + 4  # the manifest twice, and what was missing
         assert "1 files" in zoo("pull", folders.MODEL, "--variant", "all")
         assert content(tmp_path / folders.MODEL) == expected("fp32", "fp16", "fused")
         zoo("pull", folders.MODEL, "--variant", "all", "--dest", "elsewhere", "--revision", COMMIT)
@@ -169,12 +169,12 @@ def test_offline(zoo_at, tmp_path):
         zoo = zoo_at(hub)
         assert "--offline forbids" in zoo("pull", folders.MODEL, "--offline", code=2)
         zoo("pull", folders.MODEL)
-        count = len(hub.requests)
+        count = len(hub.asked)
         assert "0 files" in zoo("pull", folders.MODEL, "--offline")
         told = zoo("pull", folders.MODEL, "--offline", "--variant", "fused", code=2)
         assert "model_fused.onnx is neither in" in told
         assert "HF_HUB_OFFLINE forbids" in zoo("pull", folders.MODEL, code=2, HF_HUB_OFFLINE="1")
-        assert len(hub.requests) == count
+        assert len(hub.asked) == count
     assert content(tmp_path / folders.MODEL) == expected("fp32")
 
 
@@ -186,14 +186,14 @@ def test_from_the_cache_of_the_hub(zoo_at, tmp_path):
     with serving(hub_of()) as hub:
         zoo = zoo_at(hub)
         zoo("pull", folders.MODEL, "--offline", "--variant", "fp16")
-        assert not hub.requests
+        assert not hub.asked
         assert content(tmp_path / folders.MODEL) == expected("fp16")
         zoo("pull", folders.MODEL, "--dest", "other")
-        assert len(hub.requests) == 2
+        assert len(hub.asked) == 2
         damaged = blobs / "snapshots" / COMMIT / "photograph.png"
         damaged.write_bytes(damaged.read_bytes()[::-1])
         assert "sha256" in zoo("pull", folders.MODEL, "--offline", "--dest", "third", code=2)
-        assert not (tmp_path / "third").exists()
+        assert [path.name for path in (tmp_path / "third").iterdir()] == [".zoo-pull"]
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,8 @@ def test_two_at_once(zoo_at, tmp_path):
     with serving(hub_of()) as hub:
         zoo = zoo_at(hub)
         both = [zoo.start("pull", folders.MODEL, "--variant", "fp16") for _ in range(2)]
-        assert [process.communicate(timeout=60)[1] and process.returncode for process in both] == [
-            0,
-            0,
-        ]
+        told = [process.communicate(timeout=60)[1] for process in both]
+        assert [process.returncode for process in both] == [0, 0], told
         assert len(hub.gets(f"{REPOSITORY}@{COMMIT}/{LARGE}")) == 1
     assert content(tmp_path / folders.MODEL) == expected("fp16")
 
@@ -258,7 +256,6 @@ def test_names_that_make_no_sense(zoo_at, tmp_path):
         assert "ZOO_HUB is" in zoo("pull", folders.MODEL, code=2, ZOO_HUB="../a")
         (tmp_path / "file").write_text("")
         assert "cannot write" in zoo("pull", folders.MODEL, "--dest", "file", code=2)
-        assert zoo("pull", folders.MODEL, code=2, HF_TOKEN="a\nb")
 
 
 FILE = {"name": "a.onnx", "bytes": 1, "sha256": "0" * 64}
@@ -343,12 +340,12 @@ def test_a_good_manifest():
     "text",
     [
         json.dumps(folders.manifest(FILES, **HOSTILE["dots"])).encode(),
-        b" " * ((16 << 20) + 1),
+        b" " * ((4 << 20) + 1),
     ],
     ids=["dots", "large"],
 )
 def test_a_hostile_hub(text, zoo_at, tmp_path):
     with serving(hub_of({**FILES, "manifest.json": text})) as hub:
         zoo_at(hub)("pull", folders.MODEL, code=2)
-        assert len(hub.requests) == 2
+        assert len(hub.asked) == 2
     assert not (tmp_path / folders.MODEL).exists()

@@ -67,13 +67,13 @@ def read(file: HubFile, limit: int, advice: str) -> bytes:
 
 
 def _read(file: HubFile, limit: int, advice: str) -> bytes:
-    content = b""
+    content = bytearray()
     with _asked(file, 0) as response:
         for piece in response.iter_bytes():
             content += piece
             if len(content) > limit:
                 raise Unreachable(f"{file} has more than {limit} bytes. {advice}")
-    return content
+    return bytes(content)
 
 
 def fetch(file: HubFile, size: int, part: Path, advice: str, listener: Listener) -> None:

@@ -20,7 +20,7 @@ from zoo.errors import BadFile
 FORMAT = "jax-onnx-zoo folder"
 FORMAT_VERSION = 1
 
-LARGEST_MANIFEST = 16 << 20
+LARGEST_MANIFEST = 4 << 20
 LARGEST_FILE = 1 << 40
 MOST_FILES = 1000
 

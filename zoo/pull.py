@@ -6,14 +6,15 @@ next time, and moved when all of them are right; the manifest comes last.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from weights.errors import Unreachable
 from weights.hub import HubFile, cached
@@ -23,9 +24,6 @@ from zoo.artifact_json import LARGEST_MANIFEST, parse
 from zoo.console import Progress
 from zoo.errors import BadOutput, BadRequest
 from zoo.staging import writing
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
 
 NAMESPACE = "jax-onnx-zoo"
 """Whose repositories are asked, unless the environment's ZOO_HUB names somebody else."""
@@ -97,7 +95,11 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
     listing = _listing(wanted)
     variants = listing.artifact.pick(wanted.variants)
     needed = listing.artifact.needed(variants)
-    with writing(wanted.folder), _alone(wanted.folder, progress) as parts:
+    with (
+        writing(wanted.folder),
+        _alone(wanted.folder, progress),
+        _collecting(wanted.folder) as parts,
+    ):
         right = _right(wanted.folder, listing.artifact, progress)
         in_the_way = _in_the_way(wanted, listing, right)
         missing = [file for file in needed if file.name not in right]
@@ -108,36 +110,37 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
 
 
 @contextmanager
-def _alone(folder: Path, progress: Progress) -> Generator[Path]:
-    """A hidden folder for one process at a time, which stays only if it holds parts of files."""
+def _collecting(folder: Path) -> Generator[Path]:
+    """A hidden folder, which stays only if it holds parts of files."""
     is_new = not folder.exists()
     parts = folder / COLLECTING
-    lock = _locked(parts, progress)
+    parts.mkdir(parents=True, exist_ok=True)
     try:
         yield parts
     finally:
-        if not any(path.is_file() for path in parts.glob("*/**/*")):
+        if not any(path.is_file() for path in parts.rglob("*")):
             shutil.rmtree(parts, ignore_errors=True)
             if is_new and not any(folder.iterdir()):
                 folder.rmdir()
-        lock.release()
 
 
-def _locked(parts: Path, progress: Progress) -> BaseFileLock:
+@contextmanager
+def _alone(folder: Path, progress: Progress) -> Generator[None]:
+    """Wait until no other process pulls into a folder, and keep others from it."""
     from filelock import FileLock, Timeout
 
-    lock, patience = FileLock(parts / "lock"), 0
-    while True:
-        parts.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=patience)
-        except Timeout:
-            progress.stage(f"waiting for who else is pulling into {parts.parent}")
-            patience = -1
-        except FileNotFoundError:
-            continue  # the other one has finished and tidied up
-        else:
-            return lock
+    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    # Elsewhere, since a lock can only be removed by who knows that nobody waits for it.
+    lock = FileLock(Path(tempfile.gettempdir(), f"zoo-pull-{digest:.32}.lock"), mode=0o666)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress.stage(f"waiting for who else is pulling into {folder}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _listing(wanted: Wanted) -> Listing:
