@@ -19,6 +19,10 @@ def show_plan(planned: Plan) -> None:
     table.add_row("total", f"{total:,}", "")
     console = Console()
     console.print(table)
-    console.print(f"{target.repository}, branch {target.branch}: {planned.state}", highlight=False)
+    console.print(
+        f"{target.repository}, branch {target.branch}: {planned.state}",
+        highlight=False,
+        soft_wrap=True,
+    )
     for name in planned.others:
-        console.print(f"stays as it is: {name}", highlight=False, markup=False)
+        console.print(f"stays as it is: {name}", highlight=False, markup=False, soft_wrap=True)
