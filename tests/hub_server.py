@@ -17,10 +17,11 @@ class Hub:
 
     `status` answers every request; `statuses` the next downloads, one each. `cut` closes the
     connection after so many bytes, once for every entry; `cuts` does so at bytes of one file.
-    `flip` sends one wrong byte; `token` is asked for. `branches` are the commits that a
-    `repository@branch` is at, request by request; the last one stays. `cdn` says that contents
-    come from another host, which must not see the token. `stall` is how many bytes of a download
-    come before `go` is set, or of an answer's head where it is negative.
+    `whole` sends all of a file where a part was asked for, `flip` one wrong byte; `token` is asked
+    for. `branches` are the commits that a `repository@branch` is at, request by request; the last
+    one stays. `cdn` says that contents come from another host, which must not see the token.
+    `stall` is how many bytes of a download come before `go` is set; none of an answer's head
+    either where it is negative.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class Hub:
     statuses: list[int] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)
     cuts: dict[str, list[int]] = field(default_factory=dict)
+    whole: bool = False
     flip: bool = False
     token: str | None = None
     branches: dict[str, list[str]] = field(default_factory=dict)
@@ -131,7 +133,8 @@ def serving(hub: Hub) -> Iterator[Hub]:
 
         def give(self, name: str, commit: str, send: bool) -> None:
             content = hub.files[name]
-            start = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=")[:-1])
+            asked = None if hub.whole else self.headers.get("Range")
+            start = int((asked or "bytes=0-").removeprefix("bytes=")[:-1])
             if start >= len(content) > 0:
                 return self.refuse(416, {})
             self.send_response(206 if start else 200)

@@ -76,12 +76,20 @@ def test_a_variant_then_another_then_nothing_new(zoo_at, tmp_path):
 
 def test_cut_anywhere_and_continued_at_the_byte(zoo_at, tmp_path):
     size = len(FILES[LARGE])
-    middle = sorted(int(at) for at in np.random.default_rng(0).integers(2, size - 1, 6))
+    middle = sorted(int(at) for at in np.random.default_rng(0).integers(2, size - 1, 60))
     places = [0, 1, *middle, size - 1]
     name = f"{REPOSITORY}@{COMMIT}/{LARGE}"
     with serving(hub_of(cuts={name: list(places)}, cut=[3])) as hub:
         zoo_at(hub)("pull", folders.MODEL, "--variant", "fp16")
         assert hub.gets(name) == [None, None, *(f"bytes={at}-" for at in places[1:])]
+    assert content(tmp_path / folders.MODEL) == expected("fp16")
+
+
+def test_cut_by_a_server_that_only_sends_whole_files(zoo_at, tmp_path):
+    name = f"{REPOSITORY}@{COMMIT}/{LARGE}"
+    with serving(hub_of(cuts={name: [400_000]}, whole=True)) as hub:
+        zoo_at(hub)("pull", folders.MODEL, "--variant", "fp16")
+        assert hub.gets(name) == [None, "bytes=400000-"]
     assert content(tmp_path / folders.MODEL) == expected("fp16")
 
 
@@ -221,7 +229,7 @@ def test_no_server_slow_server_and_passing_errors(zoo_at, tmp_path):
     told = Command(tmp_path)("pull", folders.MODEL, code=2)
     assert "refused" in told or "cannot be reached" in told
     with serving(hub_of(stall=-1)) as hub:
-        told = zoo_at(hub)("pull", folders.MODEL, code=2, HF_HUB_ETAG_TIMEOUT="1")
+        told = zoo_at(hub)("pull", folders.MODEL, code=2, HF_HUB_DOWNLOAD_TIMEOUT="1")
         assert "did not answer in time" in told
     assert not (tmp_path / folders.MODEL).exists()
     # A stalled download is asked for again, and so is one that met an error of the server.
@@ -336,13 +344,19 @@ def test_a_good_manifest():
     assert artifact.files[LARGE].sha256 == hashlib.sha256(FILES[LARGE]).hexdigest()
 
 
+UNFIT = json.loads(json.dumps(folders.manifest(FILES)))
+UNFIT["variants"]["fp32"]["verification"]["passed"] = False
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        json.dumps(folders.manifest(FILES, complete=False)).encode(),
+        json.dumps(UNFIT).encode(),
         json.dumps(folders.manifest(FILES, **HOSTILE["dots"])).encode(),
         b" " * ((4 << 20) + 1),
     ],
-    ids=["dots", "large"],
+    ids=["broken off", "not verified", "dots", "large"],
 )
 def test_a_hostile_hub(text, zoo_at, tmp_path):
     with serving(hub_of({**FILES, "manifest.json": text})) as hub:

@@ -57,7 +57,7 @@ def cached(file: HubFile) -> Path | None:
 
 
 def download(file: HubFile, advice: str, listener: Listener) -> Verified:
-    """Fetch a file into the hub's cache, or continue where an earlier attempt was cut off.
+    """Fetch a file into the hub's cache; where the connection is cut, continue.
 
     **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`.
     """

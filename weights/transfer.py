@@ -39,12 +39,13 @@ def commit_of(file: HubFile, advice: str) -> str:
     """
     import httpx2
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.utils import logging
 
     logging.set_verbosity_error()  # our own message says what is needed
     try:
         url = hf_hub_url(file.repository, file.name, revision=file.revision)
-        commit = get_hf_file_metadata(url).commit_hash
+        commit = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT).commit_hash
     except (OSError, httpx2.HTTPError, ValueError) as error:
         raise _unreachable(file, error, advice) from error
     if commit is None or not COMMIT.fullmatch(commit):
@@ -100,12 +101,13 @@ def fetch(file: HubFile, size: int, part: Path, advice: str, listener: Listener)
             if failures == ATTEMPTS or not _is_passing(error):
                 raise _unreachable(file, error, advice) from error
             time.sleep(PAUSE * failures)
-    check(part, file)
+    check(part, file, listener)
 
 
-def check(part: Path, file: HubFile) -> None:
+def check(part: Path, file: HubFile, listener: Listener) -> None:
     """Remove a file that has not the recorded digest. **Raises** `WrongDigest`."""
-    found = sha256(part)
+    listener.stage(f"checking {file}", part.stat().st_size)
+    found = sha256(part, listener.step)
     if found != file.sha256:
         part.unlink()
         raise WrongDigest(

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from weights.transfer import check, commit_of, fetch, read
 from zoo.artifact import MANIFEST, Artifact, File, Variant
 from zoo.artifact_json import LARGEST_MANIFEST, parse
 from zoo.console import Progress
-from zoo.errors import BadOutput, BadRequest
+from zoo.errors import BadFile, BadOutput, BadRequest
 from zoo.staging import writing
 
 NAMESPACE = "jax-onnx-zoo"
@@ -94,6 +94,7 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
     """
     listing = _listing(wanted)
     variants = listing.artifact.pick(wanted.variants)
+    _check_verified(listing, variants)
     needed = listing.artifact.needed(variants)
     with (
         writing(wanted.folder),
@@ -107,6 +108,14 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
             _bring(file, listing, wanted, parts, progress)
         _put_in_place(wanted.folder, parts, missing, in_the_way, listing.content)
     return Pulled(listing.where, tuple(variants), len(missing), len(needed) - len(missing))
+
+
+def _check_verified(listing: Listing, variants: Sequence[Variant]) -> None:
+    """Refuse what its builder would not have been allowed to push. **Raises** `BadFile`."""
+    failed = [variant.name for variant in variants if not variant.passed]
+    if failed or not listing.artifact.complete:
+        what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
+        raise BadFile(f"{listing.where} is not fit for use ({what}): take another --revision.")
 
 
 @contextmanager
@@ -202,7 +211,7 @@ def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: 
     if copy is not None and copy.stat().st_size == file.bytes:
         part.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(copy, part)
-        check(part, remote)
+        check(part, remote, progress)
     elif wanted.offline:
         raise Unreachable(
             f"{remote} is neither in {wanted.folder} nor in the hub's cache, and --offline "
