@@ -47,6 +47,16 @@ VARIANTS = {
     "fused": ("onnx/model_fused.onnx",),
     "fp16": ("onnx/model_fp16.onnx", "onnx/model_fp16.onnx_data"),
 }
+COMMON = {
+    "config.json",
+    "preprocessor_config.json",
+    "README.md",
+    "LICENSE",
+    "golden.safetensors",
+    "photograph.png",
+}
+"""Files of every variant."""
+
 PRECISION = {"fp16": "float16"}
 
 
