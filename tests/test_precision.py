@@ -84,7 +84,8 @@ def assert_half(model, half, opset):
     weights = [v for v in model.graph.initializers.values() if v.dtype in (half, FLOAT)]
     kernels = {v.dtype for v in weights if len(v.shape) == 4}
     assert kernels == {half if conv else FLOAT}
-    matrices = [v for v in weights if re.search(r"\.(qkv|kv|proj|\w*fc\d|w\d+)\.weight$", v.name)]
+    name = re.compile(r"\.(qkv|kv|proj|pwconv\d|fc\d|w\d+)\.weight$")
+    matrices = [value for value in weights if name.search(value.name)]
     assert {v.dtype for v in matrices if len(v.shape) == 2} == {half}
 
 

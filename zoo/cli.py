@@ -1,4 +1,4 @@
-"""The `zoo` command: export, build, list, info, verify, weights, golden."""
+"""The `zoo` command: export, build, pull, push, list, info, verify, weights, golden."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +10,14 @@ from zoo.build_cli import build
 from zoo.console import FAILED_CHECK, progress_bar, run
 from zoo.export import export
 from zoo.golden_cli import app as golden_app
+from zoo.hub_cli import pull, push
 from zoo.weights_cli import app as weights_app
 
 app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
 app.command()(export)
 app.command()(build)
+app.command()(pull)
+app.command()(push)
 app.add_typer(weights_app, name="weights")
 app.add_typer(golden_app, name="golden")
 
