@@ -1,0 +1,262 @@
+"""Folders that `zoo build` makes: what is in them, resumed, damaged, killed, side by side."""
+
+import hashlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from safetensors.numpy import load_file
+from transformers import AutoConfig, AutoImageProcessor
+
+import converter
+from tests.test_digits import accuracy
+from tests.test_export import ZOO, call, no_weights_around  # noqa: F401
+from zoo.photo import photograph
+
+MODEL = "vit_digits"
+FILES = {
+    "fp32": ("onnx/model.onnx", 18, "float32"),
+    "fused": ("onnx/model_fused.onnx", 23, "float32"),
+    "fp16": ("onnx/model_fp16.onnx", 18, "float16"),
+    "int8": ("onnx/model_int8.onnx", 18, "int8"),
+}
+
+
+def build(*arguments, cwd, **options):
+    return call([*ZOO, "build"], *arguments, cwd=cwd, **options)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A folder that is not to be changed, and what the command printed."""
+    folder = tmp_path_factory.mktemp("built")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = build(MODEL, "--out", "out", "--json", cwd=folder, env=environment)
+    return folder / "out" / MODEL, json.loads(done.stdout)[0]
+
+
+@pytest.fixture
+def copied(built, tmp_path):
+    """A folder to change, in `out` of the working folder."""
+    target = tmp_path / "out" / MODEL
+    shutil.copytree(built[0], target)
+    return target
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def manifest(folder: Path) -> dict:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def listed(folder: Path) -> set[str]:
+    return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_what_is_in_it(built):
+    folder, record = built
+    assert record["built"] == ["fp16", "int8", "fp32", "fused"] and record["error"] is None
+    content = manifest(folder)
+    assert content == record["manifest"] and content["complete"]
+    assert {item["name"] for item in content["files"]} | {"manifest.json"} == listed(folder)
+    for item in content["files"]:
+        path = folder / item["name"]
+        assert (item["bytes"], item["sha256"]) == (path.stat().st_size, digest(path))
+    assert list(content["variants"]) == list(FILES)
+    for name, (file, opset, precision) in FILES.items():
+        variant = content["variants"][name]
+        assert (variant["files"], variant["opset"], variant["precision"]) == (
+            [file],
+            opset,
+            precision,
+        )
+        assert variant["verification"]["passed"]
+        onnx.checker.check_model(folder / file, full_check=True)
+        shape = ["batch_size", 3, "height", "width"]
+        assert variant["inputs"] == [{"name": "pixel_values", "dtype": "float32", "shape": shape}]
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    assert content["weights"]["is_embedded_file"]
+
+
+def test_golden_numbers(built):
+    """The golden file is transformers' preprocessing of the photograph and what the files give."""
+    folder, _ = built
+    golden = load_file(folder / "golden.safetensors")
+    processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    pixels = processor(photograph(), return_tensors="np")["pixel_values"]
+    np.testing.assert_allclose(golden["pixel_values"], pixels, rtol=0, atol=1e-5)
+    for file, _, precision in FILES.values():
+        got = converter.run(folder / file, [golden["pixel_values"]])
+        assert set(got) == set(golden) - {"pixel_values"}
+        for name, value in got.items():
+            cosine = converter.compare(value, golden[name]).cosine
+            assert cosine >= {"float32": 1 - 1e-6, "float16": 0.9999, "int8": 0.99}[precision]
+
+
+def test_settings(built):
+    folder, _ = built
+    config = AutoConfig.from_pretrained(folder)
+    assert (config.model_type, config.hidden_size, config.patch_size) == ("dinov3_vit", 64, 2)
+
+
+def test_every_variant_still_reads_digits(built):
+    """Within 0.3 points of float32 in JAX, which gets 98.61 % right."""
+    folder, _ = built
+    wanted = accuracy(folder / "onnx/model.onnx")
+    assert wanted >= 0.97
+    for file, *_ in FILES.values():
+        assert abs(accuracy(folder / file) - wanted) <= 0.003, file
+
+
+def test_a_build_is_resumed(copied, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
+    done = build(MODEL, "--out", "out", "--json", cwd=tmp_path)
+    (record,) = json.loads(done.stdout)
+    assert record["already_there"] == list(FILES) and not record["built"]
+    assert before == {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
+    # What is gone, damaged or left over is made again, or removed; the rest stays.
+    (copied / "onnx/model_int8.onnx").unlink()
+    damaged = bytearray((copied / "onnx/model_fused.onnx").read_bytes())
+    damaged[-100] ^= 1
+    (copied / "onnx/model_fused.onnx").write_bytes(damaged)
+    (copied / "onnx/model_bf16.onnx").write_bytes(b"left over")
+    (copied / "onnx/.zoo-0123456789abcdef").mkdir()
+    done = build(MODEL, "--out", "out", "--json", cwd=tmp_path)
+    (record,) = json.loads(done.stdout)
+    assert (record["built"], record["already_there"]) == (["int8", "fused"], ["fp32", "fp16"])
+    assert listed(copied) == {path.relative_to(copied).as_posix() for path in before}
+    unchanged = copied / "onnx/model.onnx"
+    assert unchanged.stat().st_mtime_ns == before[unchanged]
+    assert all(
+        digest(copied / item["name"]) == item["sha256"] for item in manifest(copied)["files"]
+    )
+
+
+def test_other_weights_are_not_mixed(copied, tmp_path):
+    content = digest(copied / "manifest.json")
+    done = build(MODEL, "--out", "out", "--weights", "random:3", cwd=tmp_path, code=2)
+    assert "other weights: replace it with --force" in done.stderr
+    assert digest(copied / "manifest.json") == content
+    build(
+        MODEL, "--out", "out", "--weights", "random:3", "--force", "--variant", "fp32", cwd=tmp_path
+    )
+    assert list(manifest(copied)["variants"]) == ["fp32"]
+    assert {name for name in listed(copied) if name.startswith("onnx/")} == {"onnx/model.onnx"}
+
+
+def test_images_as_input(tmp_path):
+    """With preprocessing inside, every variant reads the photograph itself."""
+    build(MODEL, "--input", "uint8", "--out", "out", cwd=tmp_path)
+    folder = tmp_path / "out" / MODEL
+    golden = load_file(folder / "golden.safetensors")
+    assert golden["image"].shape == (1, 224, 336, 3) and golden["image"].dtype == np.uint8
+    for file, *_ in FILES.values():
+        got = converter.run(folder / file, [golden["image"]])
+        for name, value in got.items():
+            assert converter.compare(value, golden[name]).cosine >= 0.99
+    assert "any height and width" in (folder / "README.md").read_text()
+
+
+def test_two_builds_of_one_folder(tmp_path):
+    """The second one waits and then finds everything there."""
+    command = [*ZOO, "build", MODEL, "--out", "out", "--variant", "fp32", "--json"]
+    both = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    records = [json.loads(process.communicate(timeout=300)[0])[0] for process in both]
+    assert sorted(record["built"] for record in records) == [[], ["fp32"]]
+    assert all(record["manifest"]["complete"] for record in records)
+
+
+KILLS = int(os.environ.get("ZOO_TEST_KILLS", "10"))
+
+
+def test_killed_at_any_moment(built, tmp_path):
+    """Under final names there is never anything but what a whole build gives."""
+    right = {file: digest(built[0] / file) for file, *_ in FILES.values()}
+    command = [*ZOO, "build", MODEL, "--out", "out"]
+    folder = tmp_path / "out" / MODEL
+    moments = random.Random(0)
+    began = time.monotonic()
+    call(command, cwd=tmp_path)
+    whole = time.monotonic() - began
+    kills = 0
+    while kills < KILLS:
+        if folder.exists() and (manifest(folder)["complete"] if listed(folder) else False):
+            shutil.rmtree(tmp_path / "out")
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(0.1, 1) * whole)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        check_nothing_wrong(folder, right)
+    call(command, cwd=tmp_path)
+    assert manifest(folder)["complete"]
+    assert {file: digest(folder / file) for file in right} == right
+    assert not [path for path in folder.rglob(".zoo-*")]
+
+
+def check_nothing_wrong(folder, right):
+    """Whole files of this build, a manifest that tells the truth, and hidden folders."""
+    if not folder.exists():
+        return
+    for name in listed(folder):
+        if not any(part.startswith(".") for part in name.split("/")):
+            assert right.get(name, digest(folder / name)) == digest(folder / name), name
+    if (folder / "manifest.json").exists():
+        for item in manifest(folder)["files"]:
+            assert digest(folder / item["name"]) == item["sha256"], item["name"]
+
+
+@pytest.mark.parametrize("limit", [20_000, 300_000, 600_000])
+def test_no_room(tmp_path, limit):
+    """One sentence, and nothing but whole files that were finished before."""
+    # A limit on the size of files gives the same kind of error as a full disk.
+    done = build(
+        MODEL,
+        *("--out", "out"),
+        cwd=tmp_path,
+        code=2,
+        preexec_fn=lambda: (
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        ),
+    )
+    assert "make room there" in done.stderr
+    check_nothing_wrong(tmp_path / "out" / MODEL, {})
+    assert not list((tmp_path / "out" / MODEL / "onnx").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("vit_digit",), "there is no model called 'vit_digit': did you mean vit_digits"),
+        ((), "no model was named"),
+        ((MODEL, "--variant", "fp8"), "--variant fp8 is not known: choose from fp32, fused"),
+        ((MODEL, "--size", "9"), "--size 9 does not fit vit_digits"),
+        ((MODEL, "--size", "dynamic", "--input", "uint8"), "--input uint8 resizes images"),
+        ((MODEL, "--weights", "nothing.pth"), "nothing.pth does not exist"),
+        ((MODEL, "dinov3_vits16", "--weights", "a.pth"), "a.pth is one checkpoint for 2 models"),
+        ((MODEL, "--scheduler", "tcp://127.0.0.1:1"), "does not answer"),
+        ((MODEL, "--jobs", "0"), "Input should be greater than or equal to 1"),
+        ((MODEL, "--out", "file/x"), "cannot write"),
+    ],
+)
+def test_wrong_use(arguments, sentence, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = build(*arguments, cwd=tmp_path, code=2)
+    assert sentence in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {"file", "artifacts"}
+    assert not listed(tmp_path) - {"file", "artifacts/.vit_digits.lock"}
