@@ -84,11 +84,12 @@ def test_weights():
 
 
 def test_targets():
-    assert read_targets("m", (18, 23), None) == (Path("m-opset18.onnx"), Path("m-opset23.onnx"))
-    assert read_targets("m", (23,), Path("a")) == (Path("a/m-opset23.onnx"),)
-    assert read_targets("m", (23,), Path("a/b.onnx")) == (Path("a/b.onnx"),)
+    both = Path("m-opset18.onnx"), Path("m-opset23.onnx")
+    assert read_targets("m", (18, 23), "float32", None) == both
+    assert read_targets("m", (23,), "int8", Path("a")) == (Path("a/m-opset23-int8.onnx"),)
+    assert read_targets("m", (23,), "float16", Path("a/b.onnx")) == (Path("a/b.onnx"),)
     with pytest.raises(BadRequest, match="2 opsets"):
-        read_targets("m", (18, 23), Path("a/b.onnx"))
+        read_targets("m", (18, 23), "float32", Path("a/b.onnx"))
 
 
 def ask(tmp_path, **changes):
