@@ -66,7 +66,7 @@ def build(root: Path, model: str, *options: str) -> Folder:
     folder = root / "-".join(["built", *options]) / model
     folder.parent.mkdir(exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if not folder.exists():
+        if not (folder / "README.md").exists():
             call([*command, "--out", str(folder.parent)], REPOSITORY)
     return Folder(folder)
 

@@ -1,6 +1,6 @@
 """transformers' image processors, those of torchvision, on folders.
 
-stdin: {folders: {folder: picture}}; stdout: {folder: [class, pixel values]}.
+stdin: {folders: {folder: [picture]}}; stdout: {folder: [pixel values]}.
 """
 
 import json
@@ -24,10 +24,14 @@ if not torch.version.cuda:
 from PIL import Image  # noqa: E402
 from transformers import AutoImageProcessor  # noqa: E402
 
-results = {}
-for folder, picture in json.load(sys.stdin)["folders"].items():
-    processor = AutoImageProcessor.from_pretrained(folder)
+
+def run(processor, picture):
     with Image.open(picture) as image:
-        pixels = processor(image, return_tensors="np")["pixel_values"]
-    results[folder] = [type(processor).__name__, encode(pixels)]
+        return encode(processor(image, return_tensors="np")["pixel_values"])
+
+
+results = {}
+for folder, pictures in json.load(sys.stdin)["folders"].items():
+    processor = AutoImageProcessor.from_pretrained(folder)
+    results[folder] = [run(processor, picture) for picture in pictures]
 json.dump(results, sys.stdout)
