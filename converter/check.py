@@ -71,27 +71,35 @@ def _fetched(value: Any) -> np.ndarray:
     return value.numpy()
 
 
-def session(model: Any) -> ort.InferenceSession:
-    """An ONNX Runtime session on the CPU; ``model`` itself if it is one."""
+def session(
+    model: Any,
+    providers: Sequence[str] = ("CPUExecutionProvider",),
+    settings: Mapping[str, str] | None = None,
+) -> ort.InferenceSession:
+    """An ONNX Runtime session, on the CPU unless told otherwise; ``model`` itself if it is one.
+
+    ``settings`` are entries of ONNX Runtime's session configuration.
+    """
     import onnxruntime as ort
 
     if isinstance(model, ort.InferenceSession):
         return model
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    providers = ["CPUExecutionProvider"]
+    for key, value in (settings or {}).items():
+        options.add_session_config_entry(key, value)
     if isinstance(model, (str, os.PathLike)):
-        return ort.InferenceSession(os.fspath(model), options, providers=providers)
+        return ort.InferenceSession(os.fspath(model), options, providers=list(providers))
     inner: ir.Model = model if isinstance(model, ir.Model) else model.model
     if _weight_bytes(inner) <= LARGEST_FILE:
         data = ir.to_proto(inner).SerializeToString()
         return ort.InferenceSession(
-            data, options, providers=providers, disabled_optimizers=_crashing(inner)
+            data, options, providers=list(providers), disabled_optimizers=_crashing(inner)
         )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         save(inner, path)
-        return ort.InferenceSession(path, options, providers=providers)
+        return ort.InferenceSession(path, options, providers=list(providers))
 
 
 def _crashing(model: ir.Model) -> list[str]:

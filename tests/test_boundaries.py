@@ -14,6 +14,9 @@ FORBIDDEN = {
     "zoo": {"onnx"},
 }
 
+ALLOWED = {"zoo/audit/onnx_file.py": {"onnx"}}
+"""The checker of ONNX itself, which judges files that may have come from elsewhere."""
+
 
 def imports(path: Path) -> Iterator[str]:
     """Top-level packages that a file imports, at its top or inside a function."""
@@ -30,4 +33,5 @@ def test_imports(package):
     files = list((ROOT / package).rglob("*.py"))
     assert files
     for path in files:
-        assert not FORBIDDEN[package] & set(imports(path)), path
+        allowed = ALLOWED.get(path.relative_to(ROOT).as_posix(), set())
+        assert not (FORBIDDEN[package] & set(imports(path))) - allowed, path

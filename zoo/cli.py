@@ -1,20 +1,24 @@
-"""The `zoo` command: export, build, list, info, verify, weights, golden."""
+"""The `zoo` command: export, build, pull, push, list, info, verify, weights, golden."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zoo import registry
 from zoo.build_cli import build
-from zoo.console import FAILED_CHECK, progress_bar, run
+from zoo.console import run
 from zoo.export import export
 from zoo.golden_cli import app as golden_app
+from zoo.hub_cli import pull, push
+from zoo.verify_cli import verify
 from zoo.weights_cli import app as weights_app
 
 app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
 app.command()(export)
 app.command()(build)
+app.command()(pull)
+app.command()(push)
+app.command()(verify)
 app.add_typer(weights_app, name="weights")
 app.add_typer(golden_app, name="golden")
 
@@ -35,24 +39,6 @@ def info(model: Annotated[str, typer.Argument(help="Name or alias.")]) -> None:
     from zoo.tables import show_model
 
     show_model(registry.info(model))
-
-
-@app.command()
-def verify(
-    file: Annotated[Path, typer.Argument(help="An exported .onnx file, its manifest beside it.")],
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="auto|random[:SEED]|PATH", help="If not where they usually lie."),
-    ] = None,
-) -> int:
-    """Compare an exported file with its manifest and, once more, with JAX."""
-    from zoo.recheck import recheck
-    from zoo.tables import show_verification
-
-    with progress_bar() as progress:
-        verification = recheck(file, weights, progress)
-    show_verification(file, verification)
-    return 0 if verification.passed else FAILED_CHECK
 
 
 def main() -> None:

@@ -10,13 +10,18 @@ from typing import Any
 from weights import Weights
 from weights.hub import Listener
 from weights.locate import find_named
-from zoo import manifest
+from zoo import manifest, runtime
+from zoo.audit.findings import FileReport
+from zoo.audit.onnx_file import check_fused, check_model, elsewhere, read_graph
+from zoo.audit.onnx_file import load as open_session
 from zoo.checkpoint import find, load, published
+from zoo.console import Progress
 from zoo.entry import ModelInfo
 from zoo.errors import BadFile
 from zoo.models import abstract
+from zoo.precision import LIMITS
 from zoo.registry import info
-from zoo.request import Choice, Input, Seed, Signature, read_weights
+from zoo.request import Choice, Input, Precision, Seed, Signature, read_weights
 from zoo.staging import manifest_path
 from zoo.verify import Verification, reference, verify
 
@@ -29,6 +34,8 @@ class Record:
     signature: Signature
     weights: Mapping[str, Any]
     digests: Mapping[str, str]
+    precision: Precision
+    fused: Mapping[str, int]
 
 
 def read_record(path: Path) -> Record:
@@ -40,9 +47,18 @@ def read_record(path: Path) -> Record:
             signature=_signature(content),
             weights=dict(content["weights"]),
             digests={file["name"]: file["sha256"] for file in content["files"]},
+            precision=_precision(content),
+            fused={op: int(count) for op, count in content["fused"].items()},
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is damaged ({error!r}): export the model again.") from error
+
+
+def _precision(content: Mapping[str, Any]) -> Precision:
+    for known in LIMITS:
+        if content["precision"] == known:
+            return known
+    raise ValueError(f"precision {content['precision']!r}")
 
 
 def _signature(content: Mapping[str, Any]) -> Signature:
@@ -94,15 +110,45 @@ def check_weights(weights: Weights, record: Record) -> None:
         )
 
 
-def recheck(file: Path, weights_option: str | None, listener: Listener) -> Verification:
-    """Check digests, then run the file and its model on the photograph again."""
-    if not file.is_file():
-        raise BadFile(f"{file} does not exist: give the path of an exported .onnx file.")
+@dataclass(frozen=True)
+class Rechecked:
+    """How far an exported file is from JAX, and what else was looked at."""
+
+    verification: Verification
+    report: FileReport
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return self.verification.passed and self.report.passed
+
+
+def recheck(
+    file: Path, weights_option: str | None, progress: Progress, provider: str = runtime.CPU
+) -> Rechecked:
+    """Check digests and graph, then run the file and its model on the photograph again."""
+    runtime.check_provider(provider)
     record = read_record(manifest_path(file))
     check_digests(file, record)
-    choice = read_choice(weights_option, record, listener)
-    loaded = load(choice, record.entry, listener)
+    choice = read_choice(weights_option, record, progress)
+    loaded = load(choice, record.entry, progress)
     check_weights(loaded.weights, record)
     model = abstract(loaded.config)
     samples = reference(record.entry, model, loaded.weights.arrays, record.signature)
-    return verify(file, samples)
+    verification = verify(file, samples, record.precision, provider)
+    return Rechecked(verification, inspect(file, record, provider))
+
+
+def inspect(file: Path, record: Record, provider: str) -> FileReport:
+    """What a file consists of, and which provider runs what of it."""
+    sidecars = [name for name in record.digests if name != file.name]
+    readable, model = read_graph(file, sidecars)
+    findings = [readable, check_model(file)]
+    if model is not None:
+        findings.append(check_fused(model, record.fused))
+    loaded, live = open_session(file, record.precision, provider)
+    findings.append(loaded)
+    if live is None:
+        return FileReport(file.stem, file.name, findings)
+    fallback, others = elsewhere(live, provider)
+    return FileReport(file.stem, file.name, [*findings, fallback], (), others)

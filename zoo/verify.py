@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import converter
 from weights import bind
+from zoo import runtime
 from zoo.entry import ModelInfo
 from zoo.models import Model, batched
 from zoo.outputs import Output
@@ -136,15 +137,20 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
     return zip(itertools.cycle(batches), ((height, width) for height, width in sides))
 
 
-def verify(file: Path, samples: Sequence[Sample], precision: Precision = "float32") -> Verification:
+def verify(
+    file: Path,
+    samples: Sequence[Sample],
+    precision: Precision = "float32",
+    provider: str = runtime.CPU,
+) -> Verification:
     """Run an ONNX file on the same photographs and compare with float32 in JAX.
 
     Of a file that takes images the `pixel_values` inside are compared as well, as in float32: one
     level of 8 bits is at least 0.004 there, in the outputs it may be nothing.
     """
     takes_images = any(sample.images is not None for sample in samples)
-    inside = list(_compared(preprocessing_of(file), samples)) if takes_images else []
-    outputs = list(_compared(runnable(file, precision), samples))
+    inside = list(_compared(preprocessing_of(file), samples, provider)) if takes_images else []
+    outputs = list(_compared(runnable(file, precision), samples, provider))
     limit = LIMITS[precision]
     return Verification(
         input=IMAGES if takes_images else PIXELS,
@@ -160,8 +166,10 @@ def within(comparisons: Sequence[Comparison], limit: Limit) -> bool:
     return all(limit.holds(item.max_abs, item.cosine) for item in comparisons)
 
 
-def _compared(model: Path | ir.Model, samples: Sequence[Sample]) -> Iterator[Comparison]:
-    live = converter.session(model)
+def _compared(
+    model: Path | ir.Model, samples: Sequence[Sample], provider: str
+) -> Iterator[Comparison]:
+    live = runtime.session(model, provider)
     for sample in samples:
         yield from _compare(live, sample)
 

@@ -11,6 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weights.checkpoint import Checkpoint
 from weights.errors import NotACheckpoint
 from weights.files import FileBytes, lazy
@@ -41,6 +44,9 @@ DTYPES: dict[str, tuple[str, int]] = {
     "U8": ("uint8", 1),
     "BOOL": ("bool", 1),
 }
+
+STORED_WHOLE = {"float32": "<f4", "uint8": "u1"}
+"""What `read_arrays` reads, as numpy sees it."""
 
 
 def read_safetensors(path: Path) -> Checkpoint:
@@ -152,3 +158,21 @@ def _shard(index: Path, name: str) -> Checkpoint:
     if not path.is_file():
         raise _damaged(index, f"{name} is missing beside it")
     return read_safetensors(path)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    """All tensors of a small file at once, in their own types: float32, or bytes.
+
+    **Raises** `NotACheckpoint` if it is damaged, or holds other types.
+    """
+    header, start = read_header(path)
+    arrays: dict[str, NDArray[np.generic]] = {}
+    with path.open("rb") as file:
+        for key, tensor in read_safetensors(path).tensors.items():
+            if tensor.dtype not in ("float32", "uint8"):
+                raise _damaged(path, f"{key[:80]!r} is {tensor.dtype}, not float32 or uint8")
+            begin, stop = header[key]["data_offsets"]
+            file.seek(start + begin)
+            stored = np.frombuffer(file.read(stop - begin), STORED_WHOLE[tensor.dtype])
+            arrays[key] = stored.reshape(tensor.shape)
+    return arrays

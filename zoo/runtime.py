@@ -1,0 +1,72 @@
+"""ONNX Runtime as it is installed here: its providers, what it raises, which nodes run where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx_ir as ir
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+import converter
+from zoo.errors import BadRequest
+
+Session: TypeAlias = ort.InferenceSession
+NodeArg: TypeAlias = ort.NodeArg
+
+CPU = "CPUExecutionProvider"
+
+ERRORS: tuple[type[Exception], ...] = (
+    *(state.EPFail, state.EngineError, state.Fail, state.InvalidArgument, state.InvalidGraph),
+    *(state.InvalidProtobuf, state.NoModel, state.NoSuchFile, state.NotFound),
+    *(state.NotImplemented, state.RuntimeException, RuntimeError),
+    # Of inputs that do not fit; and of messages that quote a file's own bytes, no text at all.
+    ValueError,
+)
+"""What loading or running a file may raise; ONNX Runtime's own have no common base."""
+
+RECORDED = {"session.record_ep_graph_assignment_info": "1"}
+"""Makes a session remember which provider got which node (ONNX Runtime 1.24 and newer)."""
+
+
+def check_provider(name: str) -> None:
+    """**Raises** `BadRequest` for an execution provider that is not part of this installation."""
+    known = ort.get_available_providers()
+    if name not in known:
+        raise BadRequest(
+            f"--provider {name} is not installed: choose from {', '.join(known)}, or install the "
+            "ONNX Runtime package that has it."
+        )
+
+
+def session(model: Path | ir.Model, provider: str = CPU) -> Session:
+    """A session that prefers a provider; what that cannot compute falls back to the CPU.
+
+    **Raises** one of `ERRORS`, or `BadRequest` where the provider finds no device.
+    """
+    live = converter.session(model, list(dict.fromkeys([provider, CPU])), RECORDED)
+    if provider not in live.get_providers():
+        raise BadRequest(
+            f"--provider {provider} is installed but does not start here (no device, or a library "
+            "is missing): choose another."
+        )
+    return live
+
+
+def placed(live: Session) -> dict[str, Counter[str]]:
+    """By provider, how many nodes of which operators a session of `session` gave it."""
+    found: dict[str, Counter[str]] = {}
+    for part in live.get_provider_graph_assignment_info():
+        counts = found.setdefault(part.ep_name, Counter())
+        counts.update(node.op_type for node in part.get_nodes())
+    return found
+
+
+def reason(error: Exception) -> str:
+    """The first line of a foreign message, short and printable."""
+    text = str(error).strip().splitlines()
+    line = text[0] if text else type(error).__name__
+    shown = "".join(c if c.isprintable() else "?" for c in line)
+    return shown if len(shown) <= 300 else f"{shown[:300]} …"
