@@ -88,3 +88,22 @@ def test_a_crop_of_another_size_is_covered(size, image):
     assert max(shares) == pytest.approx(224 / 256, abs=0.02)
     stretched = (resized[0] / image[0]) / (resized[1] / image[1])
     assert stretched == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "resize"),
+    [
+        ("dinov2_vits14", (448, 448), 512),
+        ("dinov2_vits14", (336, 448), 512),
+        ("dinov3_vits16", (96, 480), None),
+    ],
+)
+def test_settings_for_another_size(name, size, resize):
+    how = zoo.info(name).preprocessing
+    other = how.at(size)
+    assert (other.size, other.resize) == (size, resize)
+    assert how.at(how.size) == how
+    if size[0] == size[1] or resize is None:
+        for image in pictures():
+            want = preprocess([image], how, size)
+            np.testing.assert_array_equal(preprocess([image], other, size), want)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from weights.hub import HubFile
@@ -188,6 +188,16 @@ class Preprocessing:
     rescale: float = 1 / 255
     rescale_first: bool = False
     resample: Literal["bilinear", "bicubic"] = "bilinear"
+
+    def at(self, size: tuple[int, int]) -> Preprocessing:
+        """The same for another height and width: a crop keeps its share of the shorter edge.
+
+        Of a crop that is no square the edge is what covers both sides.
+        """
+        if self.resize is None:
+            return replace(self, size=size)
+        edges = (round(self.resize * a / b) for a, b in zip(size, self.size, strict=True))
+        return replace(self, size=size, resize=max(edges))
 
 
 @dataclass(frozen=True)

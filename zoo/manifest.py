@@ -89,12 +89,8 @@ def structure(made: Made) -> Manifest:
 
 def preprocessing(entry: ModelInfo, signature: Signature) -> Manifest:
     """From photographs to the input."""
-    size = list(signature.size or entry.preprocessing.size)
-    return {
-        **asdict(entry.preprocessing),
-        "size": size,
-        "in_file": signature.input == "uint8",
-    }
+    how = entry.preprocessing.at(signature.size or entry.preprocessing.size)
+    return {**asdict(how), "size": list(how.size), "in_file": signature.input == "uint8"}
 
 
 def tools() -> dict[str, str]:

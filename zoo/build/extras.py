@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ import numpy as np
 from weights.writers.safetensors import write_arrays
 from zoo import configs
 from zoo.build.variants import VARIANTS
+from zoo.entry import Preprocessing
 from zoo.make import Maker
 from zoo.outputs import output_names
+from zoo.photo import photographs
+from zoo.preprocess import preprocess
+from zoo.verify import Sample, reference
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -34,24 +39,43 @@ def write_extras(stage: Path, maker: Maker, manifest: dict[str, Any]) -> list[st
         # transformers.js asks for a sidecar only where it is told of one.
         chunks = {name: 1 for name in outside}
         settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
-    how = configs.huggingface_preprocessor(maker.entry.preprocessing)
+    how = clients_preprocessing(maker)
     _write_json(stage / "config.json", settings)
-    _write_json(stage / "preprocessor_config.json", how)
+    _write_json(stage / "preprocessor_config.json", configs.huggingface_preprocessor(how))
     write_arrays(stage / GOLDEN, golden(maker))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
     return sorted(path.name for path in stage.iterdir())
 
 
+def clients_preprocessing(maker: Maker) -> Preprocessing:
+    """What clients are to do with images: the model's own, at the size that the files take."""
+    how = maker.entry.preprocessing
+    return how.at(maker.signature.size or how.size)
+
+
 def golden(maker: Maker) -> dict[str, Any]:
-    """One photograph as the network gets it, and what the network makes of it in JAX."""
-    sample = maker.samples[0]
+    """The photograph as the network gets it from a client, and what it makes of it in JAX."""
+    sample = golden_sample(maker)
     taken = "pixel_values" if sample.images is None else "image"
     names = output_names(maker.model.config, maker.signature.layers)
     return {taken: sample.fed} | {
         name: np.asarray(value)
         for name, value in zip(names, jax.tree.leaves(sample.outputs), strict=True)
     }
+
+
+def golden_sample(maker: Maker) -> Sample:
+    """The first sample, unless its pixels are not those that the published settings lead to."""
+    first = maker.samples[0]
+    how = clients_preprocessing(maker)
+    pixels = preprocess(photographs(1), how, how.size)
+    if first.images is not None or np.array_equal(first.pixels, pixels):
+        return first
+    # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
+    entry = replace(maker.entry, preprocessing=how)
+    signature = replace(maker.signature, size=how.size, batch=1)
+    return reference(entry, maker.model, maker.weights.arrays, signature)[0]
 
 
 def _copy(name: str, target: Path) -> None:

@@ -1,0 +1,225 @@
+"""The programs that people run a built folder with give what JAX gives.
+
+Skipped, with the reason, where Node is missing or nothing can be installed.
+"""
+
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from PIL import Image
+
+import zoo
+from tests.clients import environments, folders
+from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
+from tests.clients.tensors import decode, decode_all, encode
+from zoo.photo import photograph
+from zoo.preprocess import preprocess
+
+pytestmark = pytest.mark.clients
+
+MODELS = ("dinov3_vits16", "vit_tiny_patch16_224")
+"""Stretched and cropped; with and without a class in transformers; without and with logits."""
+
+FAMILIES = (
+    "dinov3_vits16",
+    "dinov3_convnext_tiny",
+    "dinov2_vits14",
+    "dinov2_vits14_reg",
+    "siglip2_vitb16_224",
+    "tips_vits14_hr",
+    "eupe_convnext_tiny",
+    "vit_tiny_patch16_224",
+    "vit5_small",
+)
+"""All kinds of config.json and preprocessor_config.json."""
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory):
+    """A folder that the workers of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "clients"
+    root.mkdir(exist_ok=True)
+    return root
+
+
+@pytest.fixture(scope="session")
+def node(root):
+    """A folder with the programs in JavaScript and their packages."""
+    return folders.node_folder(root, environments.node())
+
+
+@pytest.fixture(scope="session", params=MODELS)
+def folder(request, root):
+    return folders.build(root, request.param)
+
+
+def test_transformers_js(node, folder, tmp_path):
+    whole = str(folder.path / "photograph.png")
+    fits = folders.fitting(folder.preprocessing, tmp_path / "fits.png")
+    names = {"fp32": "model", "fused": "model_fused", "fp16": "model", "int8": "model"}
+    request = {
+        "folder": str(folder.path),
+        "pictures": [whole, str(fits)],
+        "variants": {
+            variant: {"model_file_name": name, "dtype": variant.replace("fused", "fp32")}
+            for variant, name in names.items()
+        },
+        "pixel_values": encode(folder.outputs["pixel_values"]),
+    }
+    answer = folders.ask(["node", node / "run_transformers_js.mjs"], request)
+    for variant, outputs in answer["outputs"].items():
+        assert_equals(variant, decode_all(outputs), folder.outputs)
+    pixels = decode_all(answer["processed"])
+    assert levels(pixels[whole], folder.outputs["pixel_values"], folder.preprocessing) < RESIZED
+    with Image.open(fits) as image:
+        wanted = preprocess([image], folder.preprocessing, folder.preprocessing.size)
+    np.testing.assert_allclose(pixels[str(fits)], wanted, rtol=0, atol=ROUNDING)
+    for name, value in decode_all(answer["features"]).items():
+        assert cosine(value, folder.outputs[name]) >= FEATURES
+
+
+def test_onnxruntime_web(node, folder):
+    request = {
+        "folder": str(folder.path),
+        "files": folder.variants,
+        "pixel_values": encode(folder.outputs["pixel_values"]),
+    }
+    answer = folders.ask(["node", node / "run_onnxruntime_web.mjs"], request)
+    assert set(answer["outputs"]) == {"fp32", "fused", "fp16", "int8"}
+    for variant, outputs in answer["outputs"].items():
+        assert_equals(variant, decode_all(outputs), folder.outputs)
+
+
+def test_optimum(folder):
+    files = {file.removeprefix("onnx/"): variant for variant, file in folder.variants.items()}
+    asked = {"files": list(files), "pixel_values": encode(folder.outputs["pixel_values"])}
+    python = environments.optimum()
+    answer = folders.ask(
+        [python, environments.HERE / "run_optimum.py"], {"folders": {str(folder.path): asked}}
+    )
+    for file, given in answer[str(folder.path)].items():
+        assert_equals(files[file], decode_all(given["ORTModelForCustomTasks"]), folder.outputs)
+        (name,) = given["ORTModelForFeatureExtraction"]
+        same = given["ORTModelForCustomTasks"][name]
+        assert (name, given["ORTModelForFeatureExtraction"][name]) == ("last_hidden_state", same)
+
+
+def test_the_card_in_python(folder):
+    program = folder.path / "card.py"
+    program.write_text(folder.snippet("python"))
+    keep = f"import runpy, numpy; numpy.savez('card.npz', **runpy.run_path('{program}')['outputs'])"
+    printed = folders.call([sys.executable, "-c", keep], folder.path)
+    outputs = dict(np.load(folder.path / "card.npz"))
+    assert_equals("fp32", outputs, folder.outputs)
+    assert printed.splitlines() == [f"{name} {value.shape}" for name, value in outputs.items()]
+
+
+def test_the_card_in_javascript(node, folder):
+    assert_card_runs(folder)
+
+
+def assert_card_runs(folder):
+    (folder.path / "card.mjs").write_text(folder.snippet("js"))
+    printed = folders.call(["node", "card.mjs"], folder.path)
+    shapes = {
+        line.split()[0]: tuple(map(int, re.findall(r"\d+", line.split(maxsplit=1)[1])))
+        for line in printed.splitlines()
+    }
+    wanted = {name: value.shape for name, value in folder.outputs.items()}
+    assert shapes == {
+        name: wanted[name] for name in wanted if name not in ("image", "pixel_values")
+    }
+
+
+def test_the_cards_of_files_that_take_images(node, root):
+    folder = folders.build(root, "vit_digits", "--input", "uint8", "--variant", "fp32")
+    assert_card_runs(folder)
+    (folder.path / "card.py").write_text(folder.snippet("python"))
+    assert "logits (1, 10)" in folders.call([sys.executable, "card.py"], folder.path)
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory, root):
+    """A folder for every family's settings, with a picture that needs no resizing, and pixels."""
+    network = folders.build(root, "vit_tiny_patch16_224")
+    base = tmp_path_factory.mktemp("settings")
+    cases = {}
+    for model in FAMILIES:
+        how = zoo.info(model).preprocessing
+        path = folders.disguise(base, model, network)
+        picture = folders.fitting(how, path / "fits.png")
+        with Image.open(picture) as image:
+            cases[str(path)] = (str(picture), preprocess([image], how, how.size))
+    return cases
+
+
+def test_transformers_js_knows_all_settings(node, settings):
+    request = {"folders": {path: picture for path, (picture, _) in settings.items()}}
+    answer = folders.ask(["node", node / "run_settings.mjs"], request)
+    network = onnxruntime.InferenceSession(f"{next(iter(settings))}/onnx/model.onnx")
+    for path, (_, wanted) in settings.items():
+        got = decode_all(answer[path])
+        np.testing.assert_allclose(got.pop("pixel_values"), wanted, rtol=0, atol=ROUNDING)
+        names = [output.name for output in network.get_outputs()]
+        outputs = network.run(None, {"pixel_values": wanted})
+        assert_equals("fp32", got, dict(zip(names, outputs, strict=True)))
+
+
+@pytest.fixture
+def photo(tmp_path):
+    """The photograph in a file."""
+    path = tmp_path / "photograph.png"
+    photograph().save(path)
+    return path
+
+
+def test_transformers_knows_all_settings(settings, photo):
+    """On pictures that only need a crop, and on the photograph, which has to be resized."""
+    run = [sys.executable, environments.HERE / "run_processor.py"]
+    request = {"folders": {path: [fits, str(photo)] for path, (fits, _) in settings.items()}}
+    answer = folders.ask(run, request, PYTHONPATH=str(environments.torchvision()))
+    for path, pixels in answer.items():
+        how = zoo.info(Path(path).name).preprocessing
+        fitting, resized = map(decode, pixels)
+        np.testing.assert_allclose(fitting, settings[path][1], rtol=0, atol=ROUNDING)
+        # Where 8 bits are resized torchvision may round another way, twice: once for each axis.
+        rounded = 0 if how.rescale_first else 2 * how.rescale / min(how.std)
+        wanted = preprocess([photograph()], how, how.size)
+        np.testing.assert_allclose(resized, wanted, rtol=0, atol=ROUNDING + rounded)
+
+
+def test_transformers_knows_all_settings_without_torchvision(settings, photo):
+    """Its processors that resize with Pillow; of DINOv3's there is none."""
+    transformers = pytest.importorskip("transformers")
+    for path in settings:
+        how = zoo.info(Path(path).name).preprocessing
+        if not how.rescale_first:
+            processor = transformers.AutoImageProcessor.from_pretrained(path, backend="pil")
+            with Image.open(photo) as image:
+                pixels = processor(image, return_tensors="np")["pixel_values"]
+            wanted = preprocess([photograph()], how, how.size)
+            np.testing.assert_allclose(pixels, wanted, rtol=0, atol=ROUNDING)
+
+
+WRONG = {
+    "mean": lambda how: replace(how, mean=tuple(x + 0.1 for x in how.mean)),
+    "std": lambda how: replace(how, std=tuple(x * 1.5 for x in how.std)),
+    "crop": lambda how: replace(how, resize=None if how.resize else round(1.3 * how.size[0])),
+}
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_wrong_settings_would_be_noticed(model):
+    """Small mistakes are far beyond what resizing in another way makes."""
+    how = zoo.info(model).preprocessing
+    right = preprocess([photograph()], how, how.size)
+    wrong = {name: preprocess([photograph()], f(how), how.size) for name, f in WRONG.items()}
+    wrong["channels"] = right[:, ::-1]
+    assert min(levels(pixels, right, how) for pixels in wrong.values()) > 3 * RESIZED
