@@ -1,10 +1,11 @@
-"""The `zoo` command: export, build, list, info, verify, weights, golden."""
+"""The `zoo` command: export, build, verify, bench, list, info, weights, golden."""
 
 from typing import Annotated
 
 import typer
 
 from zoo import registry
+from zoo.bench_cli import bench
 from zoo.build_cli import build
 from zoo.console import run
 from zoo.export import export
@@ -16,6 +17,7 @@ app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to 
 app.command()(export)
 app.command()(build)
 app.command()(verify)
+app.command()(bench)
 app.add_typer(weights_app, name="weights")
 app.add_typer(golden_app, name="golden")
 
