@@ -14,15 +14,8 @@ from rich.table import Table
 
 from zoo.bench.measure import Bench, Contender
 
-COLUMNS = (
-    "p50 /\nfirst",
-    "fastest /\nproducts",
-    "p50 ms",
-    "p95 ms",
-    "load s",
-    "peak\nMB",
-    "kept\nMB",
-)
+RATIOS = ("p50 /\nfirst", "fastest /\nproducts")
+MEASURES = ("p50 ms", "p95 ms", "load s", "peak\nMB", "kept\nMB")
 
 
 def record(found: Bench) -> dict[str, Any]:
