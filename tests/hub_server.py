@@ -13,19 +13,59 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the server holds and how it behaves.
+    """What the server holds, as `repository@revision/name`, and how it behaves.
 
-    `status` answers every request; `cut` closes the connection after so many bytes, once for
-    every entry; `flip` sends one wrong byte; `token` is asked for.
+    `status` answers every request; `statuses` the next downloads, one each. `cut` closes the
+    connection after so many bytes, once for every entry; `cuts` does so at bytes of one file.
+    `whole` sends all of a file where a part was asked for, `flip` one wrong byte; `token` is asked
+    for. `branches` are the commits that a `repository@branch` is at, request by request; the last
+    one stays. `cdn` says that contents come from another host, which must not see the token.
+    `stall` is how many bytes of a download come before `go` is set; none of an answer's head
+    either where it is negative.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
     status: int | None = None
+    statuses: list[int] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)
+    cuts: dict[str, list[int]] = field(default_factory=dict)
+    whole: bool = False
     flip: bool = False
     token: str | None = None
+    branches: dict[str, list[str]] = field(default_factory=dict)
+    cdn: bool = False
+    stall: int | None = None
+    go: threading.Event = field(default_factory=threading.Event)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
+
+    @property
+    def asked(self) -> list[tuple[str, str | None]]:
+        """The requests for files; the client has questions of its own."""
+        return [item for item in self.requests if "/api/" not in item[0]]
+
+    def gets(self, name: str) -> list[str | None]:
+        """Of the downloads of one file, the bytes that were asked for."""
+        return [asked for request, asked in self.requests if request == f"GET {name}"]
+
+    def commit(self, repository: str, revision: str) -> str:
+        """Where a revision is now."""
+        commits = self.branches.get(f"{repository}@{revision}", [revision])
+        return commits.pop(0) if len(commits) > 1 else commits[0]
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Run a server while the block runs; gives its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager
@@ -45,16 +85,44 @@ def serving(hub: Hub) -> Iterator[Hub]:
             self.answer(send=True)
 
         def answer(self, send: bool) -> None:
+            if hub.stall is not None and hub.stall < 0:
+                hub.go.wait()
+            if self.path.startswith("/cdn/"):
+                assert "Authorization" not in self.headers
+                name = self.path.removeprefix("/cdn/")
+                hub.requests.append((f"{self.command} {name}", self.headers.get("Range")))
+                return self.give(name, COMMIT, send)
             found = re.fullmatch(r"/(.+)/resolve/([^/]+)/(.+)", self.path)
-            name = f"{found[1]}@{found[2]}/{found[3]}" if found else self.path
-            hub.requests.append((f"{self.command} {name}", self.headers.get("Range")))
+            name, commit = self.path, COMMIT
+            if found:
+                asked = f"{found[1]}@{found[2]}/{found[3]}"
+                commit = hub.commit(found[1], found[2])
+                held = f"{found[1]}@{commit}/{found[3]}"
+                name = held if held in hub.files else asked
+            else:
+                asked = name
+            hub.requests.append((f"{self.command} {asked}", self.headers.get("Range")))
             if hub.status is not None:
                 return self.refuse(hub.status, {})
+            if hub.statuses and found and send:
+                return self.refuse(hub.statuses.pop(0), {})
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                 return self.refuse(401, {"X-Error-Code": "GatedRepo"})
             if name not in hub.files:
-                return self.refuse(404, {"X-Error-Code": "EntryNotFound"})
-            self.give(hub.files[name], send)
+                return self.refuse(404, {"X-Error-Code": self.missing(name)})
+            if hub.cdn and send:
+                port = self.server.server_address[1]
+                return self.refuse(302, {"Location": f"http://localhost:{port}/cdn/{name}"})
+            self.give(name, commit if re.fullmatch("[0-9a-f]{40}", commit) else COMMIT, send)
+
+        def missing(self, name: str) -> str:
+            repository, _, rest = name.partition("@")
+            revision = rest.partition("/")[0]
+            if not any(key.startswith(f"{repository}@") for key in hub.files):
+                return "EntryNotFound" if not hub.branches else "RepoNotFound"
+            if not any(key.startswith(f"{repository}@{revision}/") for key in hub.files):
+                return "RevisionNotFound"
+            return "EntryNotFound"
 
         def refuse(self, status: int, headers: dict[str, str]) -> None:
             self.send_response(status)
@@ -63,34 +131,44 @@ def serving(hub: Hub) -> Iterator[Hub]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def give(self, content: bytes, send: bool) -> None:
-            start = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=")[:-1])
+        def give(self, name: str, commit: str, send: bool) -> None:
+            content = hub.files[name]
+            asked = None if hub.whole else self.headers.get("Range")
+            start = int((asked or "bytes=0-").removeprefix("bytes=")[:-1])
+            if start >= len(content) > 0:
+                return self.refuse(416, {})
             self.send_response(206 if start else 200)
             if start:
                 self.send_header("Content-Range", f"bytes {start}-{len(content)}/{len(content)}")
             self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("X-Repo-Commit", commit)
+            self.send_header("X-Linked-Size", str(len(content)))
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
-            if not send:
-                return
-            body = content[start:]
-            if hub.flip:
+            if send:
+                self.send(name, content[start:], start)
+
+        def send(self, name: str, body: bytes, start: int) -> None:
+            if hub.flip and body:
                 body = bytes([body[0] ^ 1]) + body[1:]
-            if hub.cut:
-                self.wfile.write(body[: hub.cut.pop(0)])
+            if hub.stall is not None and len(body) > hub.stall:
+                self.wfile.write(body[: hub.stall])
+                hub.go.wait()
                 self.close_connection = True
                 return
-            self.wfile.write(body)
+            end = None
+            if hub.cut:
+                end = hub.cut.pop(0)
+            elif hub.cuts.get(name):
+                end = hub.cuts[name].pop(0) - start
+            self.wfile.write(body[:end])
+            if end is not None:
+                self.close_connection = True
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Handler) as port:
+        hub.url = f"http://127.0.0.1:{port}"
+        try:
+            yield hub
+        finally:
+            hub.go.set()

@@ -6,6 +6,7 @@ The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itse
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from weights.files import sha256
 
 FORBIDDEN = (401, 403)
 MISSING = 404
+TOO_MANY = 429
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def cached(file: HubFile) -> Path | None:
 
 
 def download(file: HubFile, advice: str, listener: Listener) -> Verified:
-    """Fetch a file into the hub's cache, or continue where an earlier attempt was cut off.
+    """Fetch a file into the hub's cache; where the connection is cut, continue.
 
     **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`.
     """
@@ -80,18 +82,42 @@ def download(file: HubFile, advice: str, listener: Listener) -> Verified:
 
 def reason(error: BaseException) -> str:
     """What went wrong, in a few words. The library hides the answer behind errors of its own."""
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    import httpx2
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RevisionNotFoundError
 
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _causes(error):
+        if isinstance(cause, RevisionNotFoundError):
+            return "the hub has the repository, but not that revision of it (404)"
         if isinstance(cause, HfHubHTTPError):
             return _status(cause.response.status_code)
         if isinstance(cause, OfflineModeIsEnabled):
             return "HF_HUB_OFFLINE forbids it"
+        if isinstance(cause, httpx2.TimeoutException):
+            return (
+                f"the hub did not answer in time, so try later, or wait longer than the "
+                f"{HF_HUB_DOWNLOAD_TIMEOUT} s of HF_HUB_DOWNLOAD_TIMEOUT"
+            )
         if isinstance(cause, OSError) and cause.errno is not None and cause.strerror:
             return f"{cause.strerror}"
-        cause = cause.__cause__
     return f"the hub cannot be reached ({type(error).__name__})"
+
+
+def status(error: BaseException) -> int | None:
+    """The HTTP status behind an error, if there is one."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    answers = (cause for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
+    answer = next(answers, None)
+    return None if answer is None else answer.response.status_code
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, what it was raised from, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 def _status(code: int) -> str:
@@ -102,6 +128,8 @@ def _status(code: int) -> str:
         )
     if code == MISSING:
         return "the hub does not have it (404)"
+    if code == TOO_MANY:
+        return "the hub was asked too often (429), so wait for some minutes"
     return f"the hub answered with an error ({code}), so try later"
 
 

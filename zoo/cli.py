@@ -1,4 +1,4 @@
-"""The `zoo` command: export, build, verify, bench, list, info, weights, golden."""
+"""The `zoo` command: export, build, verify, bench, pull, push, list, info, weights, golden."""
 
 from typing import Annotated
 
@@ -10,12 +10,15 @@ from zoo.build_cli import build
 from zoo.console import run
 from zoo.export import export
 from zoo.golden_cli import app as golden_app
+from zoo.hub_cli import pull, push
 from zoo.verify_cli import verify
 from zoo.weights_cli import app as weights_app
 
 app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
 app.command()(export)
 app.command()(build)
+app.command()(pull)
+app.command()(push)
 app.command()(verify)
 app.command()(bench)
 app.add_typer(weights_app, name="weights")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FAILED_CHECK = 1
 WRONG_USE = 2
 INTERRUPTED = 130
-INTERRUPTION = "interrupted; nothing was left behind"
+INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
 
 class Progress(Protocol):

@@ -45,8 +45,8 @@ def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, siz
     """`pixel_values` of (height, width) `size`, from images of any one size.
 
     Equals `zoo.preprocess.preprocess` with Pillow 13: exactly where that resizes 8-bit values, to
-    rounding where it resizes floating-point ones. Edges may have up to 26,000 pixels; 64-bit
-    integers have to be allowed (`jax.enable_x64`).
+    rounding where it resizes floating-point ones. Edges may have up to 26,000 pixels, before and
+    after; 64-bit integers have to be allowed (`jax.enable_x64`).
     """
     height, width = edges = image.shape[1], image.shape[2]
     scaled = resized_size(edges, how, size, larger=_larger)
@@ -86,8 +86,8 @@ def _weights(how: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int
     """Of the pixels of an edge, for `out` pixels of the scaled one from `start` on.
 
     Distances of centres are counted in parts of a pixel, 2 * `scaled` of the edge's and 2 * `edge`
-    of the scaled one's, which makes them whole numbers. The filter's unit is the larger of both
-    pixels: so it antialiases.
+    of the scaled one's, which makes them whole numbers. The larger pixel of the two is the filter's
+    unit: so it antialiases.
     """
     pixels = 2 * jnp.arange(edge) + 1
     wanted = 2 * (start + jnp.arange(out)) + 1

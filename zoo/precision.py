@@ -69,9 +69,12 @@ def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:
         peaks = converter.run(probe, [pixels])
     finally:
         probe.unlink(missing_ok=True)
+    found = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
+    for name, value in graph.initializers.items():
+        if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
+            found[name] = abs(value.const_value.numpy()).max(initial=0)
     # Not `peak > …`: a NaN is large.
-    seen = zip(values, peaks.values(), strict=True)
-    return [str(value.name) for value, peak in seen if not peak <= LARGEST]
+    return [name for name, peak in found.items() if not peak <= LARGEST]
 
 
 def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:

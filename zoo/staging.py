@@ -55,8 +55,7 @@ def writing(place: Path) -> Generator[None]:
         yield
     except OSError as error:
         raise BadOutput(
-            f"cannot write {place} ({error.strerror}): make room there, or choose another place "
-            "with --out."
+            f"cannot write {place} ({error.strerror}): make room there, or choose another place."
         ) from error
 
 

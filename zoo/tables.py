@@ -123,12 +123,18 @@ def build_rows(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str
 
 def notes(exports: Sequence[Exported]) -> list[str]:
     """What the table has no room for: places, weights, patterns that were not fused."""
-    places = [
-        f"{export.target} was {'written' if export.published else 'not written: it is wrong'}"
-        for export in exports
-    ]
+    places = [f"{export.target} was {fate(export)}" for export in exports]
     unfused = [line for export in exports for line in misses(export.manifest)]
     return [*places, f"weights: {origin(exports[0].manifest['weights'])}", *dict.fromkeys(unfused)]
+
+
+def fate(export: Exported) -> str:
+    """What became of a file."""
+    if export.published:
+        return "written"
+    if export.manifest["precision"] == "float32":
+        return "not written: it is wrong"
+    return "not written: it is too far from float32 (--force keeps it)"
 
 
 def verdict(record: Mapping[str, Any]) -> str:

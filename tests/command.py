@@ -1,0 +1,50 @@
+"""The `zoo` command as a user runs it: a home of its own, and a hub on loopback."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'zoo'; from zoo.cli import main; main()",
+]
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command in a folder, which is its home and where it works."""
+
+    folder: Path
+    url: str = "http://127.0.0.1:9"
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """What it gets to see."""
+        own = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        own |= {"HOME": str(self.folder), "HF_ENDPOINT": self.url, "ZOO_HUB": "somebody"}
+        return own | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
+
+    def start(self, *arguments: str, program: list[str] = PROGRAM, **variables: str):
+        """Run it, without waiting."""
+        return subprocess.Popen(
+            [*program, *arguments],
+            cwd=self.folder,
+            env=self.environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
+        """What it prints: on stdout, or the one sentence of an error."""
+        process = self.start(*arguments, **variables)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == code, err
+        assert "Traceback" not in err
+        if not code:
+            return out
+        errors = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, err
+        return errors[0]

@@ -1,0 +1,138 @@
+"""Small folders as a build leaves them: tiny networks, and noise for larger files."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+MODEL = "dinov3_vits16"
+SIZE = (32, 48)
+MEAN, STD = (0.5, 0.25, 0.125), (0.5, 0.25, 0.5)
+
+
+def mean_of_pixels(scale: float) -> bytes:
+    """An ONNX file: `pixel_values [n, 3, 32, 48]` to `pooler_output [n, 3]`, scaled."""
+    pixels = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["n", 3, *SIZE])
+    pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
+    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [2, 3])
+    factor = helper.make_tensor("factor", TensorProto.FLOAT, [], [scale])
+    nodes = [
+        helper.make_node("ReduceMean", ["pixel_values", "axes"], ["mean"], keepdims=0),
+        helper.make_node("Mul", ["mean", "factor"], ["pooler_output"]),
+    ]
+    graph = helper.make_graph(nodes, "mean", [pixels], [pooled], [axes, factor])
+    opsets = [helper.make_opsetid("", 18)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+def channel_means() -> bytes:
+    """An ONNX file: uint8 `image [n, h, w, 3]` to `pooler_output [n, 3]`."""
+    image = helper.make_tensor_value_info("image", TensorProto.UINT8, ["n", "h", "w", 3])
+    pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
+    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [1, 2])
+    nodes = [
+        helper.make_node("Cast", ["image"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["floats", "axes"], ["pooler_output"], keepdims=0),
+    ]
+    graph = helper.make_graph(nodes, "mean", [image], [pooled], [axes])
+    opsets = [helper.make_opsetid("", 18)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+VARIANTS = {
+    "fp32": ("onnx/model.onnx",),
+    "fused": ("onnx/model_fused.onnx",),
+    "fp16": ("onnx/model_fp16.onnx", "onnx/model_fp16.onnx_data"),
+}
+COMMON = {
+    "config.json",
+    "preprocessor_config.json",
+    "README.md",
+    "LICENSE",
+    "golden.safetensors",
+    "photograph.png",
+}
+"""Files of every variant."""
+
+PRECISION = {"fp16": "float16"}
+
+
+def contents(seed: int = 0) -> dict[str, bytes]:
+    """The files by name; another seed gives other models, and the same licence."""
+    noise = np.random.default_rng(seed).bytes
+    return {
+        "onnx/model.onnx": mean_of_pixels(1 + seed),
+        "onnx/model_fused.onnx": mean_of_pixels(2 + seed),
+        "onnx/model_fp16.onnx": noise(20_000),
+        "onnx/model_fp16.onnx_data": noise(700_001),
+        "config.json": b"{}\n",
+        "preprocessor_config.json": b'{"size": 1}\n',
+        "README.md": b"---\nlicense: other\n---\n# A model\n",
+        "golden.safetensors": noise(3_000),
+        "photograph.png": noise(2_000),
+        "LICENSE": b"Terms.\n",
+    }
+
+
+def manifest(held: dict[str, bytes], **changes: object) -> dict:
+    """What a build says of these files."""
+    record = {
+        "format": "jax-onnx-zoo folder",
+        "format_version": 1,
+        "model": MODEL,
+        "aliases": [],
+        "source": "here",
+        "licence": {"name": "other", "page": "", "download": ""},
+        "parameters": 1,
+        "input": "float32",
+        "size": list(SIZE),
+        "preprocessing": {
+            "mean": list(MEAN),
+            "std": list(STD),
+            "size": list(SIZE),
+            "resize": None,
+            "rescale": 1 / 255,
+            "rescale_first": False,
+            "resample": "bilinear",
+        },
+        "weights": {"kind": "random", "seed": 0},
+        "files": [
+            {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in held.items()
+        ],
+        "variants": {
+            name: {
+                "files": list(parts),
+                "opset": 18,
+                "precision": PRECISION.get(name, "float32"),
+                "inputs": [],
+                "outputs": [],
+                "nodes": 2,
+                "histogram": {},
+                "fused": {},
+                "verification": {"input": "", "passed": True, "comparisons": []},
+            }
+            for name, parts in VARIANTS.items()
+            if set(parts) <= set(held)
+        },
+        "complete": True,
+        "tools": {},
+    }
+    return record | changes
+
+
+def published(files: dict[str, bytes], **changes: object) -> dict[str, bytes]:
+    """The files and their manifest."""
+    return {**files, "manifest.json": json.dumps(manifest(files, **changes)).encode()}
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    """Put files into a folder."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
