@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.build.ledger import NAME
+from zoo.artifact import MANIFEST
 from zoo.staging import manifest_path
 
 
@@ -20,7 +20,7 @@ class About:
 
 def about(file: Path) -> About:
     """From the manifest that export wrote beside the file, or build in the folder above."""
-    for path in (manifest_path(file), file.absolute().parent.parent / NAME):
+    for path in (manifest_path(file), file.absolute().parent.parent / MANIFEST):
         try:
             content: object = json.loads(path.read_bytes()) if path.is_file() else None
         except (OSError, ValueError, RecursionError):
