@@ -56,4 +56,7 @@ def session(model: Path | bytes, threads: int) -> ort.InferenceSession:
     options.log_severity_level = 3
     # Idle threads look for work for a while after a run, and would take the next task's time.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    # Without a fallback it prints nothing, whatever is wrong with a file.
+    return ort.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
