@@ -11,7 +11,7 @@ from zoo.console import progress_bar
 
 
 def bench(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Any .onnx files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Any .onnx files.")],
     batch: Annotated[int | None, typer.Option(min=1, help="Where it is open; 1.")] = None,
     size: Annotated[
         str | None,
