@@ -88,18 +88,18 @@ def session(
     options.log_severity_level = 3
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)
+    # Else it may print, and try again with other providers than those that were asked for.
+    how: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     if isinstance(model, (str, os.PathLike)):
-        return ort.InferenceSession(os.fspath(model), options, providers=list(providers))
+        return ort.InferenceSession(os.fspath(model), options, **how)
     inner: ir.Model = model if isinstance(model, ir.Model) else model.model
     if _weight_bytes(inner) <= LARGEST_FILE:
         data = ir.to_proto(inner).SerializeToString()
-        return ort.InferenceSession(
-            data, options, providers=list(providers), disabled_optimizers=_crashing(inner)
-        )
+        return ort.InferenceSession(data, options, disabled_optimizers=_crashing(inner), **how)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         save(inner, path)
-        return ort.InferenceSession(path, options, providers=list(providers))
+        return ort.InferenceSession(path, options, **how)
 
 
 def _crashing(model: ir.Model) -> list[str]:

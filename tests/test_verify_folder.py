@@ -18,8 +18,10 @@ from zoo.audit.findings import record
 from zoo.audit.folder import audit_folder, audit_one, failures, holder
 from zoo.build.folder import build
 from zoo.build_cli import read_plans
+from zoo.console import Lines
 from zoo.errors import ZooError
-from zoo.reference import _Quiet as Quiet
+from zoo.export import export_one
+from zoo.request import Options
 from zoo.runtime import CPU
 from zoo.verify_cli import verify
 
@@ -43,7 +45,7 @@ def built(tmp_path_factory):
     place = tmp_path_factory.mktemp("built")
     variants = ("fp32", "fused", "int8", "bf16")
     plan = read_plans(["vit_digits"], place, variants, "auto", "8", "float32", False, True)[0]
-    build(plan, Quiet())
+    build(plan, Lines())
     return plan.folder
 
 
@@ -53,7 +55,7 @@ def folder(built, tmp_path):
 
 
 def audit(folder, provider=CPU):
-    return audit_folder(folder, provider, Quiet())
+    return audit_folder(folder, provider, Lines())
 
 
 def listed(folder, **changes):
@@ -85,8 +87,9 @@ def test_a_sound_folder(built):
     assert worst[0] < 1e-4 < worst[3]
 
 
-def test_one_file_of_a_folder(built):
-    told = call("verify", built / "onnx/model_fused.onnx").stdout
+def test_one_file_of_a_folder(built, capsys):
+    assert verify(built / "onnx/model_fused.onnx") == 0
+    told = capsys.readouterr().out
     assert "passed" in told
     assert "4 Attention" in told
     assert "fp32" not in told
@@ -106,7 +109,7 @@ def test_a_pulled_folder_has_some_variants(folder):
 
 def test_nodes_that_fall_back(built):
     """This provider computes only operators of its own, so everything falls back."""
-    report = audit_one(built, built / MODEL, "AzureExecutionProvider", Quiet())
+    report = audit_one(built, built / MODEL, "AzureExecutionProvider", Lines())
     nodes = len(onnx.load(built / MODEL).graph.node)
     (file,) = report.files
     assert report.passed
@@ -118,18 +121,21 @@ def test_nodes_that_fall_back(built):
 def test_an_exported_file(tmp_path, capsys):
     """Against JAX as before, in the precision that its manifest says, and its graph as well."""
     file = tmp_path / "vit.onnx"
-    arguments = ("--size", "8x16", "--no-verify", "--precision", "float16", "--out", file)
-    call("export", "vit_digits", *arguments)
-    assert verify(file, None, "AzureExecutionProvider", json=True) == 0
+    options = Options(size="8x16", precision="float16", verify=False, out=file, offline=True)
+    assert export_one("vit_digits", options, json=True) == 0
+    capsys.readouterr()
+    content = json.loads(file.with_suffix(".json").read_text())
+    assert content["fused"].pop("Attention") == 4
+    file.with_suffix(".json").write_text(json.dumps(content))
+    assert verify(file, None, "AzureExecutionProvider", json=True) == 1
     found = json.loads(capsys.readouterr().out)
-    assert (found["passed"], found["measure"]) == (True, "cosine")
-    checks = [finding["check"] for finding in found["findings"]]
-    assert checks == ["graph", "checker", "fused", "loads", "fallback"]
+    assert (found["passed"], found["measure"]) == (False, "cosine")
+    checks = {finding["check"]: finding["passed"] for finding in found["findings"]}
+    wanted = {"graph": True, "checker": True, "fused": False, "loads": True, "fallback": True}
+    assert checks == wanted
+    assert all(c["cosine"] > 0.9999 for c in found["comparisons"])
     assert found["elsewhere"][CPU]["Attention"] == 4
     assert {(c["height"], c["width"]) for c in found["comparisons"]} == {(8, 16)}
-    content = json.loads(file.with_suffix(".json").read_text())
-    file.with_suffix(".json").write_text(json.dumps(content | {"fused": {"Attention": 5}}))
-    assert verify(file, json=True) == 1
 
 
 def test_a_provider_that_is_not_there(built):
@@ -150,7 +156,7 @@ def test_changed_weights_are_told_by_digest_and_by_numbers(folder):
     assert failed(audit(folder)) == {"fp32: golden"}
 
 
-def test_another_graph(folder):
+def test_another_graph(folder, capsys):
     """Decomposed where it should be fused; other names; and all of it is told at once."""
     shutil.copy(folder / MODEL, folder / "onnx/model_fused.onnx")
     model = onnx.load(folder / MODEL)
@@ -161,7 +167,9 @@ def test_another_graph(folder):
     listed(folder, complete=False)
     wanted = {"folder: manifest", "fused: fused", "fp32: signature", "fp32: golden"}
     assert failed(audit(folder)) == wanted
-    told = call("verify", folder, code=1).stdout
+    capsys.readouterr()
+    assert verify(folder) == 1
+    told = capsys.readouterr().out
     assert told.count("FAILED") == len(wanted) + 1
 
 
@@ -189,6 +197,23 @@ def test_tensors_may_not_lie_elsewhere(folder):
     tensor.external_data.add(key="location", value="../golden.safetensors")
     (folder / MODEL).write_bytes(model.SerializeToString())
     assert "fp32: graph" in failed(audit(folder))
+
+
+def test_tensors_in_a_sidecar(folder):
+    model, sidecar = onnx.load(folder / MODEL), folder / "onnx/model.onnx_data"
+    onnx.save(model, folder / MODEL, save_as_external_data=True, location=sidecar.name)
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    content["files"].append({"name": "onnx/model.onnx_data", "bytes": 0, "sha256": "0" * 64})
+    content["variants"]["fp32"]["files"].insert(0, "onnx/model.onnx_data")
+    path.write_text(json.dumps(content))
+    listed(folder)
+    assert audit(folder).passed
+    assert audit_one(folder, folder / MODEL, CPU, Lines()).passed
+    sidecar.write_bytes(sidecar.read_bytes()[:-5000])
+    assert {"folder: files", "fp32: loads"} <= failed(audit(folder))
+    sidecar.unlink()
+    assert {"folder: files", "fp32: loads"} <= failed(audit(folder))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +252,7 @@ def test_flipped_bytes(folder, name):
         data = bytearray(sound)
         data[where + spot] ^= 1 << (spot % 8)
         path.write_bytes(data)
-        report = audit_one(folder, folder / MODEL, CPU, Quiet())
+        report = audit_one(folder, folder / MODEL, CPU, Lines())
         assert "folder: files" in failed(report)
 
 
@@ -250,6 +275,7 @@ SOUND = {
     "format": "jax-onnx-zoo folder",
     "format_version": 1,
     "model": "vit_digits",
+    "input": "float32",
     "complete": True,
     "files": [],
     "variants": {},
@@ -311,7 +337,7 @@ def test_deep_and_binary_manifests(tmp_path):
     ("arguments", "words"),
     [
         (["nowhere"], "does not exist"),
-        (["{empty}"], "holds no manifest.json"),
+        (["{empty}"], "has no manifest.json"),
         (["{empty}/alone.onnx"], "is missing"),
         (["{built}/README.md"], "is missing"),
         (["{built}", "random"], "--weights"),

@@ -1,10 +1,11 @@
-"""The `zoo` command: export, build, pull, push, list, info, verify, weights, golden."""
+"""The `zoo` command: export, build, verify, bench, pull, push, list, info, weights, golden."""
 
 from typing import Annotated
 
 import typer
 
 from zoo import registry
+from zoo.bench_cli import bench
 from zoo.build_cli import build
 from zoo.console import run
 from zoo.export import export
@@ -19,6 +20,7 @@ app.command()(build)
 app.command()(pull)
 app.command()(push)
 app.command()(verify)
+app.command()(bench)
 app.add_typer(weights_app, name="weights")
 app.add_typer(golden_app, name="golden")
 

@@ -24,6 +24,7 @@ ERRORS: tuple[type[Exception], ...] = (
     *(state.NotImplemented, state.RuntimeException, RuntimeError),
     # Of inputs that do not fit; and of messages that quote a file's own bytes, no text at all.
     ValueError,
+    MemoryError,
 )
 """What loading or running a file may raise; ONNX Runtime's own have no common base."""
 

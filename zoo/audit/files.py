@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from weights.files import sha256
+from zoo.artifact import MANIFEST, File
 from zoo.audit.findings import Finding
-from zoo.audit.manifest import Folder, Listed
-from zoo.build.ledger import NAME
+from zoo.audit.manifest import Folder
 from zoo.console import Progress
 
 
@@ -22,14 +22,14 @@ def present(folder: Path, content: Folder) -> list[str]:
     ]
 
 
-def check_listed(folder: Path, items: Collection[Listed], progress: Progress) -> Finding:
+def check_listed(folder: Path, items: Collection[File], progress: Progress) -> Finding:
     """Presence, size and digest of files."""
     progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
     wrong = [line for item in items if (line := _wrong(folder, item, progress))]
     return Finding("files", not wrong, "; ".join(wrong) or f"{len(items)} as listed")
 
 
-def _wrong(folder: Path, item: Listed, progress: Progress) -> str | None:
+def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
     path = folder / item.name
     try:
         if _crosses_link(folder, item.name):
@@ -54,7 +54,7 @@ def _crosses_link(folder: Path, name: str) -> bool:
 
 def check_others(folder: Path, content: Folder) -> Finding:
     """Files that are not listed, and symbolic links; what is hidden does not count."""
-    known = {NAME, *(item.name for item in content.files)}
+    known = {MANIFEST, *(item.name for item in content.files)}
     wrong = sorted(_strange(folder, folder, known))
     shown = wrong[:10] + [f"{len(wrong) - 10} more"] * (len(wrong) > 10)
     return Finding("nothing else", not wrong, "; ".join(shown) or "no other files, no links")

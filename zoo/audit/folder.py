@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from zoo import runtime
+from zoo.artifact import MANIFEST
 from zoo.audit import golden as goldens
 from zoo.audit import manifest
 from zoo.audit.files import check_listed, check_others, present
@@ -21,7 +22,6 @@ from zoo.audit.onnx_file import (
     read_graph,
 )
 from zoo.build.extras import GOLDEN
-from zoo.build.ledger import NAME
 from zoo.console import Progress
 from zoo.errors import BadFile
 
@@ -57,7 +57,7 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> FolderRepor
 def holder(file: Path) -> Path | None:
     """The built folder that a file lies in, if it does."""
     place = file.absolute().parent.parent
-    return place if (place / NAME).is_file() else None
+    return place if (place / MANIFEST).is_file() else None
 
 
 def audit_one(folder: Path, file: Path, provider: str, progress: Progress) -> FolderReport:
@@ -68,7 +68,7 @@ def audit_one(folder: Path, file: Path, provider: str, progress: Progress) -> Fo
     variant = next((each for each in content.variants if each.file == name), None)
     if variant is None:
         known = ", ".join(each.file for each in content.variants)
-        raise BadFile(f"{folder / NAME} does not describe {name}: name one of {known}.")
+        raise BadFile(f"{folder / MANIFEST} does not describe {name}: name one of {known}.")
     wanted = {*variant.files, GOLDEN}
     golden, readable = read_golden(folder)
     return FolderReport(

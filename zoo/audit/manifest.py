@@ -1,34 +1,18 @@
-"""A folder's manifest as data that can be relied on: every type checked, every name harmless."""
+"""What a folder's manifest says of its ONNX files, beyond what every reader of it needs."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-from zoo.build.ledger import FORMAT, NAME
+from zoo import artifact_json
+from zoo.artifact import MANIFEST, File
 from zoo.errors import BadFile
 from zoo.precision import LIMITS
 from zoo.request import Precision
-
-LARGEST = 16 << 20
-"""Bytes of a manifest; real ones have some ten thousand."""
-
-PART = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
-PLAIN = re.compile(rf"{PART}(/{PART})*")
-"""Relative names without `..`, without hidden parts, the same on every system."""
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A file that a manifest lists."""
-
-    name: str
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -45,19 +29,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Variant:
-    """One ONNX file of a folder; the first of `files` is the file itself, the other its sidecar."""
+    """One ONNX file of a folder, and all its files: that one, and its sidecar if it has one."""
 
     name: str
+    file: str
     files: tuple[str, ...]
     precision: Precision
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     fused: Mapping[str, int]
-
-    @property
-    def file(self) -> str:
-        """The one that ends in `.onnx`."""
-        return next(name for name in self.files if name.endswith(".onnx"))
 
 
 @dataclass(frozen=True)
@@ -66,93 +46,48 @@ class Folder:
 
     model: str
     complete: bool
-    files: tuple[Listed, ...]
+    files: tuple[File, ...]
     variants: tuple[Variant, ...]
 
 
 def read(folder: Path) -> Folder:
     """**Raises** `BadFile` if the manifest is missing, damaged or of another format."""
-    path = folder / NAME
-    if not path.is_file():
-        raise BadFile(
-            f"{folder} holds no {NAME}: give a folder that `zoo build` wrote, or an .onnx file."
-        )
+    path = folder / MANIFEST
     try:
-        if path.stat().st_size > LARGEST:
-            _refuse(path, f"it has {path.stat().st_size} bytes")
-        content: object = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadFile(
-            f"{path} cannot be read ({error}): build or pull the folder again."
-        ) from error
-    match content:
-        case {"format": str(name), "format_version": version} if name == FORMAT:
-            if version != 1:
-                _refuse(path, f"its format has version {ascii(version)[:20]}, this program knows 1")
-            return _folder(path, cast(Mapping[str, Any], content))
-        case _:
-            _refuse(path, "it is not of the format of built folders")
+        artifact = artifact_json.read_folder(folder)
+        content: Any = json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read ({error.strerror}): allow that.") from error
+    return Folder(
+        model=artifact.model,
+        complete=artifact.complete,
+        files=tuple(artifact.files.values()),
+        variants=tuple(
+            _variant(path, name, each.model, each.files, content["variants"][name])
+            for name, each in artifact.variants.items()
+        ),
+    )
 
 
-def _folder(path: Path, content: Mapping[str, Any]) -> Folder:
-    match content:
-        case {
-            "model": str(model),
-            "complete": bool(complete),
-            "files": list(files),
-            "variants": dict(variants),
-        }:
-            listed = tuple(_listed(path, item) for item in files)
-            names = [item.name for item in listed]
-            if len({name.lower() for name in names}) < len(names) or NAME in names:
-                _refuse(path, "it lists a file twice, or itself")
-            found = tuple(_variant(path, name, item) for name, item in variants.items())
-            lost = [name for variant in found for name in variant.files if name not in names]
-            if lost:
-                _refuse(path, f"a variant has {lost[0]}, which is not among the files")
-            return Folder(_printable(model), complete, listed, found)
-        case _:
-            _refuse(path, "`model`, `complete`, `files` or `variants` is missing or no such thing")
-
-
-def _listed(path: Path, item: object) -> Listed:
-    match item:
-        case {"name": str(name), "bytes": int(size), "sha256": str(digest)} if PLAIN.fullmatch(
-            name
-        ) and re.fullmatch("[0-9a-f]{64}", digest):
-            return Listed(name, size, digest)
-        case _:
-            _refuse(path, f"it lists a file as {ascii(item)[:120]}")
-
-
-def _variant(path: Path, name: str, item: object) -> Variant:
+def _variant(path: Path, name: str, file: str, files: tuple[str, ...], item: object) -> Variant:
     match item:
         case {
-            "files": [*files],
             "precision": str(precision),
             "inputs": [*inputs],
             "outputs": [*outputs],
             "fused": dict(fused),
-        } if PLAIN.fullmatch(name) and precision in LIMITS and _counts(fused) and _onnx(files):
+        } if precision in LIMITS and all(type(count) is int for count in fused.values()):
             return Variant(
                 name=name,
-                files=tuple(files),
+                file=file,
+                files=files,
                 precision=precision,
                 inputs=tuple(_tensor(path, item) for item in inputs),
                 outputs=tuple(_tensor(path, item) for item in outputs),
                 fused=fused,
             )
         case _:
-            _refuse(path, f"its variant {ascii(name)[:40]} lacks something, or has a wrong type")
-
-
-def _onnx(files: list[object]) -> bool:
-    names = [name for name in files if isinstance(name, str)]
-    return len(names) == len(files) and sum(name.endswith(".onnx") for name in names) == 1
-
-
-def _counts(fused: Mapping[str, object]) -> bool:
-    return all(type(count) is int for count in fused.values())
+            _refuse(path, f"its variant {name} lacks something, or has a wrong type")
 
 
 def _tensor(path: Path, item: object) -> Tensor:
@@ -165,9 +100,5 @@ def _tensor(path: Path, item: object) -> Tensor:
             _refuse(path, f"it describes an input or output as {ascii(item)[:120]}")
 
 
-def _printable(text: str) -> str:
-    return text if text.isprintable() and len(text) < 200 else ascii(text)[:200]
-
-
 def _refuse(path: Path, what: str) -> NoReturn:
-    raise BadFile(f"{path} is no sound manifest ({what}): build or pull the folder again.")
+    raise BadFile(f"{path} cannot be used: {what}. Build or pull the folder again.")

@@ -45,6 +45,8 @@ def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model
         model = ir.load(file)
     except UNREADABLE as error:
         return Finding("graph", False, runtime.reason(error)), None
+    if not all(isinstance(node.op_type, str) for node in model.graph.all_nodes()):
+        return Finding("graph", False, "the name of an operator is no text"), None
     places = {
         str(value.const_value.location)
         for graph in (model.graph, *model.graph.subgraphs())

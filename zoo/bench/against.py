@@ -1,0 +1,47 @@
+"""The same architecture in transformers, to be timed beside the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from zoo.bench.inputs import Spec, draw
+from zoo.configs import huggingface
+from zoo.errors import BadRequest, MissingLibrary
+from zoo.registry import info
+
+ASKING = ("vit", "siglip_vision_model")
+"""Model types that take other sizes than their own only where they are asked to interpolate."""
+
+
+def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Callable[[], object]:
+    """One run of transformers' model with random weights: float32, eager, on the CPU.
+
+    **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` where nobody
+    says which model it is, or transformers has none.
+    """
+    try:
+        import torch
+        from transformers import AutoConfig, AutoModel
+    except ModuleNotFoundError as error:
+        raise MissingLibrary(
+            "--against torch needs PyTorch and transformers: "
+            'run `pip install "jax-onnx-zoo[torch]" transformers`.'
+        ) from error
+    if model is None or [spec.dtype for spec in specs] != ["float32"]:
+        raise BadRequest(
+            "--against torch needs to know the architecture: let the first file be one that takes "
+            "float32 pixel_values and has its manifest beside it or in the folder above."
+        )
+    settings = huggingface(info(model).config, key_bias=False)
+    kind = settings.pop("model_type")
+    torch.set_num_threads(threads)
+    network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
+    (array,) = draw(specs).values()
+    images = torch.from_numpy(array)
+    asked = {"interpolate_pos_encoding": True} if kind in ASKING else {}
+
+    def task() -> object:
+        with torch.inference_mode():
+            return network(images, **asked)
+
+    return task

@@ -1,0 +1,75 @@
+"""How long a file takes to load and how much memory it needs, in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from zoo.bench.inputs import Spec, draw
+from zoo.bench.rounds import session
+from zoo.errors import BadFile
+
+RUNS = 3
+STATUS = Path("/proc/self/status")
+RESET = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Seconds of making a session; bytes that a process takes more than before it did that.
+
+    `peak` is the most while it loads and runs, None where the system does not tell; `resident`
+    is what stays.
+    """
+
+    load: float
+    peak: int | None
+    resident: int
+
+
+def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
+    """Load and run a file elsewhere. **Raises** `BadFile` if that process dies."""
+    fresh = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(1, mp_context=fresh) as pool:
+            return pool.submit(measure, file, specs, threads).result()
+    except BrokenProcessPool as error:
+        raise BadFile(
+            f"{file} ended the process that ran it (out of memory?): try a smaller --batch."
+        ) from error
+
+
+def measure(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
+    """Load and run a file in this process."""
+    feeds = draw(specs)
+    _forget_peak()
+    before = psutil.Process().memory_info().rss
+    began = time.perf_counter()
+    live = session(file, threads)
+    load = time.perf_counter() - began
+    for _ in range(RUNS):
+        live.run(None, feeds)
+    most = _peak()
+    after = psutil.Process().memory_info().rss
+    return Footprint(load, None if most is None else most - before, after - before)
+
+
+def _forget_peak() -> None:
+    """What imports took at their worst is not the file's doing."""
+    try:
+        RESET.write_text("5")
+    except OSError:
+        return  # Not on this system; then imports count, which take less than most files.
+
+
+def _peak() -> int | None:
+    found = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
+    return int(found[1]) * 1024 if found else None

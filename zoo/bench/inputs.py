@@ -1,0 +1,120 @@
+"""Random inputs by a file's own signature, with the dimensions settled that it leaves open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.errors import BadFile, BadRequest
+
+FLOATS = {"float": "float32", "double": "float64", "float16": "float16"}
+SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
+
+
+class Declared(Protocol):
+    """An input as ONNX Runtime describes it."""
+
+    name: str
+    type: str
+    shape: Sequence[int | str | None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for; None where that is left to the file. `usual` is for open sizes."""
+
+    batch: int | None
+    size: tuple[int, int] | None
+    usual: tuple[int, int] = (224, 224)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An input whose dimensions are all numbers."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
+
+
+def read_size(text: str | None) -> tuple[int, int] | None:
+    """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,5})(?:x([1-9]\d{0,5}))?", text, re.ASCII)
+    if not found:
+        raise BadRequest(f"--size {text} is no size: write one such as 224, or 256x384 (HxW).")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def settle(file: object, inputs: Sequence[Declared], wanted: Wanted) -> list[Spec]:
+    """The inputs of a file with numbers for all dimensions.
+
+    The first dimension is the batch; height and width are the last two of four in floats, the
+    second and third in bytes.
+
+    **Raises** `BadRequest` for another batch or size than the file's own, or where another
+    dimension is open.
+    """
+    return [
+        Spec(each.name, _dtype(file, each), tuple(_settled(file, each, wanted))) for each in inputs
+    ]
+
+
+def _dtype(file: object, declared: Declared) -> str:
+    found = re.fullmatch(r"tensor\((\w+)\)", declared.type)
+    inner = found[1] if found else declared.type
+    if inner not in FLOATS and inner not in SMALL and inner != "uint8":
+        raise BadFile(f"{file}: {declared.name} is {declared.type}, which cannot be made up here.")
+    return FLOATS.get(inner, inner)
+
+
+def _settled(file: object, declared: Declared, wanted: Wanted) -> list[int]:
+    dims: list[int] = []
+    for axis, dim in enumerate(declared.shape):
+        asked, usual = _choice(declared, axis, wanted)
+        if isinstance(dim, int) and asked not in (None, dim):
+            raise BadRequest(
+                f"{file}: {declared.name} {list(declared.shape)} has {dim} where {asked} was asked "
+                "for: leave out --batch or --size, or name a file with open dimensions."
+            )
+        found = dim if isinstance(dim, int) else asked or usual
+        if found is None or found < 1:
+            raise BadRequest(
+                f"{file}: {declared.name} {list(declared.shape)} leaves {dim} open, which is "
+                "neither batch nor height nor width: fix it in the file."
+            )
+        dims.append(found)
+    return dims
+
+
+def _choice(declared: Declared, axis: int, wanted: Wanted) -> tuple[int | None, int | None]:
+    """What was asked for an axis, and what it usually has; None if it may be anything."""
+    if axis == 0:
+        return wanted.batch, 1
+    first = 1 if "uint8" in declared.type else 2
+    if len(declared.shape) != 4 or axis not in (first, first + 1):
+        return None, None
+    side = axis - first
+    return wanted.size[side] if wanted.size else None, wanted.usual[side]
+
+
+def draw(specs: Sequence[Spec], seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Random values: normal, any byte, or 0 and 1 where whole numbers may be indices."""
+    rng = np.random.default_rng(seed)
+    drawn: dict[str, NDArray[Any]] = {}
+    for spec in specs:
+        if spec.dtype in FLOATS.values():
+            drawn[spec.name] = rng.standard_normal(spec.shape, np.float32).astype(spec.dtype)
+        else:
+            top = 256 if spec.dtype == "uint8" else 2
+            drawn[spec.name] = rng.integers(0, top, spec.shape).astype(spec.dtype)
+    return drawn

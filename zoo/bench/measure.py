@@ -1,0 +1,108 @@
+"""Everything about some files, measured in the same rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from zoo import runtime
+from zoo.bench.about import about
+from zoo.bench.against import torch_task
+from zoo.bench.floor import Floor, Key, floor, tasks
+from zoo.bench.footprint import Footprint, footprint
+from zoo.bench.inputs import Spec, Wanted, draw, settle
+from zoo.bench.products import products
+from zoo.bench.rounds import interleave, run, session
+from zoo.console import Progress
+from zoo.errors import BadFile
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure how. `size` is (height, width)."""
+
+    batch: int | None = None
+    size: tuple[int, int] | None = None
+    threads: int = 1
+    rounds: int = 20
+    torch: bool = False
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One file, or transformers' model, which has no footprint. `times` are seconds of runs."""
+
+    name: str
+    inputs: Sequence[Spec]
+    times: Sequence[float]
+    footprint: Footprint | None
+
+    def percentile(self, share: float) -> float:
+        """Seconds that this share (in percent) of the runs do not exceed."""
+        return float(np.percentile(self.times, share))
+
+    @property
+    def fastest(self) -> float:
+        """Seconds of the fastest run."""
+        return min(self.times)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All files in their order, transformers' model last, and the first file's products."""
+
+    options: Options
+    contenders: Sequence[Contender]
+    floor: Floor
+
+
+def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
+    """**Raises** a `ZooError` for a file that does not run, or whose inputs stay open."""
+    sources = [_open(file, options) for file in files]
+    timed: dict[Key, Callable[[], object]] = {
+        index: task for index, (_, task) in enumerate(sources)
+    }
+    if options.torch:
+        progress.stage("building transformers' model")
+        timed[len(files)] = torch_task(about(files[0]).model, sources[0][0], options.threads)
+    found = products(ir.load(files[0]), sources[0][0])
+    timed |= tasks(found, options.threads)
+    footprints: list[Footprint | None] = []
+    for file, (specs, _) in zip(files, sources, strict=True):
+        progress.stage(f"{file}: memory")
+        footprints.append(footprint(file, specs, options.threads))
+    progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
+    try:
+        times = interleave(timed, options.rounds)
+    except runtime.ERRORS as error:
+        raise BadFile(f"a file does not run: {runtime.reason(error)}") from error
+    names = [*map(str, files), *(["transformers, torch"] if options.torch else [])]
+    inputs = [specs for specs, _ in sources] + [sources[0][0]] * options.torch
+    contenders = [
+        Contender(name, inputs[index], times[index], [*footprints, None][index])
+        for index, name in enumerate(names)
+    ]
+    return Bench(options, contenders, floor(found, times))
+
+
+def _open(file: Path, options: Options) -> tuple[list[Spec], Callable[[], object]]:
+    """The inputs of a file, and a run of it that has succeeded once."""
+    if not file.is_file():
+        raise BadFile(f"{file} is no file: name .onnx files.")
+    usual = about(file).size
+    wanted = Wanted(options.batch, options.size, *([usual] if usual else []))
+    try:
+        live = session(file, options.threads)
+        specs = settle(file, live.get_inputs(), wanted)
+        task = run(live, draw(specs))
+        task()
+    except runtime.ERRORS as error:
+        raise BadFile(
+            f"{file} does not run in ONNX Runtime on the CPU ({runtime.reason(error)}): name "
+            "another file, or another --size or --batch."
+        ) from error
+    return specs, task

@@ -1,0 +1,187 @@
+"""The matrix products and convolutions of a graph: which shapes, and how many of each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from zoo.bench.inputs import Spec
+
+Shape: TypeAlias = tuple[int, ...]
+
+SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
+"""Attributes of a convolution that say what it computes."""
+
+SUSPECTS = ("MatMul", "Gemm", "Attention", "Conv", "Einsum", "LSTM", "GRU", "RNN")
+"""Parts of the names of operators that multiply matrices."""
+
+DEPTH = 4
+"""How many nodes may lie between a weight and its product (casts, transposes, scales)."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """`MatMul` or `Conv` of two tensors; `constant` says that the right one is a weight."""
+
+    op: str
+    left: Shape
+    right: Shape
+    constant: bool
+    attributes: tuple[tuple[str, str | int | Shape], ...] = ()
+    output: Shape = ()
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        if self.op == "Conv":
+            return 2 * math.prod(self.output) * math.prod(self.right[1:])
+        batch = math.prod(np.broadcast_shapes(self.left[:-2], self.right[:-2]))
+        return 2 * batch * self.left[-2] * self.left[-1] * self.right[-1]
+
+    def __str__(self) -> str:
+        sides = ("x".join(map(str, side)) for side in (self.left, self.right))
+        return f"{self.op} {' by '.join(sides)}"
+
+
+@dataclass(frozen=True)
+class Products:
+    """Those of a graph; and the operators that may hold more, but are not counted."""
+
+    counts: Counter[Product] = field(default_factory=Counter)
+    uncounted: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def flops(self) -> int:
+        """Of all of them."""
+        return sum(product.flops * count for product, count in self.counts.items())
+
+
+def products(model: ir.Model, specs: Sequence[Spec]) -> Products:
+    """Those that one run multiplies; the model's shapes are settled on the way, in place.
+
+    Bodies of `If`, `Loop` and `Scan` run as often as they like, and are not counted.
+    """
+    given = {spec.name: spec.shape for spec in specs}
+    for value in model.graph.inputs:
+        value.shape = ir.Shape(given.get(str(value.name), value.shape or ()))
+    common.ShapeInferencePass()(model)
+    found = Products()
+    for node in model.graph.all_nodes():
+        read = READERS.get(node.op_type) if node.domain == "" else None
+        inner = node.graph is not model.graph
+        try:
+            if read is not None and not inner:
+                found.counts.update(read(node))
+                continue
+        except UnsettledError:
+            pass
+        if any(part in node.op_type for part in SUSPECTS):
+            found.uncounted[node.op_type] += 1
+    return found
+
+
+class UnsettledError(Exception):
+    """Shape inference does not know how large an operand is."""
+
+
+def _shape(node: ir.Node, index: int) -> Shape:
+    value = node.inputs[index]
+    return _numbers(value)
+
+
+def _numbers(value: ir.Value | None) -> Shape:
+    if value is None or value.shape is None:
+        raise UnsettledError
+    dims = [dim for dim in value.shape if isinstance(dim, int)]
+    if len(dims) != len(value.shape) or 0 in dims:
+        raise UnsettledError
+    return tuple(dims)
+
+
+def _constant(value: ir.Value | None, depth: int = DEPTH) -> bool:
+    if value is None or value.is_initializer():
+        return True
+    producer = value.producer()
+    if producer is None or not depth:
+        return False
+    return all(_constant(each, depth - 1) for each in producer.inputs)
+
+
+def _matmul(right: int) -> Callable[[ir.Node], list[Product]]:
+    def read(node: ir.Node) -> list[Product]:
+        a, b = _shape(node, 0), _shape(node, right)
+        # A vector is a matrix with one row, or one column.
+        a = a if len(a) > 1 else (1, *a)
+        b = b if len(b) > 1 else (*b, 1)
+        return [Product("MatMul", a, b, _constant(node.inputs[right]))]
+
+    return read
+
+
+def _gemm(node: ir.Node) -> list[Product]:
+    a, b = _shape(node, 0), _shape(node, 1)
+    a = a[::-1] if _int(node, "transA", 0) else a
+    b = b[::-1] if _int(node, "transB", 0) else b
+    return [Product("MatMul", a, b, _constant(node.inputs[1]))]
+
+
+def _conv(right: int) -> Callable[[ir.Node], list[Product]]:
+    def read(node: ir.Node) -> list[Product]:
+        known: Mapping[str, ir.Attr] = node.attributes
+        attributes = tuple((name, _plain(known[name])) for name in SPATIAL if name in known)
+        output = _numbers(node.outputs[0])
+        fixed = _constant(node.inputs[right])
+        return [Product("Conv", _shape(node, 0), _shape(node, right), fixed, attributes, output)]
+
+    return read
+
+
+def _attention(node: ir.Node) -> list[Product]:
+    """Queries by keys, and weights by values, each for all heads at once."""
+    if any(value is not None for value in node.inputs[4:6]):
+        raise UnsettledError
+    queries, keys, values = (_shape(node, index) for index in range(3))
+    if len(queries) == 3:
+        heads = _int(node, "q_num_heads", 0), _int(node, "kv_num_heads", 0)
+        queries, keys, values = (
+            (side[0], count, side[1], side[2] // count)
+            for side, count in zip((queries, keys, values), (*heads, heads[1]), strict=True)
+        )
+    batch, heads_, length, width = queries
+    # Heads of queries may share those of keys; the products are then as many as queries have.
+    scores = Product("MatMul", queries, (batch, heads_, width, keys[2]), False)
+    left = (batch, heads_, length, keys[2])
+    return [scores, Product("MatMul", left, (batch, heads_, keys[2], values[3]), False)]
+
+
+def _int(node: ir.Node, name: str, default: int) -> int:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_int()
+
+
+def _plain(attribute: ir.Attr) -> str | int | Shape:
+    if attribute.type == ir.AttributeType.INTS:
+        return tuple(attribute.as_ints())
+    if attribute.type == ir.AttributeType.STRING:
+        return attribute.as_string()
+    return attribute.as_int()
+
+
+READERS: dict[str, Callable[[ir.Node], list[Product]]] = {
+    "Attention": _attention,
+    "Conv": _conv(1),
+    "ConvInteger": _conv(1),
+    "Gemm": _gemm,
+    "MatMul": _matmul(1),
+    "MatMulInteger": _matmul(1),
+    "QLinearConv": _conv(3),
+    "QLinearMatMul": _matmul(3),
+}
+"""How products are read off a node of ONNX's own operators. Quantised ones count as in floats."""

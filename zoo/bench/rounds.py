@@ -1,0 +1,62 @@
+"""Interleaved rounds: one run of everything a round, so that all meet the same machine."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+WARM_UP = 2
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def interleave(
+    tasks: Mapping[Key, Callable[[], object]], rounds: int, warm_up: int = WARM_UP
+) -> dict[Key, list[float]]:
+    """Seconds of every run of every task; each round has an order of its own."""
+    times: dict[Key, list[float]] = {name: [] for name in tasks}
+    order = list(tasks)
+    dealer = random.Random(0)
+    for number in range(warm_up + rounds):
+        dealer.shuffle(order)
+        for name in order:
+            began = time.perf_counter()
+            tasks[name]()
+            seconds = time.perf_counter() - began
+            if number >= warm_up:
+                times[name].append(seconds)
+    return times
+
+
+def interleaved(
+    files: Mapping[str, Path], fed: NDArray[Any], rounds: int, threads: int
+) -> dict[str, list[float]]:
+    """Seconds of every run of every file. `fed` is what the only input of each gets."""
+    live = {name: session(path, threads) for name, path in files.items()}
+    return interleave(
+        {name: run(each, {each.get_inputs()[0].name: fed}) for name, each in live.items()}, rounds
+    )
+
+
+def run(live: ort.InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Callable[[], object]:
+    """One run of a session, as a task."""
+    return lambda: live.run(None, feeds)
+
+
+def session(model: Path | bytes, threads: int) -> ort.InferenceSession:
+    """A session on the CPU with so many threads."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    # Idle threads look for work for a while after a run, and would take the next task's time.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    # Without a fallback it prints nothing, whatever is wrong with a file.
+    return ort.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )

@@ -1,0 +1,127 @@
+"""A benchmark as a person reads it, and as JSON: ratios first, for they survive a slow machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+from rich.console import Console
+from rich.table import Table
+
+from zoo.bench.measure import Bench, Contender
+
+RATIOS = ("p50 /\nfirst", "fastest /\nproducts")
+MEASURES = ("p50 ms", "p95 ms", "load s", "peak\nMB", "kept\nMB")
+
+
+def record(found: Bench) -> dict[str, Any]:
+    """A benchmark for JSON."""
+    options, floor = found.options, found.floor
+    return {
+        "runtime": f"ONNX Runtime {ort.__version__}, CPU",
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "threads": options.threads,
+        "rounds": options.rounds,
+        "files": [record_contender(found, each) for each in found.contenders],
+        "products": {
+            "ms": 1e3 * floor.total,
+            "flops": floor.products.flops,
+            "uncounted": dict(floor.products.uncounted),
+            "shapes": [
+                {
+                    "op": product.op,
+                    "left": list(product.left),
+                    "right": list(product.right),
+                    "weight": product.constant,
+                    "count": count,
+                    "flops": product.flops,
+                    "ms": 1e3 * floor.seconds[product],
+                }
+                for product, count in floor.products.counts.items()
+            ],
+        },
+    }
+
+
+def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
+    """One row for JSON; ratios are None where there is nothing to divide by."""
+    taken = each.footprint
+    return {
+        "name": each.name,
+        "inputs": [{"name": s.name, "dtype": s.dtype, "shape": s.shape} for s in each.inputs],
+        "p50_to_first": each.percentile(50) / found.contenders[0].percentile(50),
+        "fastest_to_products": each.fastest / found.floor.total if found.floor.total else None,
+        "p50_ms": 1e3 * each.percentile(50),
+        "p95_ms": 1e3 * each.percentile(95),
+        "fastest_ms": 1e3 * each.fastest,
+        "load_s": None if taken is None else taken.load,
+        "peak_bytes": None if taken is None else taken.peak,
+        "kept_bytes": None if taken is None else taken.resident,
+        "times_ms": [1e3 * seconds for seconds in each.times],
+    }
+
+
+def show_bench(found: Bench) -> None:
+    """A row a file, then what was measured how."""
+    table = Table()
+    table.add_column("file", overflow="fold")
+    for name in (*RATIOS, *MEASURES):
+        table.add_column(name, justify="right")
+    for each in found.contenders:
+        row = record_contender(found, each)
+        table.add_row(
+            short(each, found),
+            f"{row['p50_to_first']:.2f}",
+            _shown(row["fastest_to_products"], ".2f"),
+            _ms(row["p50_ms"]),
+            _ms(row["p95_ms"]),
+            _shown(row["load_s"], ".2f"),
+            *(_shown(row[key] and row[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")),
+        )
+    console = Console()
+    console.print(table)
+    for line in notes(found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def short(each: Contender, found: Bench) -> str:
+    """A file's path without the folders that all have."""
+    if each.footprint is None:
+        return each.name
+    parents = [Path(other.name).parent for other in found.contenders if other.footprint]
+    try:
+        return Path(each.name).relative_to(os.path.commonpath(parents) or ".").as_posix()
+    except ValueError:
+        return each.name
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def _shown(value: float | None, format: str) -> str:
+    return "" if value is None else f"{value:{format}}"
+
+
+def notes(found: Bench) -> Iterator[str]:
+    """What the table has no room for."""
+    options, floor = found.options, found.floor
+    counts = floor.products.counts
+    if floor.total:
+        yield (
+            f"products of the first file: {counts.total()} of {len(counts)} shapes, "
+            f"{floor.products.flops / 1e9:.3g} GFLOP, alone in float32 {1e3 * floor.total:.3g} ms "
+            f"({floor.products.flops / floor.total / 1e9:.0f} GFLOP/s)"
+        )
+    if floor.products.uncounted:
+        told = ", ".join(f"{count} {op}" for op, count in floor.products.uncounted.items())
+        yield f"not counted among the products: {told}"
+    shapes = {"; ".join(map(str, each.inputs)) for each in found.contenders}
+    yield (
+        f"input {' or '.join(sorted(shapes))}; {options.rounds} rounds, threads: "
+        f"{options.threads}; ONNX Runtime {ort.__version__}"
+    )
