@@ -1,0 +1,15 @@
+"""Tests. Imported before any of them, and so before JAX."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+# Thousands of small functions are compiled, many of them in both workers and in the commands that
+# are run, and most are called once: compile them once, and less thoroughly.
+os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="jax-cache-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
