@@ -93,8 +93,9 @@ def files(manifest: Manifest) -> str:
         "similarity, over all sizes that were tried (`manifest.json` has them). *Speed* is how "
         f"many times faster than `onnx/model.onnx` the median of {speeds['rounds']} interleaved "
         f"runs is: {speeds['runtime']}, {speeds['machine']}, input {speeds['input']}."
-        "\n\n`golden.safetensors` has the network's input for `photograph.png` and its outputs in "
-        "JAX, in float32; `manifest.json` the digest of every file."
+        "\n\n`golden.safetensors` has the network's input for `photograph.png` (Chelsea, by "
+        "Stéfan van der Walt, CC0) and its outputs in JAX, in float32; `manifest.json` has the "
+        "digest of every file."
     )
 
 
@@ -109,7 +110,9 @@ def taken(manifest: Manifest) -> str:
     return (
         "`pixel_values`: float32 `[batch_size, 3, height, width]`. "
         f"Sizes: {manifest['sizes']}.\n\nPreprocessing: {steps(how)}. "
-        "`preprocessor_config.json` says the same to transformers and transformers.js."
+        "`preprocessor_config.json` says the same to transformers"
+        f"{' (whose class for it needs torchvision)' if how.rescale_first else ''} and to "
+        "transformers.js, which resizes a little differently."
     )
 
 

@@ -27,8 +27,8 @@ GOLDEN = "golden.safetensors"
 LICENCE = "LICENSE"
 
 
-def write_extras(stage: Path, maker: Maker, manifest: dict[str, Any]) -> list[str]:
-    """Write them to `stage`; their names."""
+def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: dict[str, Any]) -> list[str]:
+    """Write them to `stage`, with the numbers of a golden sample; their names."""
     settings = configs.portable(maker.model.config, maker.entry.family)
     outside = [
         Path(VARIANTS[name].file).name
@@ -42,7 +42,7 @@ def write_extras(stage: Path, maker: Maker, manifest: dict[str, Any]) -> list[st
     how = clients_preprocessing(maker)
     _write_json(stage / "config.json", settings)
     _write_json(stage / "preprocessor_config.json", configs.huggingface_preprocessor(how))
-    write_arrays(stage / GOLDEN, golden(maker))
+    write_arrays(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
     return sorted(path.name for path in stage.iterdir())
@@ -54,9 +54,8 @@ def clients_preprocessing(maker: Maker) -> Preprocessing:
     return how.at(maker.signature.size or how.size)
 
 
-def golden(maker: Maker) -> dict[str, Any]:
+def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
     """The photograph as the network gets it from a client, and what it makes of it in JAX."""
-    sample = golden_sample(maker)
     taken = "pixel_values" if sample.images is None else "image"
     names = output_names(maker.model.config, maker.signature.layers)
     return {taken: sample.fed} | {

@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from zoo.build.card import card
-from zoo.build.extras import write_extras
+from zoo.build.extras import golden_sample, write_extras
 from zoo.build.ledger import FORMAT, Ledger
 from zoo.build.plan import Plan
 from zoo.build.speed import speeds
@@ -154,12 +154,13 @@ def settle(
 
 def finish(maker: Maker, ledger: Ledger, complete: bool, progress: Progress) -> None:
     """What belongs to all variants; written anew whenever one was made."""
+    sample = golden_sample(maker)
     progress.stage("measuring speed")
     files = {name: ledger.folder / VARIANTS[name].file for name in ledger.variants}
-    measured = speeds(files, maker.samples[0].fed)
+    measured = speeds(files, sample.fed)
     progress.stage("writing what goes along")
     with staged(ledger.folder) as stage:
-        names = write_extras(stage, maker, ledger.content)
+        names = write_extras(stage, maker, sample, ledger.content)
         ledger.publish(stage, names, speeds=measured)
         with writing(ledger.folder):
             (stage / CARD).write_text(card(ledger.content))

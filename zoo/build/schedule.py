@@ -142,9 +142,11 @@ def _until_lost(
     running: dict[Future[Outcome], Plan] = {}
     while queue or running:
         while queue and _fits(queue[0], running.values(), budget):
-            plan = queue.pop(0)
-            future = executor.submit(attempt, plan, pool.told)
-            running[future] = plan
+            try:
+                future = executor.submit(attempt, queue[0], pool.told)
+            except pool.lost:
+                return list(running.values())
+            running[future] = queue.pop(0)
             if future.done():
                 break
         done, _ = wait(running, return_when=FIRST_COMPLETED)
