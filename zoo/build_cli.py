@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoo.errors import BadRequest
+from zoo.options import All, Filter, Force, Images, Json, Offline, Weights
 from zoo.registry import info, select
-from zoo.request import Input, Options, read_signature, read_weights
+from zoo.request import Options, read_signature, read_weights
 
 if TYPE_CHECKING:
     from zoo.build.plan import Plan
@@ -26,11 +27,8 @@ def build(
     models: Annotated[
         list[str] | None, typer.Argument(help="Names or aliases; `zoo list` shows them.")
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Every model of the zoo.")] = False,
-    filter: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Of --all, names like '*vits*'; may be repeated."),
-    ] = None,
+    all: All = False,
+    filter: Filter = None,
     out: Annotated[Path, typer.Option(help="A folder for the models' folders.")] = Path(
         "artifacts"
     ),
@@ -38,16 +36,12 @@ def build(
         list[str] | None,
         typer.Option(metavar="fp32|fused|fp16|bf16|int8", help="All but bf16 by default."),
     ] = None,
-    weights: Annotated[
-        str, typer.Option(metavar="auto|random[:SEED]|PATH", help="Where the weights come from.")
-    ] = "auto",
+    weights: Weights = "auto",
     size: Annotated[
         str | None,
         typer.Option(metavar="N|HxW|dynamic", help="Pixels; dynamic unless for uint8."),
     ] = None,
-    input: Annotated[
-        Input, typer.Option(help="uint8: the files take images and preprocess them.")
-    ] = "float32",
+    input: Images = "float32",
     jobs: Annotated[int, typer.Option(min=1, help="Models at once.")] = 1,
     memory: Annotated[
         float | None,
@@ -56,24 +50,25 @@ def build(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Build on the workers of a Dask cluster.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace earlier files; keep inexact ones.")
-    ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Never ask the hub for weights.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the manifests as JSON and nothing else.")
-    ] = False,
+    force: Force = False,
+    offline: Offline = False,
+    json: Json = False,
 ) -> int:
     """Write a folder a model: opset 18 and fused, float16, int8, proven, with card and manifest."""
     names = [info(name).name for name in models or ()]
     if not names or all or filter:
         names = select(names[0] if names else None, all, filter or ())
-    if weights not in ("auto", "random") and ":" not in weights and len(set(names)) > 1:
-        raise BadRequest(f"--weights {weights} is one checkpoint for {len(names)} models.")
-    plans = read_plans(names, out, variant or (), weights, size, input, force, offline)
-    outcomes = run(plans, jobs, memory, scheduler)
+    open_size = "dynamic" if input == "float32" else None
+    options = Options(
+        weights=weights,
+        size=size or open_size,
+        input=input,
+        # Workers may have another working folder.
+        out=out.absolute(),
+        force=force,
+        offline=offline,
+    )
+    outcomes = run(read_plans(names, options, variant or ()), jobs, memory, scheduler)
     if json:
         from zoo.manifest import to_text
 
@@ -85,36 +80,32 @@ def build(
     return max(outcome.code for outcome in outcomes)
 
 
-def read_plans(
-    names: list[str],
-    out: Path,
-    variants: Sequence[str],
-    weights: str,
-    size: str | None,
-    input: Input,
-    force: bool,
-    offline: bool,
-) -> list[Plan]:
+def read_plans(names: Sequence[str], options: Options, variants: Sequence[str]) -> list[Plan]:
     """A plan a model. **Raises** a `ZooError` for the first option that makes no sense."""
     from zoo.build.plan import Plan
     from zoo.build.variants import read_variants
 
-    chosen = read_variants(variants)
-    # Workers may have another working folder.
-    folder = out.absolute()
-    choice = read_weights(weights)
-    options = Options(size=size or ("dynamic" if input == "float32" else None), input=input)
+    assert options.out is not None
+    chosen, choice = read_variants(variants), read_weights(options.weights)
+    models = tuple(dict.fromkeys(names))
+    if isinstance(choice, Path):
+        choice = choice.absolute()
+        if len(models) > 1:
+            raise BadRequest(
+                f"--weights {options.weights} is one checkpoint for {len(models)} models: build "
+                "them one by one, or keep the checkpoints where `--weights auto` finds them."
+            )
     return [
         Plan(
             model=name,
-            folder=folder / name,
-            weights=choice.absolute() if isinstance(choice, Path) else choice,
+            folder=options.out / name,
+            weights=choice,
             signature=read_signature(info(name), options),
             variants=chosen,
-            force=force,
-            offline=offline,
+            force=options.force,
+            offline=options.offline,
         )
-        for name in dict.fromkeys(names)
+        for name in models
     ]
 
 

@@ -9,8 +9,9 @@ import typer
 
 from zoo.console import FAILED_CHECK, progress_bar, run, warn_nonfinite
 from zoo.errors import BadRequest
+from zoo.options import All, Filter, Force, Images, Json, Offline, Weights
 from zoo.registry import info, select
-from zoo.request import Input, Layout, Options, Precision, read_request
+from zoo.request import Layout, Options, Precision, read_request
 
 FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
 """What is exported where no model was named, and with which weights: neither needs a network."""
@@ -24,17 +25,12 @@ def export(
             "weights of this package, and dinov3_vits16 with random ones; nothing is downloaded."
         ),
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Every model of the zoo.")] = False,
-    filter: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Of --all, names like '*vits*'; may be repeated."),
-    ] = None,
+    all: All = False,
+    filter: Filter = None,
     opset: Annotated[
         list[int] | None, typer.Option(metavar="N …", help="17 to 26; one or more.")
     ] = None,
-    weights: Annotated[
-        str, typer.Option(metavar="auto|random[:SEED]|PATH", help="Where the weights come from.")
-    ] = "auto",
+    weights: Weights = "auto",
     size: Annotated[
         str | None,
         typer.Option(metavar="N|HxW|dynamic", help="Pixels; the model's own by default."),
@@ -49,9 +45,7 @@ def export(
     reshape: Annotated[
         bool, typer.Option("--reshape", help="Hidden states as maps [B, D, h, w].")
     ] = False,
-    input: Annotated[
-        Input, typer.Option(help="uint8 takes RGB images of any size and preprocesses in the file.")
-    ] = "float32",
+    input: Images = "float32",
     attention_layout: Annotated[
         Layout, typer.Option(help="4d runs everywhere, 3d is a little faster in ONNX Runtime.")
     ] = "4d",
@@ -61,18 +55,12 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="Folder, or a .onnx file for a single opset.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace earlier files; keep inexact ones.")
-    ] = False,
+    force: Force = False,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not compare the file with JAX.")
     ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Never ask the hub for weights.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the manifests as JSON and nothing else.")
-    ] = False,
+    offline: Offline = False,
+    json: Json = False,
 ) -> int:
     """Write MODEL-opset23.onnx and its manifest, checked in ONNX Runtime against JAX."""
     options = Options(
