@@ -12,6 +12,8 @@ from zoo.entry import Preprocessing
 from zoo.errors import BadRequest
 
 MANIFEST = "manifest.json"
+FORMAT = "jax-onnx-zoo folder"
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
-from zoo.artifact import MANIFEST, Artifact, File, Variant
+from zoo.artifact import FORMAT, FORMAT_VERSION, MANIFEST, Artifact, File, Variant
 from zoo.entry import Preprocessing
 from zoo.errors import BadFile
-
-FORMAT = "jax-onnx-zoo folder"
-FORMAT_VERSION = 1
 
 LARGEST_MANIFEST = 4 << 20
 LARGEST_FILE = 1 << 40

@@ -54,7 +54,7 @@ class Wanted:
         """How to go on without."""
         return (
             "Name a repository's owner with ZOO_HUB and its branch, tag or commit with "
-            f"--revision, or make the files yourself with `zoo export {self.model}`."
+            f"--revision, or make the files yourself with `zoo build {self.model}`."
         )
 
 

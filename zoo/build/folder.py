@@ -10,9 +10,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from zoo.artifact import FORMAT, FORMAT_VERSION
 from zoo.build.card import card
 from zoo.build.extras import golden_sample, write_extras
-from zoo.build.ledger import FORMAT, Ledger
+from zoo.build.ledger import Ledger
 from zoo.build.plan import Plan
 from zoo.build.speed import speeds
 from zoo.build.variants import VARIANTS, Variant
@@ -85,7 +86,7 @@ def header(entry: ModelInfo, plan: Plan, loaded: Loaded) -> dict[str, Any]:
     size = plan.signature.size
     return {
         "format": FORMAT,
-        "format_version": 1,
+        "format_version": FORMAT_VERSION,
         **about(entry),
         "input": plan.signature.input,
         "size": None if size is None else list(size),

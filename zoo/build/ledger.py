@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from zoo.artifact import FORMAT, MANIFEST
 from zoo.build.variants import VARIANTS
 from zoo.errors import BadOutput
 from zoo.manifest import Manifest, fingerprint, to_text
 from zoo.staging import sidecar_path, staged, writing
-
-FORMAT = "jax-onnx-zoo folder"
-NAME = "manifest.json"
 
 IDENTITY = ("format", "format_version", "model", "input", "size", "weights")
 """What has to be the same for earlier files to belong to this build."""
@@ -83,8 +81,8 @@ class Ledger:
     def write(self) -> None:
         """Put the manifest in its place."""
         with staged(self.folder) as stage, writing(self.folder):
-            (stage / NAME).write_text(to_text(self.content))
-            (stage / NAME).replace(self.folder / NAME)
+            (stage / MANIFEST).write_text(to_text(self.content))
+            (stage / MANIFEST).replace(self.folder / MANIFEST)
 
     def drop_strangers(self) -> None:
         """Remove files of an earlier build that this one has no part in."""
@@ -99,7 +97,7 @@ def read(folder: Path) -> Manifest:
 
     **Raises** `BadOutput` if there is something else of that name.
     """
-    path = folder / NAME
+    path = folder / MANIFEST
     try:
         content = json.loads(path.read_text())
         known = content["format"] == FORMAT and {*IDENTITY, "tools", "files"} <= content.keys()
