@@ -38,8 +38,7 @@ from zoo import configs, golden
 from zoo.checkpoint import load_checkpoint, namings, variants
 from zoo.convert import write
 from zoo.entry import ConvNeXtConfig
-from zoo.models import abstract, count_parameters, shapes
-from zoo.pipeline import batched
+from zoo.models import abstract, batched, count_parameters, shapes
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
