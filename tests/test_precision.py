@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -180,6 +182,22 @@ def quantised_alone(source):
         source, file, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8
     )
     return file
+
+
+def test_no_room_for_the_quantiser(tmp_path):
+    """What it writes on the way is cut off; the file is not written, and the reason is right."""
+    source = write(tmp_path / "source.onnx", MODELS["dinov3_vits16"], 18)
+    limit = source.stat().st_size  # enough for the copy whose channels are even
+    code = (
+        "import pathlib, resource; from zoo.quantise import quantise; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+        "quantise(pathlib.Path('source.onnx'), pathlib.Path('int8.onnx'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+    assert {path.name for path in tmp_path.iterdir()} == {"source.onnx"}
 
 
 def test_too_far_from_float32(tmp_path):

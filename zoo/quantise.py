@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
+from google.protobuf.message import DecodeError
 
 import converter
 from zoo.staging import sidecar_path
@@ -17,11 +21,17 @@ SPREAD = 3.0
 """Standard deviations of a normalised channel that are taken for its largest value."""
 
 
+COPIES = 1.4
+"""How many times the size of a model has to be free: a copy of it, and the result."""
+
+
 def quantise(source: Path, target: Path) -> None:
     """Write `source` with 8-bit weights, a scale for each output channel of a matrix.
 
     Activations are quantised as they come, a tensor at a time. Weights take 7 of the 8 bits:
     processors without VNNI add two products of 8 bits in 16, which overflow with all 8.
+
+    **Raises** `OSError` if there is no room: the quantiser writes the model once more.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -30,6 +40,9 @@ def quantise(source: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         evened = Path(folder) / source.name
         converter.save(model, evened)
+        written = sum(path.stat().st_size for path in Path(folder).iterdir())
+        if shutil.disk_usage(folder).free < COPIES * written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         # It logs advice about a preparation that these files do not need.
         logging.disable(logging.WARNING)
         try:
@@ -42,6 +55,9 @@ def quantise(source: Path, target: Path) -> None:
                 weight_type=QuantType.QInt8,
                 use_external_data_format=sidecar_path(source).exists(),
             )
+        except DecodeError as error:
+            # What it writes on the way it does not check: a full disk cuts it off.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         finally:
             logging.disable(logging.NOTSET)
 
