@@ -77,12 +77,11 @@ def test_a_process_that_dies(tmp_path):
     # The limit is on processor time, which ends a worker by a signal.
     code = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (6, 6)); "
     command = [sys.executable, "-c", ZOO[2].replace("import sys; ", f"import sys; {code}")]
-    done = call(
-        [*command, "build"], *MODELS, "--weights", "random", "--jobs", "2", cwd=tmp_path, code=2
-    )
+    # Of this network a build takes several times as long.
+    options = ("dinov3_vits16", "--weights", "random", "--jobs", "2")
+    done = call([*command, "build"], *options, cwd=tmp_path, code=2)
     assert "died 3 times" in done.stderr
-    for model in MODELS:
-        check_nothing_wrong(tmp_path / "artifacts" / model, {})
+    check_nothing_wrong(tmp_path / "artifacts" / "dinov3_vits16", {})
 
 
 def assert_built(records, out):
