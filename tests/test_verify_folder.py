@@ -44,7 +44,8 @@ def built(tmp_path_factory):
     """vit_digits in all precisions."""
     place = tmp_path_factory.mktemp("built")
     variants = ("fp32", "fused", "int8", "bf16")
-    plan = read_plans(["vit_digits"], place, variants, "auto", "8", "float32", False, True)[0]
+    options = Options(out=place, size="8", offline=True)
+    (plan,) = read_plans(["vit_digits"], options, variants)
     build(plan, Lines())
     return plan.folder
 
