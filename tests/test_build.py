@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,13 @@ import converter
 import zoo
 from tests.test_digits import accuracy
 from tests.test_export import ZOO, call, no_weights_around  # noqa: F401
+from zoo.build import schedule
+from zoo.build.ledger import read
+from zoo.build.plan import Plan
+from zoo.errors import BadOutput
 from zoo.photo import photograph
 from zoo.preprocess import preprocess
+from zoo.request import Signature
 
 MODEL = "vit_digits"
 FILES = {
@@ -154,6 +160,58 @@ def test_other_weights_are_not_mixed(copied, tmp_path):
     )
     assert list(manifest(copied)["variants"]) == ["fp32"]
     assert {name for name in listed(copied) if name.startswith("onnx/")} == {"onnx/model.onnx"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"variants": None},
+        {"files": [{"name": "../x", "bytes": 1, "sha256": "0" * 64}]},
+        {"complete": "yes"},
+        {"model": 3},
+        {"format": "another"},
+    ],
+)
+def test_a_manifest_that_makes_no_sense(built, tmp_path, change):
+    """It is neither believed nor overwritten."""
+    text = json.dumps(manifest(built[0]) | change)
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(BadOutput, match="is no manifest of a build"):
+        read(tmp_path)
+    assert (tmp_path / "manifest.json").read_text() == text
+
+
+def test_a_build_that_was_stopped_at_once(built, tmp_path):
+    """Its manifest has no variant yet, and the next build goes on from there."""
+    change = {"variants": {}, "files": [], "complete": False}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest(built[0]) | change))
+    assert read(tmp_path)["variants"] == {}
+
+
+def plan(model):
+    return Plan(model, Path(model), "auto", Signature(None, None), ("fp32",))
+
+
+@pytest.mark.parametrize(("budget", "most"), [(2.5e9, 2), (1.3e9, 1), (1e6, 1), (1e12, 4)])
+def test_builds_stay_within_the_memory(budget, most, monkeypatch):
+    """Small networks of 1.1 GB each: as many as fit, and one alone whatever the budget."""
+    plans = [plan(f"dinov2_vits14{end}") for end in ("", "_reg")]
+    plans += [plan("dinov3_vits16"), plan("tips_vits14_hr")]
+    assert all(1e9 < schedule.footprint(each) < 1.25e9 for each in plans)
+    running, seen = set(), []
+
+    def attempt(each, told):
+        running.add(each)
+        seen.append(len(running))
+        time.sleep(0.2)
+        running.discard(each)
+        return schedule.Outcome(each, 0.0)
+
+    monkeypatch.setattr(schedule, "attempt", attempt)
+    pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
+    outcomes = schedule.run(plans, pool, budget, lambda outcome: None)
+    assert [outcome.plan for outcome in outcomes] == plans
+    assert max(seen) == most
 
 
 def test_images_as_input(tmp_path):

@@ -20,7 +20,6 @@ from zoo.staging import sidecar_path
 SPREAD = 3.0
 """Standard deviations of a normalised channel that are taken for its largest value."""
 
-
 COPIES = 1.4
 """How many times the size of a model has to be free: a copy of it, and the result."""
 

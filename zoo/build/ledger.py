@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.artifact import FORMAT, MANIFEST
+from zoo.artifact_json import parse
 from zoo.build.variants import VARIANTS
-from zoo.errors import BadOutput
+from zoo.errors import BadFile, BadOutput
 from zoo.manifest import Manifest, fingerprint, to_text
 from zoo.staging import sidecar_path, staged, writing
 
@@ -100,10 +101,15 @@ def read(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         content = json.loads(path.read_text())
-        known = content["format"] == FORMAT and {*IDENTITY, "tools", "files"} <= content.keys()
+        known = content["format"] == FORMAT and {*IDENTITY, "tools"} <= content.keys()
+        if content["variants"] == {}:
+            # Stopped before the first one was there: nothing is proven that would be missed.
+            content |= {"files": [], "complete": False}
+        else:
+            parse(path.read_bytes(), str(path), content["model"])
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, BadFile):
         known = False
     if not known:
         raise BadOutput(f"{path} is no manifest of a build: move it away, or use --force.")
