@@ -17,10 +17,10 @@ from safetensors.numpy import save_file
 from weights import leaf_shapes
 from weights.distributions import DRAWS, Float32, exact_periods
 from weights.mapping import plan, source_shapes
-from weights.meta import DINOV3_VIT
+from weights.namings.meta import DINOV3_VIT
 from weights.synthetic import make_state, save_pth
-from zoo.entry import ViTConfig
-from zoo.models import abstract
+from zoo.models.build import abstract
+from zoo.models.config import ViTConfig
 
 NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)
 GATED = ViTConfig(dim=64, depth=2, heads=2, hidden=256, ffn="swiglu")
@@ -145,7 +145,7 @@ def equimo_model(config: ViTConfig, state: State, dtype=np.float32):
     """Equimo's model with these weights."""
     from equimo.models.vit import VisionTransformer
 
-    from zoo import configs
+    from zoo.checkpoints import settings as configs
 
     names = {
         "storage_tokens": "reg_tokens",
@@ -186,7 +186,7 @@ def write_meta(folder: Path, config: ViTConfig, state: State) -> Path:
 def write_equimo(folder: Path, config: ViTConfig, state: State) -> Path:
     from equimo.io import save_model
 
-    from zoo import configs
+    from zoo.checkpoints import settings as configs
 
     path = folder / "equimo.tar.lz4"
     model = configs.equimo(config)["model_config"]
@@ -197,7 +197,7 @@ def write_equimo(folder: Path, config: ViTConfig, state: State) -> Path:
 def write_equimo_folder(folder: Path, config: ViTConfig, state: State) -> Path:
     from equimo.io import save_model
 
-    from zoo import configs
+    from zoo.checkpoints import settings as configs
 
     path = folder / "equimo_folder"
     model = configs.equimo(config)["model_config"]

@@ -1,8 +1,8 @@
 """Weights of a checkpoint for a model that need not be in the zoo."""
 
 from weights import Weights, load_weights, open_checkpoint
-from weights.namings import nearest
-from zoo.families import dinov3
+from weights.recognise import nearest
+from zoo.registry.families import dinov3
 
 
 def load(path, shapes, namings=dinov3.NAMINGS) -> Weights:

@@ -35,11 +35,12 @@ from tests.references import (
 from tests.seeded import leaves_of, model_of, state_of, values_of
 from weights import bind
 from weights.synthetic import digest, make_image
-from zoo.entry import Config, ModelInfo
-from zoo.make import convert
-from zoo.models import Model, abstract, batched
-from zoo.outputs import output_names
-from zoo.request import Signature
+from zoo.export.make import convert
+from zoo.export.request import Signature
+from zoo.models.build import Model, abstract, batched
+from zoo.models.config import Config
+from zoo.models.output import output_names
+from zoo.registry.entry import ModelInfo
 
 REFERENCES: dict[str, dict[str, Reference]] = {
     name: found

@@ -12,8 +12,9 @@ from weights.distributions import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from weights.synthetic import make_state
-from zoo.entry import Config, LearnedPositions, ViTConfig
-from zoo.models import Model, abstract, shapes
+from zoo.checkpoints.leaves import shapes
+from zoo.models.build import Model, abstract
+from zoo.models.config import Config, LearnedPositions, ViTConfig
 
 State = Mapping[str, Float32]
 

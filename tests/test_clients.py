@@ -18,8 +18,8 @@ import zoo
 from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
 from tests.clients.tensors import decode, decode_all, encode
-from zoo.photo import photograph
-from zoo.preprocess import preprocess
+from zoo.images.photograph import photograph
+from zoo.images.preprocess import preprocess
 
 pytestmark = pytest.mark.clients
 

@@ -5,8 +5,8 @@ from weights.checkpoint import Checkpoint
 from weights.containers import open_checkpoint
 from weights.errors import WeightsError
 from weights.load import load_weights
-from weights.locate import locate
 from weights.random import random_weights
+from weights.sources.locate import locate
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 
 __all__ = [

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from weights import meta
 from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
+from weights.namings import meta
 from weights.tensors import LazyTensor
-from weights.writers import Item, Step
-from weights.writers.torch import write_torch
+from weights.writers.item import Item, Step
+from weights.writers.pth import write_pth
 
 NO_COPIES: Mapping[str, str] = {}
 
@@ -65,7 +65,7 @@ def write_checkpoint(
         Item(key, LazyTensor(whole[key], "float32", lambda: next(stream)[1]), meta.dtype(key))
         for key in sorted(whole)
     ]
-    write_torch(path, items, step)
+    write_pth(path, items, step)
 
 
 def make_image(seed: int, height: int, width: int) -> Float32:

@@ -1,7 +1,7 @@
 """Vision models in plain Equinox, and their way out to ONNX."""
 
-from zoo.registry import create, info, list_models
-from zoo.session import VisionModel, load
+from zoo.hub.session import VisionModel, load
+from zoo.registry.lookup import create, info, list_models
 
 __version__ = "0.1.0"
 

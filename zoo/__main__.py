@@ -1,5 +1,5 @@
 """``python -m zoo``: the same as the ``zoo`` command."""
 
-from zoo.cli import main
+from zoo.cli.app import main
 
 main()

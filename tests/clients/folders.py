@@ -19,9 +19,10 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from tests.clients.environments import HERE
-from zoo import configs, info
-from zoo.entry import Preprocessing
-from zoo.photo import photograph
+from zoo import info
+from zoo.checkpoints import settings as configs
+from zoo.images.photograph import photograph
+from zoo.models.config import Preprocessing
 
 REPOSITORY = HERE.parent.parent
 

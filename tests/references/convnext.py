@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import zoo
 from tests.references import Arrays, Reference
-from zoo.entry import ConvNeXtConfig
+from zoo.models.config import ConvNeXtConfig
 
 Values = Mapping[str, NDArray[np.float32]]
 

@@ -15,8 +15,8 @@ from tests.references.running import (
     run_transformers,
     transformers_model,
 )
-from weights import huggingface
-from zoo.entry import Config
+from weights.namings import huggingface
+from zoo.models.config import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:

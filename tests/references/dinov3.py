@@ -7,8 +7,8 @@ import numpy as np
 from tests.references import Arrays, Reference
 from tests.references.dinov2 import by_equimo
 from tests.references.running import Values, run_transformers, transformers_model
-from weights import huggingface
-from zoo.entry import Config
+from weights.namings import huggingface
+from zoo.models.config import Config
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:

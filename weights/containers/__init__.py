@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from weights.checkpoint import Checkpoint
-from weights.containers import equimo, lz4, npy, npz, safetensors, torch
+from weights.containers import equimo, lz4, npy, npz, pth, safetensors
 from weights.errors import NotACheckpoint, WeightsNotFound
 
 BEGINNING = 16
@@ -44,7 +44,7 @@ def _open_file(path: Path) -> Checkpoint:
     # Last, because the table of a zip archive lies at its end, behind anything.
     if _is_zip(path):
         members = npz.read_members(path)
-        return torch.read_torch(path) if members is None else npz.read_npz(path, members)
+        return pth.read_pth(path) if members is None else npz.read_npz(path, members)
     raise NotACheckpoint(
         f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes, neither a PyTorch "
         "nor a numpy archive, nor safetensors, nor an Equimo archive): download it again, or give "

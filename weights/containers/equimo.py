@@ -1,7 +1,7 @@
 """Equimo's checkpoints: `metadata.json` and `weights.eqx`, in a folder or a `.tar.lz4`.
 
 Both formats: 1.x, and 2.x, whose metadata carries the sha256 of `weights.eqx`. Records have no
-names; the order of the tree's leaves gives them (`weights.equimo`).
+names; the order of the tree's leaves gives them (`vit_records`, `convnext_records`).
 
 Source: `equimo/io.py` (1.1.0), `equimo/serialization.py` (2.7.0).
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from weights import convnext_records, equimo
 from weights.checkpoint import Checkpoint
+from weights.containers import convnext_records, vit_records
 from weights.containers.lz4 import BadFrame, FrameBytes, Place, blocks
 from weights.containers.npy import BadRecord, Record, scan
 from weights.containers.safetensors import parse_object
@@ -170,7 +170,7 @@ def _checkpoint(path: Path, container: str, file: Path, content: Content) -> Che
     version = "2.x" if "format_version" in content.metadata else "1.x"
     arrays = [record for record in content.records if record.shape]
     shapes = [record.shape for record in arrays]
-    names = convnext_records.record_names(shapes) or equimo.record_names(shapes)
+    names = convnext_records.record_names(shapes) or vit_records.record_names(shapes)
     tensors = {
         name: lazy(content.source, record.offset, record.shape, record.dtype)
         for name, record in zip(names, arrays, strict=True)

@@ -11,19 +11,11 @@ from typing import Any
 import lz4.frame
 import numpy as np
 
-from weights import convnext_records
+from weights.containers import convnext_records
 from weights.containers.equimo import METADATA, TAR_BLOCK, WEIGHTS
 from weights.containers.npy import header
-from weights.equimo import (
-    AFTER,
-    BEFORE,
-    BLOCK,
-    BLOCK_PREFIX,
-    QKV_BIAS,
-    Layout,
-    Row,
-)
-from weights.writers import Item, Step
+from weights.containers.vit_records import AFTER, BEFORE, BLOCK, BLOCK_PREFIX, QKV_BIAS, Layout, Row
+from weights.writers.item import Item, Step
 
 TAR_RECORD = 20 * TAR_BLOCK
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.writers import Item, Step
+from weights.writers.item import Item, Step
 
 CODES = {"float32": "F32", "bfloat16": "BF16", "uint8": "U8"}
 

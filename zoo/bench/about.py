@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.artifact import MANIFEST
-from zoo.staging import manifest_path
+from zoo.files.staging import manifest_path
+from zoo.manifest.schema import MANIFEST
 
 
 @dataclass(frozen=True)

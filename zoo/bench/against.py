@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zoo.bench.inputs import Spec, draw
-from zoo.configs import huggingface
+from zoo.checkpoints.settings import huggingface
 from zoo.errors import BadRequest, MissingLibrary
-from zoo.registry import info
+from zoo.registry.lookup import info
 
 ASKING = ("vit", "siglip_vision_model")
 """Model types that take other sizes than their own only where they are asked to interpolate."""

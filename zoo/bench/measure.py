@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from weights.progress import Progress
 from zoo import runtime
 from zoo.bench.about import about
 from zoo.bench.against import torch_task
@@ -17,7 +18,6 @@ from zoo.bench.footprint import Footprint, footprint
 from zoo.bench.inputs import Spec, Wanted, draw, settle
 from zoo.bench.products import products
 from zoo.bench.rounds import interleave, run, session
-from zoo.console import Progress
 from zoo.errors import BadFile
 
 

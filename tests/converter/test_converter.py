@@ -1,0 +1,404 @@
+"""The converter's interface: specs, names, parameters, stages, reports, errors, files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import converter
+
+MLP = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
+MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias")]
+
+
+def dimensions(value):
+    return [d if isinstance(d, int) else d.value for d in value.shape]
+
+
+# ----------------------------------------------------------------------------------------- specs
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype", "shape"),
+    [
+        ((2, 3), "FLOAT", [2, 3]),
+        (("B", 3), "FLOAT", ["B", 3]),
+        (((2, "n"), jnp.float16), "FLOAT16", [2, "n"]),
+        (((), np.int32), "INT32", []),
+        (jax.ShapeDtypeStruct((4,), jnp.int8), "INT8", [4]),
+        (np.zeros((2, 2), np.uint8), "UINT8", [2, 2]),
+        (jnp.ones(3, bool), "BOOL", [3]),
+        (("2*h", "h"), "FLOAT", ["2*h", "h"]),
+    ],
+)
+def test_specs(spec, dtype, shape):
+    model = converter.to_onnx(lambda x: (x, jnp.reshape(x, -1)), [spec]).model
+    (value,) = model.graph.inputs
+    assert value.dtype == ir.DataType[dtype]
+    assert dimensions(value) == shape
+
+
+@pytest.mark.parametrize("specs", [(2, 3), "B", [("B", "C D")], [7], [(("B",), "float99")]])
+def test_bad_specs(specs):
+    with pytest.raises((converter.SpecError, TypeError)):
+        converter.to_onnx(jnp.sin, specs)
+
+
+def test_one_shape_instead_of_a_list_says_what_to_write():
+    with pytest.raises(converter.SpecError, match=r"write \[\('B', 3\)\]"):
+        converter.to_onnx(jnp.sin, ("B", 3))
+
+
+@pytest.mark.parametrize("opset", [16, 27, 0])
+def test_opset_out_of_range(opset):
+    with pytest.raises(converter.SpecError, match="17 to 26"):
+        converter.to_onnx(jnp.sin, [(2,)], opset=opset)
+
+
+@pytest.mark.parametrize("opset", converter.OPSETS)
+def test_every_opset_has_an_ir_version_that_loads(opset):
+    export = converter.to_onnx(jnp.sin, [(2,)], opset=opset)
+    assert export.model.opset_imports[""] == opset
+    errors = converter.check(export, jnp.sin, [np.ones(2, np.float32)])
+    assert errors["output_0"].max_abs <= 1e-6
+
+
+def test_unknown_layout():
+    with pytest.raises(converter.SpecError, match="5d"):
+        converter.to_onnx(jnp.sin, [(2,)], attention_layout="5d")
+
+
+# ----------------------------------------------------------------------------------------- names
+
+
+def test_names_of_inputs_and_outputs():
+    def fn(image, *, scale=2.0):
+        return {"loud": image * scale, "quiet": image}
+
+    export = converter.to_onnx(fn, [(2,)])
+    assert [v.name for v in export.model.graph.inputs] == ["image"]
+    assert [v.name for v in export.model.graph.outputs] == ["loud", "quiet"]
+    renamed = converter.to_onnx(fn, [(2,)], input_names=["x"], output_names=["a", "b"])
+    assert [v.name for v in renamed.model.graph.outputs] == ["a", "b"]
+    with pytest.raises(converter.SpecError, match="2 different names"):
+        converter.to_onnx(fn, [(2,)], output_names=["a"])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        MLP,
+        jax.vmap(MLP),
+        eqx.filter_vmap(MLP),
+        jax.jit(jax.vmap(lambda x: MLP(x))),
+        lambda x: jax.vmap(MLP)(x),
+        jax.tree_util.Partial(lambda m, x: m(x), MLP),
+    ],
+    ids=["module", "vmap", "filter_vmap", "jit", "lambda", "partial"],
+)
+def test_parameters_are_named_by_their_path(fn):
+    spec = (4,) if isinstance(fn, (eqx.nn.MLP, jax.tree_util.Partial)) else ("B", 4)
+    names = set(converter.to_onnx(fn, [spec]).model.graph.initializers)
+    assert {n.removeprefix("0.0.") for n in names} == set(MLP_NAMES)
+
+
+def test_explicit_parameters_of_any_pytree():
+    params = {"dense": {"w": np.ones((3, 2), np.float32)}, "shift": np.ones(2, np.float32)}
+    export = converter.to_onnx(
+        lambda p, x: x @ p["dense"]["w"] + p["shift"], [("B", 3)], params=params
+    )
+    assert set(export.model.graph.initializers) == {"dense.w", "shift"}
+
+
+def test_a_captured_module_beside_explicit_parameters():
+    first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(i)) for i in (0, 1))
+    export = converter.to_onnx(lambda p, x: p(second(x)), [(4,)], params=first)
+    names = set(export.model.graph.initializers)
+    assert names == {"weight", "bias", "weight_1", "bias_1"}
+    x = np.arange(4, dtype=np.float32)
+    errors = converter.check(export, lambda x: first(second(x)), [x])["output_0"]
+    assert errors.max_rel <= 1e-6
+
+
+def test_same_output_twice_and_an_input_as_output():
+    def fn(x):
+        y = x + 1
+        return x, y, y
+
+    export = converter.to_onnx(fn, [(3,)])
+    onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
+    for errors in converter.check(export, fn, [np.arange(3.0, dtype=np.float32)]).values():
+        assert errors.max_abs == 0
+
+
+def weighted(p, x):
+    return {"w": x @ p["w"], "x": x + 1, "plain": x, "param": p["w"]}
+
+
+NESTED = {"a": {"b": np.ones(3, np.float32)}, "a.b": np.full(3, 2, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("fn", "params", "inputs", "outputs"),
+    [
+        (lambda x: {"x": x + 1}, None, ["x"], ["x_1"]),
+        (lambda x: {"x": x, "x_1": x}, None, ["x"], ["x_1", "x_1_1"]),
+        (lambda x: {"a": {"b": x}, "a.b": x + 1}, None, ["x"], ["a.b", "a.b_1"]),
+        (lambda x: {"1": x, "output_0": x - 1}, None, ["x"], ["output_0", "output_0_1"]),
+        (weighted, {"w": np.eye(3, dtype=np.float32)}, ["x"], ["param", "plain", "w_1", "x_1"]),
+        (lambda p, w: p["w"] * w, {"w": np.arange(3.0)}, ["w_1"], ["output_0"]),
+        (lambda p, x: p["a"]["b"] - p["a.b"] * x, NESTED, ["x"], ["output_0"]),
+        # names like those of the nodes and constants that the converter adds
+        (lambda Add_0: {"Mul_0": Add_0 + 1, "const_0": Add_0 * 2}, None, ["Add_0"], None),
+        (lambda x: {"Split_0_0": x[:1] * 3, "y": x[1:] * 3}, None, ["x"], None),
+        (lambda p, x: {"a+b": x @ (p["a"] @ p["b"])}, {n: np.eye(3) for n in "ab"}, ["x"], ["a+b"]),
+    ],
+)
+def test_names_that_clash_by_themselves_get_a_number(fn, params, inputs, outputs, tmp_path):
+    params = jax.tree.map(lambda a: a.astype(np.float32), params)
+    x = np.arange(3, dtype=np.float32)
+    export = converter.to_onnx(fn, [(3,)], params=params, path=tmp_path / "model.onnx")
+    assert [v.name for v in export.model.graph.inputs] == inputs
+    names = [v.name for v in export.model.graph.outputs]
+    assert names == (outputs or sorted(fn(x))), "keys stay as they are"
+    onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
+    call = fn if params is None else lambda x: fn(params, x)
+    for errors in converter.check(tmp_path / "model.onnx", call, [x]).values():
+        assert errors.max_rel <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"input_names": ["w"]},
+        {"output_names": ["w"]},
+        {"input_names": ["y"], "output_names": ["y"]},
+    ],
+)
+def test_given_names_that_clash_are_refused(names):
+    params = {"w": np.ones(3, np.float32)}
+    with pytest.raises(converter.SpecError, match=r"'[wy]' can name only one of"):
+        converter.to_onnx(lambda p, x: x * p["w"], [(3,)], params=params, **names)
+
+
+def test_a_given_name_goes_before_one_that_was_found():
+    export = converter.to_onnx(lambda x, y: x - y, [(3,), (3,)], output_names=["x"])
+    assert [v.name for v in export.model.graph.inputs] == ["x_1", "y"]
+    x, y = np.ones(3, np.float32), np.arange(3, dtype=np.float32)
+    assert converter.check(export, lambda x, y: x - y, [x, y])["x"].max_abs == 0
+
+
+# ------------------------------------------------------------------------------------ parameters
+
+
+class Recording(Mapping[str, np.ndarray]):
+    """A lazy source that remembers what was asked of it."""
+
+    def __init__(self, model: eqx.Module) -> None:
+        leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(model, eqx.is_array))[0]
+        self.arrays = {
+            jax.tree_util.keystr(p, simple=True, separator="."): np.asarray(a) for p, a in leaves
+        }
+        self.reads: list[str] = []
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        self.reads.append(name)
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+
+def test_abstract_leaves_are_bound_when_the_file_is_saved(tmp_path):
+    abstract = eqx.filter_eval_shape(lambda: MLP)
+    export = converter.to_onnx(lambda m, x: jax.vmap(m)(x), [("B", 4)], params=abstract)
+    with pytest.raises(converter.SpecError, match=r"6 parameters have no value: layers\.0"):
+        export.save(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    source = Recording(MLP)
+    sizes: dict[str, int] = {}
+    export.save(tmp_path / "model.onnx", values=source, progress=sizes.__setitem__)
+    assert sorted(source.reads) == sorted(MLP_NAMES), "each once"
+    assert set(sizes) == set(MLP_NAMES)
+    x = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    errors = converter.check(tmp_path / "model.onnx", jax.vmap(MLP), [x])
+    assert errors["output_0"].max_rel <= 1e-6
+
+
+def test_a_value_of_another_shape_is_refused(tmp_path):
+    abstract = eqx.filter_eval_shape(lambda: MLP)
+    export = converter.to_onnx(lambda m, x: jax.vmap(m)(x), [("B", 4)], params=abstract)
+    source = Recording(MLP)
+    source.arrays["layers.1.bias"] = np.zeros(9, np.float32)
+    with pytest.raises(converter.SpecError, match=r"layers\.1\.bias is float32\[8\], received"):
+        export.save(tmp_path / "model.onnx", values=source)
+    assert not list(tmp_path.iterdir())
+
+
+def test_transposed_weights_are_stored_not_computed():
+    export = converter.to_onnx(jax.vmap(MLP), [("B", 4)])
+    assert "Transpose" not in export.report.histogram
+    stored = export.model.graph.initializers["layers.0.weight"].const_value
+    np.testing.assert_array_equal(stored.numpy(), np.asarray(MLP.layers[0].weight).T)
+
+
+def test_large_results_stay_in_the_graph():
+    """A table that is larger than what it is made from plus 1 MiB is computed at run time."""
+    row = np.arange(1024, dtype=np.float32)
+
+    def fn(p, x):
+        return x + p[:, None] * p[None, :]
+
+    export = converter.to_onnx(fn, [(1024, 1024)], params=row)
+    size = sum(v.const_value.nbytes for v in export.model.graph.initializers.values())
+    assert size < 1 << 20
+    x = np.ones((1024, 1024), np.float32)
+    assert converter.check(export, lambda x: fn(row, x), [x])["output_0"].max_rel <= 1e-6
+
+
+def test_dropout_and_keys_leave_no_trace():
+    layers = eqx.nn.Sequential(
+        [eqx.nn.Dropout(0.5), eqx.nn.Linear(4, 3, key=jax.random.key(1)), eqx.nn.Dropout(0.1)]
+    )
+    inference = eqx.nn.inference_mode(layers)
+
+    def fn(x):
+        keys = jax.random.split(jax.random.key(7), x.shape[0])
+        once = jax.checkpoint(jax.jit(lambda v, k: inference(v, key=k)))
+        return jax.vmap(once)(x, keys)
+
+    assert dict(converter.to_onnx(fn, [(5, 4)]).report.histogram) == {"MatMul": 1, "Add": 1}
+
+
+# ---------------------------------------------------------------------------------------- stages
+
+
+def test_stages_can_be_called_one_by_one(tmp_path):
+    graph = converter.trace(jax.vmap(MLP), [("B", 4)])
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    wanted = np.asarray(jax.vmap(MLP)(x))
+    stages = [graph]
+    stages.append(converter.simplify(graph))
+    stages.append(converter.fuse(stages[-1], 23)[0])
+    stages.append(converter.arrange(stages[-1], 23))
+    for stage in stages:
+        np.testing.assert_allclose(stage.evaluate(x)[0], wanted, rtol=1e-6)
+        assert "layers.0.weight" in str(stage) or "const" in str(stage)
+    model = converter.tidy(converter.lower(stages[-1], 23))
+    assert [n.op_type for n in model.graph] == ["MatMul", "Add", "Relu"] * 2 + ["MatMul", "Add"]
+
+
+def test_dump(tmp_path, monkeypatch):
+    monkeypatch.setenv("CONVERTER_DUMP", str(tmp_path / "dump"))
+    converter.to_onnx(jax.vmap(MLP), [("B", 4)])
+    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
+    assert [n.split("_", 1)[1] for n in names] == [
+        "trace.txt",
+        "simplify.txt",
+        "fuse.txt",
+        "arrange.txt",
+        "model.txt",
+    ]
+    assert "MatMul" in (tmp_path / "dump" / names[-1]).read_text()
+
+
+# ---------------------------------------------------------------------------------------- errors
+
+
+def test_unsupported_names_everything():
+    def fn(x):
+        return jnp.linalg.eigvals(x)
+
+    with pytest.raises(converter.Unsupported) as caught:
+        converter.to_onnx(fn, [(3, 3)], opset=21)
+    message = str(caught.value)
+    for part in ("'eig'", "float32[3,3]", "opset 21", "test_converter.py", "(test_unsupported"):
+        assert part in message, message
+
+
+def test_the_source_line_is_the_users_not_a_librarys():
+    class Strange(eqx.Module):
+        def __call__(self, x):
+            return jnp.linalg.eigvals(x)
+
+    with pytest.raises(converter.Unsupported, match=r"test_converter\.py"):
+        converter.to_onnx(lambda x: eqx.filter_jit(Strange())(x), [(3, 3)])
+
+
+def test_an_unwritable_file(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(converter.SaveError, match="cannot be written"):
+        converter.to_onnx(jnp.sin, [(2,)], path=tmp_path / "file" / "model.onnx")
+
+
+@pytest.mark.parametrize("inputs", [[], [np.ones(2, np.float32)] * 2])
+def test_check_wants_the_models_inputs(inputs):
+    export = converter.to_onnx(jnp.sin, [(2,)])
+    with pytest.raises(converter.CheckError):
+        converter.check(export, lambda *xs: xs, inputs)
+
+
+def test_check_sees_a_difference():
+    export = converter.to_onnx(jnp.sin, [(3,)])
+    x = np.array([0.5, 1.0, 1.5], np.float32)
+    errors = converter.check(export, lambda x: jnp.sin(x) + 0.25, [x])["output_0"]
+    assert errors.max_abs == pytest.approx(0.25, rel=1e-5)
+    assert errors.max_rel == pytest.approx(0.25 / (np.sin(1.5) + 0.25), rel=1e-5)
+    assert 0.9 < errors.cosine < 1
+    nan = converter.check(export, lambda x: jnp.sin(x) * jnp.nan, [x])["output_0"]
+    assert nan.max_abs == float("inf")
+
+
+# ----------------------------------------------------------------------------------------- files
+
+SCRIPT = """
+import jax, equinox as eqx, converter, sys
+model = eqx.nn.MultiheadAttention(3, 12, key=jax.random.key(0))
+fn = jax.vmap(lambda x: model(x, x, x))
+converter.to_onnx(fn, [("B", 7, 12)], path=sys.argv[1])
+"""
+
+
+def test_two_processes_write_the_same_bytes(tmp_path):
+    for name in ("a.onnx", "b.onnx"):
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, tmp_path / name],
+            check=True,
+            cwd=Path(__file__).parents[2],
+        )
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_symbolic_sizes():
+    """Everything that depends on a size is computed from the input's shape."""
+
+    def fn(x):
+        rows = (jnp.arange(x.shape[1]) + 0.5) / x.shape[1]
+        tokens = jnp.concatenate([jnp.ones((x.shape[0], 2, 3)), x * rows[:, None]], 1)
+        return tokens.reshape(x.shape[0], -1), tokens.mean(1), jnp.zeros(x.shape)
+
+    export = converter.to_onnx(fn, [("B", "n", 3)])
+    for batch, n in ((1, 4), (3, 7)):
+        x = np.random.default_rng(0).standard_normal((batch, n, 3)).astype(np.float32)
+        for errors in converter.check(export, fn, [x]).values():
+            assert errors.max_rel <= 1e-6
+
+
+def test_an_export_has_a_short_repr():
+    """Values and nodes name each other; a debugger must not unfold them for ever."""
+    export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
+    assert len(repr(export.graph)) < 200
+    assert len(repr(export.graph.nodes[-1])) < 200

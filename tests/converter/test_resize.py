@@ -1,0 +1,184 @@
+"""Resizes: in every spelling, as weights, at many sizes, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx_ir as ir
+import pytest
+from jax.image import resize
+from onnx.reference import ReferenceEvaluator
+
+import converter
+from converter.check import run, session
+from tests.conformance import Case, assert_close, assert_exports
+from tests.converter.test_conformance_resize import hats, keep, to
+from tests.recognisers import Form, assert_recognised
+
+FORMS = [
+    Form("linear", to(9, 4), ((5, 7),), {"Resize": 1}),
+    Form("linear channels", to(9, 4, 2), ((5, 7, 2),), {"Resize": 1}),
+    Form("cubic", to(3, 9, 4, method="cubic"), ((3, 5, 7),), {"Resize": 1}),
+    Form("nearest", to(2, 10, 14, method="nearest"), ((2, 5, 7),), {"Resize": 1}),
+    Form("one axis", to(2, 9), ((2, 5),), {"Resize": 1}),
+    Form("lanczos3", to(9, 4, method="lanczos3"), ((5, 7),), {}),
+]
+
+
+@pytest.mark.parametrize("how", Form("", lambda x: x, (), {}).wraps)
+@pytest.mark.parametrize("form", FORMS, ids=[f.name for f in FORMS])
+def test_recognised(form, how):
+    assert_recognised(form, how)
+
+
+@pytest.mark.parametrize("how", ["plain", "vmap1", "nested", "scan"])
+@pytest.mark.parametrize("form", FORMS[:4], ids=[f.name for f in FORMS[:4]])
+def test_recognised_in_half(form, how):
+    assert_recognised(form, how, jnp.float16)
+
+
+def test_symbolic_lanes():
+    fn = jax.vmap(jax.vmap(to(9, 4), in_axes=-1), in_axes=1, out_axes=-1)
+    x = np.random.default_rng(0).standard_normal((5, 3, 7, 2)).astype(np.float32)
+    export = converter.to_onnx(fn, [("H", 3, "W", 2)])
+    assert export.report.fused["Resize"] == 1
+    assert_close(next(iter(run(export, [x]).values())), fn(x))
+
+
+def test_a_half_between_neighbours_is_rounded_as_written():
+    """XLA multiplies by 1 / 25 here, which gives 0 where floor(2.5 * 10 / 25) is 1."""
+    x = np.arange(20, dtype=np.float32).reshape(2, 10)
+    export = converter.to_onnx(to(2, 25, method="nearest"), [x])
+    (got,) = run(export, [x]).values()
+    np.testing.assert_array_equal(got, x[:, (2 * np.arange(25) + 1) * 10 // 50])
+    assert export.report.fused["Resize"] == 1
+
+
+# ---------------------------------------------------------------------------------------- weights
+
+
+class Table(eqx.Module):
+    positions: jax.Array
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.positions = jnp.asarray(rng.standard_normal((3, 6, 5)), jnp.float32)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x + resize(self.positions, (3, *x.shape[-2:]), "cubic")
+
+
+def test_a_table_at_a_known_size_is_a_weight():
+    table = Table()
+    export = assert_exports(Case("table", jax.vmap(table), ((2, 3, 9, 4),)))
+    assert export.report.histogram == {"Add": 1}
+    assert export.report.near_misses == []
+    assert [v.name for v in export.graph.params] == ["positions"]
+
+
+def test_a_table_at_any_size_is_resized():
+    export = converter.to_onnx(jax.vmap(Table()), [("B", 3, "H", "W")])
+    assert export.report.fused["Resize"] == 1
+    for size in ((4, 9), (6, 5), (13, 3)):
+        x = np.random.default_rng(0).standard_normal((2, 3, *size)).astype(np.float32)
+        got = next(iter(run(export, [x]).values()))
+        assert_close(got, jax.vmap(Table())(x), 2)
+
+
+# ------------------------------------------------------------------------------------ many sizes
+
+
+@pytest.mark.parametrize(
+    ("method", "antialias"),
+    [("linear", True), ("linear", False), ("cubic", True), ("cubic-pytorch", True)],
+)
+def test_one_file_for_all_sizes(method, antialias):
+    """Both directions and odd ratios, through one file."""
+    fn = lambda x, y: keep(x, *y.shape, method=method, antialias=antialias)  # noqa: E731
+    export = converter.to_onnx(fn, [(2, "H", "W"), ("M", "N")])
+    live = session(export)
+    rng = np.random.default_rng(0)
+    for before, after in [
+        ((1, 1), (4, 3)), ((7, 3), (3, 7)), ((5, 9), (5, 9)), ((64, 31), (1, 2)),
+        ((2, 3), (37, 16)), ((29, 30), (30, 29)), ((8, 8), (16, 4)),
+    ]:  # fmt: skip
+        x = rng.standard_normal((2, *before)).astype(np.float32)
+        y = np.zeros(after, np.float32)
+        (got,) = live.run(None, {"x": x, "y": y})
+        assert_close(got, fn(x, y), 3, f"{before} to {after}")
+
+
+def test_sizes_at_random():
+    """Known sizes, every method, against JAX."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        method = rng.choice(["nearest", "linear", "cubic", "cubic-pytorch", "lanczos3"])
+        antialias = bool(rng.integers(2))
+        shape = [int(i) for i in rng.integers(1, 24, 3)]
+        wanted = [int(i) for i in rng.integers(1, 24, 3)]
+        opset = int(rng.choice([17, 18, 23, 26]))
+        fn = to(*wanted, method=str(method), antialias=antialias)
+        x = rng.standard_normal(shape).astype(np.float32)
+        export = converter.to_onnx(fn, [x], opset=opset)
+        got = next(iter(run(export, [x]).values()))
+        what = f"{method} {antialias} {shape} to {wanted} at {opset}\n{export.graph}"
+        assert_close(got, fn(x), 3, what)
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+def test_the_reference_implementation_agrees(opset):
+    """ONNX's own evaluator, which is no runtime's: the operator is what the file means."""
+    x = np.random.default_rng(0).standard_normal((1, 2, 9, 5)).astype(np.float32)
+    for method in ("nearest", "linear", "cubic"):
+        fn = to(1, 2, 4 if opset == 18 else 18, 10, method=method)
+        export = converter.to_onnx(fn, [x], opset=opset)
+        proto = ir.to_proto(export.model)
+        (got,) = ReferenceEvaluator(proto).run(None, {proto.graph.input[0].name: x})
+        assert_close(np.asarray(got, np.float32), fn(x), 3, method)
+
+
+# -------------------------------------------------------------------------------------- near misses
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape", "opset", "reason"),
+    [
+        (to(2, 9, 4, method="lanczos3"), (2, 5, 7), 23, "not those of a kernel"),
+        (to(2, 3, 4, method="cubic", antialias=False), (2, 5, 7), 23, "slower than products"),
+        (to(2, 3, 4), (2, 5, 7), 17, "needs opset 18"),
+        (lambda x: keep(x, 3, 4), ("B", "H", "W"), 17, "needs opset 18"),
+        (lambda x: keep(x, 4, antialias=False, method="cubic"), ("B", "H"), 23, "slower than"),
+        (lambda x: keep(x, 4, method="nearest"), ("B", "H"), 23, "rounding"),
+    ],
+)
+def test_near_misses(fn, shape, opset, reason):
+    export = converter.to_onnx(fn, [shape], opset=opset)
+    assert export.report.fused["Resize"] == 0
+    assert any(m.pattern == "Resize" and reason in m.reason for m in export.report.near_misses)
+
+
+def lookalikes() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    rng = np.random.default_rng(0)
+    rows = rng.random((7, 9)).astype(np.float32)
+    shifted = hats(7, 9)[:, ::-1].copy()
+    clipped = lambda x: jnp.einsum("bh,hn->bn", x, resize(jnp.eye(7), (7, 9), "linear") * 2)  # noqa: E731
+    return {
+        "other weights": (lambda x: x @ (rows / rows.sum(0)), (2, 7)),
+        "mirrored": (lambda x: x @ shifted, (2, 7)),
+        "not normalised": (clipped, (2, 7)),
+        "permutation": (lambda x: x[:, np.array([0, 2, 1, 3, 5, 4, 6])], (2, 7)),
+        "every other": (lambda x: x[:, np.array([0, 2, 4, 6])], (2, 8)),
+        "indices at run time": (lambda x: x[:, jnp.argsort(x[0])], (2, 7)),
+    }
+
+
+@pytest.mark.parametrize("name", lookalikes())
+def test_lookalikes_are_left_alone(name):
+    fn, shape = lookalikes()[name]
+    export = assert_exports(Case(name, fn, (shape,)))
+    assert export.report.fused["Resize"] == 0

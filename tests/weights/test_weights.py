@@ -1,0 +1,258 @@
+"""Mapping, lazy values, random weights, and where files are looked for."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import zoo
+from tests.loading import load
+from weights import LazyTensor, leaf_shapes, locate, open_checkpoint, random_weights
+from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
+from weights.errors import MappingError, WeightsNotFound, WrongDigest
+from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
+from weights.namings.meta import DINOV3_VIT
+from weights.recognise import fits
+from weights.sources.locate import Published, find_named
+from weights.synthetic import save_pth
+from zoo.checkpoints.leaves import shapes
+
+
+def lazy(array: np.ndarray, dtype: str = "float32") -> LazyTensor:
+    return LazyTensor(array.shape, dtype, lambda: array)
+
+
+def as_file(state):
+    return {key: lazy(value) for key, value in state.items()}
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_rules_cover_every_model(name):
+    entry = zoo.info(name)
+    for naming in entry.namings:
+        leaves = shapes(entry.config_for(naming.name))
+        assert [item.target for item in plan(naming.rules, leaves)] == list(leaves)
+
+
+@pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
+def test_files_of_dinov3_have_the_published_keys(name):
+    plans = plan(zoo.info(name).naming("meta").rules, shapes(zoo.info(name).config))
+    keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
+    keys |= {"convnext_tiny": 180, "convnext_large": 342}
+    short = name.removeprefix("dinov3_")
+    assert len(source_shapes(plans)) == keys.get(short, len(source_shapes(plans)))
+
+
+def test_a_leaf_without_a_rule_is_a_mistake_in_the_table():
+    with pytest.raises(KeyError, match=r"no rule gives the leaf 'b\.c'"):
+        plan([Rule("a.{x}", ("a.{x}",))], {"a.b": (1,), "b.c": (1,)})
+
+
+def test_bias_is_masked_and_periods_are_the_files(tiny7b, vits16):
+    values = load(vits16.path, vits16.shapes).arrays
+    bias = values["blocks.3.attn.qkv.bias"]
+    assert not bias[384:768].any()
+    np.testing.assert_array_equal(bias[:384], vits16.state["blocks.3.attn.qkv.bias"][:384])
+    np.testing.assert_array_equal(
+        values["local_pos_embed.periods"], vits16.state["rope_embed.periods"]
+    )
+    assert values["local_pos_embed.periods"][1] == 1.3359375
+    assert "blocks.0.attn.qkv.bias" not in tiny7b.shapes
+
+
+def test_values_are_read_one_by_one(vits16):
+    weights = load(vits16.path, vits16.shapes)
+    reads = []
+    tensor = weights.arrays.tensors["norm.weight"]
+    weights.arrays.tensors["norm.weight"] = LazyTensor(
+        tensor.shape, tensor.dtype, lambda: reads.append(1) or tensor.read()
+    )
+    assert len(weights.arrays) == len(vits16.shapes)
+    assert "norm.weight" in set(weights.arrays)
+    assert not reads
+    assert weights.arrays["norm.weight"].dtype == np.float32
+    assert reads == [1]
+
+
+def test_provenance(vits16):
+    provenance = load(vits16.path, vits16.shapes).provenance
+    assert provenance.kind == "meta"
+    assert provenance.name == vits16.path.name
+    assert len(provenance.sha256) == 64
+    assert provenance.seed is None
+
+
+def test_everything_wrong_is_told_at_once(tiny7b):
+    file = as_file(tiny7b.state)
+    del file["blocks.1.ls1.gamma"], file["cls_token"]
+    file["head.weight"] = lazy(np.zeros(3, np.float32))
+    file["norm.bias"] = lazy(np.zeros(7, np.float32))
+    file["norm.weight"] = lazy(np.zeros(256, np.int64), "int64")
+    with pytest.raises(MappingError) as error:
+        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, tiny7b.shapes), file)
+    message = str(error.value)
+    assert "2 missing: cls_token, blocks.1.ls1.gamma" in message
+    assert "1 unexpected: head.weight" in message
+    assert "norm.bias (is [7], must be [256])" in message
+    assert "norm.weight (is int64, must be bfloat16, float16, float32)" in message
+
+
+def test_hundreds_of_problems_are_counted(tiny7b):
+    with pytest.raises(MappingError) as error:
+        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, tiny7b.shapes), {})
+    count = len(tiny7b.state)
+    assert f"{count} missing: " in str(error.value)
+    assert f" and {count - SHOWN} more" in str(error.value)
+
+
+def test_a_model_is_told_by_keys_and_shapes(vits16, tiny7b):
+    for golden, other in ((vits16, tiny7b), (tiny7b, vits16)):
+        file = as_file(golden.state)
+        assert fits(DINOV3_VIT, file, golden.shapes)
+        assert not fits(DINOV3_VIT, file, other.shapes)
+        assert not fits(DINOV3_VIT, {}, golden.shapes)
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_random_weights_have_a_distribution_for_every_leaf(name):
+    entry = zoo.info(name)
+    for config in (entry.config, *entry.published.values()):
+        assert {kind_of(path) for path in shapes(config)} <= set(DRAWS)
+    naming = entry.namings[0]
+    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    assert {kind_of(key) for key in keys} <= set(DRAWS)
+
+
+def test_every_distribution_is_used():
+    assert {kind for _, kind in KINDS} == set(DRAWS)
+
+
+def test_random_weights_depend_on_seed_and_name_only(tiny7b):
+    one, other = random_weights(tiny7b.shapes, 1).arrays, random_weights(tiny7b.shapes, 2).arrays
+    path = "blocks.1.mlp.w1.weight"
+    alone = random_weights({path: tiny7b.shapes[path]}, 1).arrays
+    np.testing.assert_array_equal(one[path], alone[path])
+    np.testing.assert_array_equal(one[path], one[path])
+    assert not np.array_equal(one[path], other[path])
+    assert not np.array_equal(one[path], one["blocks.2.mlp.w1.weight"])
+    for name, shape in tiny7b.shapes.items():
+        assert one[name].shape == shape
+        assert one[name].dtype == np.float32
+
+
+def test_random_weights_are_pinned():
+    weights = random_weights({"norm.weight": (2,), "cls_token": (1, 2)}, 0).arrays
+    norm, token = (
+        [0.9665955305099487, 1.0199953317642212],
+        [0.20857331156730652, 0.2015431821346283],
+    )
+    np.testing.assert_array_equal(weights["norm.weight"], np.float32(norm))
+    np.testing.assert_array_equal(weights["cls_token"], np.float32([token]))
+
+
+def test_random_weights_of_seven_billion_parameters_take_no_memory():
+    shapes = leaf_shapes(zoo.create("dinov3_vit7b16", abstract=True))
+    tracemalloc.start()
+    arrays = random_weights(shapes).arrays
+    assert arrays["norm.weight"].shape == (4096,)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_periods_are_the_published_ones():
+    published = [1, 1.3359375, 1.78125, 2.375, 3.15625, 4.21875, 5.625, 7.5]
+    published += [10, 13.3125, 17.75, 23.75, 31.625, 42.25, 56.25, 75]
+    np.testing.assert_array_equal(periods(16), published)
+
+
+def test_rounding_to_bfloat16_is_to_even():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    want = torch.from_numpy(x).bfloat16().float().numpy()
+    np.testing.assert_array_equal(round_to_bfloat16(x), want)
+
+
+class Progress:
+    def __init__(self):
+        self.told = []
+
+    def stage(self, text, total=None):
+        self.told.append(text)
+
+    def step(self, size):
+        pass
+
+
+PUBLISHED = Published(
+    wanted="w-e3b0c442.pth",
+    checkpoint="w-e3b0c442.pth",
+    digest="e3b0c442",  # of nothing
+    archive="family_w.tar.lz4",
+    repository="somebody/w",
+    hub=(),
+    licence_page="https://licence",
+    download_page="https://download",
+)
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Where weights may lie, the first to be looked at first."""
+    own, here, home = (tmp_path / name for name in ("own", "here", "home"))
+    torch, equimo = home / ".cache/torch/hub/dinov3/weights", home / ".cache/equimo/family"
+    for folder in (own, here, torch, torch.parents[1] / "checkpoints", equimo):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("ZOO_WEIGHTS_DIR", str(own))
+    return own, here, torch, equimo
+
+
+def test_places_are_searched_in_order(places):
+    own, here, torch, equimo = places
+    order = [
+        own / PUBLISHED.checkpoint,
+        own / PUBLISHED.archive,
+        own / "w",
+        here / PUBLISHED.checkpoint,
+        torch / PUBLISHED.checkpoint,
+        torch.parents[1] / "checkpoints" / PUBLISHED.checkpoint,
+        equimo / PUBLISHED.archive,
+        equimo / "family_w",
+    ]
+    for path in order:
+        path.touch()
+    for path in order:
+        listener = Progress()
+        assert locate(PUBLISHED, listener).path == path
+        assert listener.told == [f"weights: {path.name}, from {path.parent}"]
+        assert find_named(path.name, PUBLISHED).name == path.name
+        path.unlink()
+    with pytest.raises(WeightsNotFound) as error:
+        locate(PUBLISHED, Progress())
+    for part in (*map(str, (own, here, torch)), "https://licence", "https://download"):
+        assert part in str(error.value)
+    assert "--weights PATH" in str(error.value)
+    assert "--weights random" in str(error.value)
+    with pytest.raises(WeightsNotFound, match="no other"):
+        find_named("other", PUBLISHED)
+
+
+def test_a_damaged_file_in_a_cache(places):
+    (places[2] / PUBLISHED.checkpoint).write_bytes(b"not nothing")
+    with pytest.raises(WrongDigest, match="its sha256 begins with e3b0c442"):
+        locate(PUBLISHED, Progress())
+
+
+def test_not_found_mentions_the_unset_variable(places, monkeypatch):
+    monkeypatch.delenv("ZOO_WEIGHTS_DIR")
+    with pytest.raises(WeightsNotFound, match="ZOO_WEIGHTS_DIR is not set"):
+        locate(PUBLISHED, Progress())
+
+
+def test_saved_checkpoint_has_published_types(tiny7b, tmp_path):
+    save_pth(tmp_path / "w.pth", tiny7b.state)
+    file = open_checkpoint(tmp_path / "w.pth").tensors
+    assert file["rope_embed.periods"].dtype == "bfloat16"
+    assert {tensor.dtype for tensor in file.values()} == {"bfloat16", "float32"}

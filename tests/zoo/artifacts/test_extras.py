@@ -1,0 +1,37 @@
+"""What lies beside the networks of a built folder."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import zoo
+from weights import bind, random_weights
+from zoo.artifacts.build.extras import clients_preprocessing, golden, golden_sample
+from zoo.checkpoints.leaves import shapes
+from zoo.export.make import Maker
+from zoo.export.request import Signature
+from zoo.export.verify import reference
+from zoo.images.photograph import photograph
+from zoo.images.preprocess import preprocess
+from zoo.models.build import abstract
+
+
+@pytest.mark.parametrize("size", [None, (336, 448)])
+def test_golden_numbers_are_those_of_the_published_settings(size):
+    """Also of DINOv2, which is verified at 518 x 518 pixels but used at 224 x 224."""
+    entry = zoo.info("dinov2_vits14_reg")
+    entry = replace(entry, config=replace(entry.config, dim=32, depth=1, heads=2, hidden=64))
+    model, weights = abstract(entry.config), random_weights(shapes(entry.config))
+    signature = Signature(size, 1)
+    samples = reference(entry, model, weights.arrays, signature)
+    maker = Maker(entry, model, weights, signature, "4d", samples)
+    how = clients_preprocessing(maker)
+    assert how.size == (size or (224, 224))
+    got = golden(maker, golden_sample(maker))
+    np.testing.assert_array_equal(got["pixel_values"], preprocess([photograph()], how, how.size))
+    run = jax.vmap(bind(model, weights.arrays))(got.pop("pixel_values"))
+    assert set(got) == {"last_hidden_state", "pooler_output"}
+    for name, value in got.items():
+        np.testing.assert_allclose(value, getattr(run, name), rtol=0, atol=1e-5)

@@ -1,0 +1,319 @@
+"""`zoo bench`: what is counted, what is fed, and that the answer has its parts. No timings."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from zoo import info
+from zoo.bench import interleaved
+from zoo.bench.against import torch_task
+from zoo.bench.floor import CALL, floor, tasks
+from zoo.bench.footprint import footprint
+from zoo.bench.inputs import Spec, Wanted, draw, read_size, settle
+from zoo.bench.products import Product, Products, products
+from zoo.bench.rounds import interleave
+from zoo.checkpoints.settings import huggingface
+from zoo.cli.bench import bench
+from zoo.errors import ZooError
+from zoo.export.make import convert
+from zoo.export.request import Signature
+from zoo.models.build import abstract
+
+PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
+TOKENS, PATCHES, WIDTH, HIDDEN = 145, 140, 384, 1536
+
+
+def graph(*nodes, inputs, outputs=("y",), weights=None, opset=23):
+    """A model of a few nodes, each given as `make_node` takes it."""
+    content = helper.make_graph(
+        [helper.make_node(*node[:3], **node[3]) for node in nodes],
+        "g",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)
+            for name, (dtype, shape) in inputs.items()
+        ],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [onnx.numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(content, opset_imports=opsets, ir_version=10)
+
+
+def count(proto, **shapes):
+    specs = [Spec(name, "float32", shape) for name, shape in shapes.items()]
+    return products(ir.from_proto(proto), specs)
+
+
+F32 = np.dtype(np.float32)
+
+
+@pytest.fixture(scope="module", params=[18, 23])
+def vits16(request):
+    """The products of DINOv3 ViT-S/16, decomposed and with fused attention; no weights needed."""
+    model = abstract(info("dinov3_vits16").config)
+    return products(convert(model, request.param, Signature(None, None)).model, PIXELS)
+
+
+def test_products_of_vits16(vits16):
+    rows, head = (2, TOKENS, WIDTH), (2, 6, TOKENS)
+    by_hand = {
+        ("Conv", (2, 3, 160, 224), (WIDTH, 3, 16, 16), True): 1,
+        ("MatMul", rows, (WIDTH, 3 * WIDTH), True): 12,
+        ("MatMul", (*head, 64), (2, 6, 64, TOKENS), False): 12,
+        ("MatMul", (*head, TOKENS), (*head, 64), False): 12,
+        ("MatMul", rows, (WIDTH, WIDTH), True): 12,
+        ("MatMul", rows, (WIDTH, HIDDEN), True): 12,
+        ("MatMul", (2, TOKENS, HIDDEN), (HIDDEN, WIDTH), True): 12,
+    }
+    found = {(p.op, p.left, p.right, p.constant): n for p, n in vits16.counts.items()}
+    assert found == by_hand
+    assert not vits16.uncounted
+
+
+def test_operations_of_vits16(vits16):
+    """Against the formula, and against what torch counts while transformers' model runs."""
+    block = TOKENS * WIDTH * (4 * WIDTH + 2 * HIDDEN) + 2 * TOKENS**2 * WIDTH
+    formula = 2 * 2 * (PATCHES * 3 * 16 * 16 * WIDTH + 12 * block)
+    assert vits16.flops == pytest.approx(formula, rel=0.01)
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    settings = huggingface(info("dinov3_vits16").config, key_bias=False)
+    kind = settings.pop("model_type")
+    config = transformers.AutoConfig.for_model(kind, **settings, attn_implementation="eager")
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        transformers.AutoModel.from_config(config)(torch.empty(PIXELS[0].shape))
+    assert vits16.flops == pytest.approx(counter.get_total_flops(), rel=0.01)
+
+
+def test_a_depthwise_convolution():
+    weights = {"w": np.zeros((6, 1, 7, 7), F32)}
+    proto = graph(
+        ("Conv", ["x", "w"], ["y"], {"group": 6, "pads": [3] * 4}),
+        inputs={"x": (F32, ["n", 6, "h", "w"])},
+        weights=weights,
+    )
+    (product,) = count(proto, x=(2, 6, 20, 12)).counts
+    assert dict(product.attributes) == {"group": 6, "pads": (3, 3, 3, 3)}
+    assert product.flops == 2 * (2 * 6 * 20 * 12) * 49
+
+
+def test_other_operators():
+    """Transposed operands, vectors, shared heads, quantised weights."""
+    w = np.zeros((5, 3), F32)
+    gemm = graph(
+        ("Gemm", ["x", "w"], ["y"], {"transB": 1}), inputs={"x": (F32, ["n", 3])}, weights={"w": w}
+    )
+    assert count(gemm, x=(4, 3)).counts == {Product("MatMul", (4, 3), (3, 5), True): 1}
+    vector = graph(
+        ("MatMul", ["x", "v"], ["y"], {}), inputs={"x": (F32, ["n", 3]), "v": (F32, [3])}
+    )
+    assert count(vector, x=(4, 3), v=(3,)).counts == {Product("MatMul", (4, 3), (3, 1), False): 1}
+    grouped = graph(
+        ("Attention", ["q", "k", "k"], ["y"], {"q_num_heads": 4, "kv_num_heads": 2}),
+        inputs={"q": (F32, ["n", 7, 32]), "k": (F32, ["n", 9, 16])},
+    )
+    assert count(grouped, q=(3, 7, 32), k=(3, 9, 16)).counts == {
+        Product("MatMul", (3, 4, 7, 8), (3, 4, 8, 9), False): 1,
+        Product("MatMul", (3, 4, 7, 9), (3, 4, 9, 8), False): 1,
+    }
+    quantised = graph(
+        ("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}),
+        ("MatMulInteger", ["q", "w", "z"], ["y"], {}),
+        inputs={"x": (F32, ["n", 3])},
+        weights={"w": np.zeros((3, 5), np.int8)},
+    )
+    assert count(quantised, x=(4, 3)).counts == {Product("MatMul", (4, 3), (3, 5), True): 1}
+
+
+def test_what_is_not_counted_is_told():
+    proto = graph(
+        ("FusedMatMul", ["x", "x"], ["a"], {"domain": "com.microsoft", "transB": 1}),
+        ("Einsum", ["x", "x"], ["b"], {"equation": "ij,kj->ik"}),
+        ("NonZero", ["x"], ["i"], {}),
+        ("Cast", ["i"], ["f"], {"to": TensorProto.FLOAT}),
+        ("MatMul", ["x", "f"], ["y"], {}),
+        inputs={"x": (F32, ["n", 2])},
+    )
+    found = count(proto, x=(2, 2))
+    assert found.uncounted == {"FusedMatMul": 1, "Einsum": 1, "MatMul": 1}
+    assert found.counts == Counter()
+
+
+def test_floor_is_a_sum_of_the_fastest_runs():
+    a, b = Product("MatMul", (2, 3), (3, 4), True), Product("MatMul", (1, 2, 3), (1, 3, 2), False)
+    found = Products(Counter({a: 3, b: 2}))
+    timed = interleave(tasks(found, 1), rounds=2)
+    assert {key: len(times) for key, times in timed.items()} == {CALL: 2, a: 2, b: 2}
+    times = {CALL: [0.25, 0.5], a: [2.25, 1.25], b: [0.75, 3.0]}
+    assert floor(found, times).total == 3 * 1.0 + 2 * 0.5
+
+
+def test_rounds():
+    """Each runs once a round, in changing order, and warming up is not counted."""
+    calls = []
+    names = "abcd"
+    times = interleave({n: (lambda n=n: calls.append(n)) for n in names}, rounds=9, warm_up=2)
+    assert {name: len(found) for name, found in times.items()} == dict.fromkeys(names, 9)
+    rounds = ["".join(calls[i : i + 4]) for i in range(0, len(calls), 4)]
+    assert len(rounds) == 11
+    assert {"".join(sorted(each)) for each in rounds} == {names}
+    assert len({each[0] for each in rounds}) > 2
+
+
+def declared(type, shape):
+    return SimpleNamespace(name="x", type=f"tensor({type})", shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("type", "shape", "wanted", "found"),
+    [
+        ("float", ["b", 3, "h", "w"], Wanted(None, None), (1, 3, 224, 224)),
+        ("float", ["b", 3, "h", "w"], Wanted(4, (32, 48)), (4, 3, 32, 48)),
+        ("float", [None, 3, 64, "w"], Wanted(2, None, (64, 96)), (2, 3, 64, 96)),
+        ("float16", [1, 3, 8, 8], Wanted(1, (8, 8)), (1, 3, 8, 8)),
+        ("uint8", ["b", "h", "w", 3], Wanted(2, (30, 40)), (2, 30, 40, 3)),
+        ("int64", ["b", 7], Wanted(3, (30, 40)), (3, 7)),
+        ("float", [], Wanted(3, None), ()),
+    ],
+)
+def test_dimensions_are_settled(type, shape, wanted, found):
+    (spec,) = settle("f.onnx", [declared(type, shape)], wanted)
+    assert spec.shape == found
+    one, other = draw([spec])["x"], draw([spec])["x"]
+    assert one.dtype == spec.dtype
+    assert one.shape == found
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("type", "shape", "wanted", "words"),
+    [
+        ("float", [1, 3, "h", "w"], Wanted(2, None), "--batch"),
+        ("float", ["b", 3, 224, 224], Wanted(None, (224, 192)), "192 was asked"),
+        ("int64", ["b", "sequence"], Wanted(None, None), "leaves sequence open"),
+        ("float", ["b", 0, "h", "w"], Wanted(None, None), "open"),
+        ("string", ["b"], Wanted(None, None), "tensor\\(string\\)"),
+    ],
+)
+def test_dimensions_that_cannot_be_settled(type, shape, wanted, words):
+    with pytest.raises(ZooError, match=words):
+        settle("f.onnx", [declared(type, shape)], wanted)
+
+
+def test_sizes():
+    assert (read_size(None), read_size("64"), read_size("64x96")) == (None, (64, 64), (64, 96))
+    for text in ("0", "64x", "x", "-1", "64*2", "٣"):
+        with pytest.raises(ZooError, match="--size"):
+            read_size(text)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A product with 4 MB of weights, and two of them."""
+    w = np.random.default_rng(0).standard_normal((1024, 1024)).astype(F32)
+    inputs = {"x": (F32, ["n", 1024])}
+    one = graph(("MatMul", ["x", "w"], ["y"], {}), inputs=inputs, weights={"w": w})
+    two = graph(
+        ("MatMul", ["x", "w"], ["h"], {}),
+        ("MatMul", ["h", "w"], ["y"], {}),
+        inputs=inputs,
+        weights={"w": w},
+    )
+    for name, proto in (("one", one), ("two", two)):
+        onnx.save(proto, tmp_path / f"{name}.onnx")
+    return [tmp_path / "one.onnx", tmp_path / "two.onnx"]
+
+
+def test_json(files, capsys):
+    bench([*files, files[0]], batch=5, rounds=3, json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(row["name"]).name for row in found["files"]] == [
+        "one.onnx",
+        "two.onnx",
+        "one.onnx",
+    ]
+    assert found["files"][0]["p50_to_first"] == 1
+    for row in found["files"]:
+        assert row["inputs"] == [{"name": "x", "dtype": "float32", "shape": [5, 1024]}]
+        assert len(row["times_ms"]) == 3
+        assert row["fastest_ms"] == min(row["times_ms"]) <= row["p50_ms"] <= row["p95_ms"]
+        assert row["load_s"] > 0
+    (shape,) = found["products"]["shapes"]
+    assert (shape["count"], shape["flops"]) == (1, 2 * 5 * 1024**2)
+    assert (found["threads"], found["rounds"]) == (1, 3)
+
+
+def test_table(files, capsys):
+    bench(files, rounds=1)
+    told = capsys.readouterr().out
+    for words in ("one.onnx", "two.onnx", "p50 ms", "products of the first file: 1 of 1 shapes"):
+        assert words in told
+
+
+def test_footprint(tmp_path):
+    """40 MB of weights stay in memory."""
+    w = {"w": np.ones((1 << 13, 5 << 8), F32)}
+    proto = graph(("MatMul", ["x", "w"], ["y"], {}), inputs={"x": (F32, [1, 1 << 13])}, weights=w)
+    onnx.save(proto, tmp_path / "large.onnx")
+    found = footprint(tmp_path / "large.onnx", [Spec("x", "float32", (1, 1 << 13))], 1)
+    assert 40e6 < found.resident < 200e6
+    assert found.peak is None or found.resident <= found.peak + 1e6 < 300e6
+
+
+def test_against_torch():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    before = torch.get_num_threads()
+    try:
+        task = torch_task("dinov3_vits16", [Spec("pixel_values", "float32", (2, 3, 32, 48))], 1)
+        assert torch.get_num_threads() == 1
+        assert task().last_hidden_state.shape == (2, 5 + 6, 384)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_without_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ZooError, match="needs PyTorch"):
+        torch_task("dinov3_vits16", PIXELS, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        (None, {}, "is no file"),
+        (b"no model", {}, "does not run"),
+        ("one", {"against": "torch"}, "architecture"),
+        ("one", {"size": "3x"}, "--size"),
+        ("bfloat16", {}, "does not run"),
+    ],
+)
+def test_wrong_use(files, content, options, words, capsys):
+    pytest.importorskip("torch")
+    path = files[0].with_name("it.onnx")
+    if content == "bfloat16":
+        cast = ("Cast", ["x"], ["c"], {"to": TensorProto.BFLOAT16})
+        proto = graph(cast, ("Erf", ["c"], ["y"], {}), inputs={"x": (F32, ["n", 3])})
+        onnx.save(proto, path)
+    elif content:
+        path.write_bytes(files[0].read_bytes() if content == "one" else content)
+    with pytest.raises(ZooError, match=words) as caught:
+        bench([path], **options)
+    assert str(caught.value).isprintable()
+    assert capsys.readouterr().out == ""
+
+
+def test_interleaved_files(files):
+    fed = np.zeros((1, 1024), np.float32)
+    times = interleaved({"a": files[0], "b": files[1]}, fed, rounds=2, threads=1)
+    assert {name: len(found) for name, found in times.items()} == {"a": 2, "b": 2}

@@ -1,0 +1,121 @@
+"""`zoo golden`: seeded checkpoints, and references that are made and checked."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+import zoo
+from tests.conftest import GOLDEN
+from weights import leaf_shapes, open_checkpoint
+from weights.distributions import kind_of
+from weights.mapping import plan, source_shapes
+from weights.namings.meta import DINOV3_VIT
+from weights.synthetic import digest, make_state, write_checkpoint
+from zoo.checkpoints.golden import pixels
+
+KEYS = {
+    "dinov3_vits16": 188,
+    "dinov3_vits16plus": 212,
+    "dinov3_vitb16": 188,
+    "dinov3_vitl16": 368,
+    "dinov3_vitl16_sat493m": 370,
+    "dinov3_vitl16plus": 416,
+    "dinov3_vith16plus": 552,
+    "dinov3_vit7b16": 610,
+    "dinov3_vit7b16_sat493m": 610,
+}
+
+
+def layout(name):
+    shapes = leaf_shapes(zoo.create(name, abstract=True))
+    return source_shapes(plan(DINOV3_VIT.rules, shapes))
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_layout_of_every_published_file(name):
+    keys = layout(name)
+    assert len(keys) == KEYS[name]
+    counted = [s for k, s in keys.items() if kind_of(k) not in ("mask", "periods")]
+    assert sum(int(np.prod(shape)) for shape in counted) == zoo.info(name).parameters
+
+
+def test_a_streamed_checkpoint_is_the_recipes(tmp_path):
+    torch = pytest.importorskip("torch")
+    shapes = {key: shape for key, shape in layout("dinov3_vits16").items() if ".1" not in key}
+    write_checkpoint(tmp_path / "w.pth", shapes, 3)
+    want = make_state(shapes, 3)
+    got = torch.load(tmp_path / "w.pth", weights_only=True)
+    assert digest({key: value.float().numpy() for key, value in got.items()}) == digest(want)
+    assert open_checkpoint(tmp_path / "w.pth").tensors["rope_embed.periods"].dtype == "bfloat16"
+
+
+def command(*arguments, cwd, code=0):
+    done = subprocess.run(
+        [sys.executable, "-c", "from zoo.cli import main; main()", "golden", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_transformers_as_reference(vits16, tmp_path):
+    command("make", "dinov3_vits16", "a.npz", "--weights", vits16.path, cwd=tmp_path)
+    with np.load(tmp_path / "a.npz") as made:
+        assert made["pixel_values"].shape == (1, 3, 224, 224)
+        assert made["last_hidden_state"].shape == (1, 201, 384)
+        assert str(made["reference"]).startswith("transformers ")
+    told = command("check", "a.npz", "--weights", vits16.path, cwd=tmp_path).stdout
+    assert "FAILED" not in told
+    assert (
+        "exists already"
+        in command(
+            "make", "dinov3_vits16", "a.npz", "--weights", vits16.path, cwd=tmp_path, code=2
+        ).stderr
+    )
+
+
+def test_a_reference_from_elsewhere(vits16, tmp_path):
+    """Outputs by Meta's names; the wrong weights are noticed."""
+    noise = np.random.default_rng(0).integers(0, 256, (64, 48, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    x = pixels(zoo.info("dinov3_vits16"), tmp_path / "noise.png")
+    tokens, pooled, *_ = jax.vmap(vits16.model)(jax.numpy.asarray(x))
+    np.savez(
+        tmp_path / "meta.npz",
+        x_norm_clstoken=pooled,
+        x_storage_tokens=tokens[:, 1:5],
+        x_norm_patchtokens=tokens[:, 5:],
+    )
+    make = ("make", "dinov3_vits16", "b.npz", "--weights", vits16.path, "--image", "noise.png")
+    command(*make, "--reference", "meta.npz", cwd=tmp_path)
+    command("check", "b.npz", "--weights", vits16.path, cwd=tmp_path)
+    command("make", "dinov3_vits16", "other.pth", "--seed", 9, cwd=tmp_path)
+    told = command("check", "b.npz", "--weights", "other.pth", cwd=tmp_path, code=1).stdout
+    assert "FAILED" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("make", "dinov3_vits16", "a.npz"), "--weights"),
+        (("make", "dinov3_vits61", "a.npz"), "did you mean"),
+        (("check", "nothing.npz", "--weights", "w.pth"), "does not exist"),
+        (("check", str(GOLDEN / "dinov3_vits16.npz"), "--weights", "w"), "lacks"),
+        (("check", str(GOLDEN / "equimo_v1_dinov3_nano.tar.lz4"), "--onnx", "w"), "no .npz"),
+    ],
+)
+def test_wrong_use(arguments, message, tmp_path):
+    told = command(*arguments, cwd=tmp_path, code=2).stderr
+    assert message in told
+    assert told.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,76 @@
+"""The tests of pretrained models do run where there are weights: seeded ones stand in."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import converter
+from tests.loading import load
+from weights import leaf_shapes
+from zoo import create, info
+from zoo.checkpoints import golden
+from zoo.models.build import batched
+
+TESTS = Path(__file__).parents[2]
+
+
+def pretrained(*options, code=0, **variables):
+    ours = ("DINO_EQX", "ZOO_", "PYTEST")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    command = [sys.executable, "-m", "pytest", "-n0", "-rA", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(
+        [*command, str(TESTS / "zoo/export/test_pretrained.py")],
+        env=clean | {key: str(value) for key, value in variables.items()},
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_skipped_with_a_reason():
+    told = pretrained()
+    assert "DINO_EQX_WEIGHTS names no checkpoint" in told
+    assert "ZOO_WEIGHTS_DIR names no folder" in told
+
+
+def test_runs_with_everything_named(vits16, tmp_path):
+    entry = info("dinov3_vits16")
+    noise = np.random.default_rng(4).integers(0, 256, (90, 70, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "image.png")
+    weights = golden.load(entry, vits16.path)
+    pixels = golden.pixels(entry, tmp_path / "image.png")
+    expected = golden.make(entry, weights, pixels, "transformers")
+    golden.write(tmp_path / "expected.npz", expected)
+    model = create("dinov3_vits16", abstract=True)
+    export = converter.to_onnx(
+        batched,
+        [("batch_size", 3, 224, 224)],
+        params=model,
+        input_names=["pixel_values"],
+        output_names=["last_hidden_state", "pooler_output"],
+    )
+    values = load(vits16.path, leaf_shapes(model)).arrays
+    export.save(tmp_path / "model.onnx", values=values)
+    named = {
+        "DINO_EQX_WEIGHTS": vits16.path,
+        "DINO_EQX_IMAGE": tmp_path / "image.png",
+        "DINO_EQX_EXPECTED": tmp_path / "expected.npz",
+        "DINO_EQX_VARIANT": "dinov3_vits16",
+        "DINO_EQX_ONNX": tmp_path / "model.onnx",
+    }
+    assert "PASSED tests/test_pretrained.py::test_the_named_checkpoint" in pretrained(**named)
+    wrong = {name: array + 1e-3 for name, array in expected.outputs.items()}
+    np.savez(tmp_path / "expected.npz", **wrong)
+    assert "FAILED" in pretrained(code=1, **named)
+
+
+def test_runs_on_a_folder(vits16):
+    told = pretrained(ZOO_WEIGHTS_DIR=vits16.path.parent)
+    assert "PASSED tests/test_pretrained.py::test_every_checkpoint_in_the_folder" in told

@@ -1,0 +1,229 @@
+"""Files in float16, bfloat16 and int8: what is cast, how near they are, which are refused."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import converter
+import zoo
+from tests.seeded import NETWORKS, nano, native, values_of
+from tests.zoo.export.test_export import EXPORT, call, no_weights_around  # noqa: F401
+from weights.synthetic import make_image
+from zoo.export.make import convert
+from zoo.export.precision import LIMITS, derive, outgrown, runnable
+from zoo.export.quantise import even_out
+from zoo.export.request import Signature
+from zoo.models.build import abstract
+
+FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
+
+CONVNEXT = replace(
+    zoo.info("dinov3_convnext_tiny").config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32)
+)
+MODELS = {name: nano(config) for name, config in NETWORKS.items()} | {"convnext": CONVNEXT}
+MODELS |= {name: nano(zoo.info(name).config) for name in ("dinov3_vits16", "dinov3_vit7b16")}
+
+READERS = {"prenorm": ("attn.qkv",), "norm": ("mlp.fc1", "mlp.w1", "mlp.w2")}
+"""What reads the norms of a block."""
+
+
+def sizes(config):
+    """An image size that is not square, and fits."""
+    height, width = (64, 96) if config is CONVNEXT else native(config)
+    return height, width + 2 * config.stride
+
+
+def write(path, config, opset, values=None):
+    """A float32 file of any image size."""
+    export = convert(abstract(config), opset, Signature(None, None))
+    export.save(path, values or values_of(config))
+    return path
+
+
+def worst(file, precision, source, image):
+    """The least cosine of an output."""
+    got = converter.run(runnable(file, precision), [image])
+    want = converter.run(source, [image])
+    return min(converter.compare(got[name], want[name]).cosine for name in want)
+
+
+def pixels(config):
+    return make_image(0, *sizes(config))[None]
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_network_in_every_precision(name, opset, tmp_path):
+    config = MODELS[name]
+    source = write(tmp_path / "source.onnx", config, opset)
+    fused = converter.report(ir.load(source)).fused
+    image = pixels(config)
+    for precision in ("float16", "bfloat16", "int8"):
+        file = tmp_path / f"{precision}.onnx"
+        derive(source, file, precision, image)
+        onnx.checker.check_model(file, full_check=True)
+        model = ir.load(file)
+        assert {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)} == {FLOAT}
+        assert converter.report(model).fused == fused
+        assert worst(file, precision, source, image) >= LIMITS[precision].value
+        if precision != "int8":
+            assert_half(model, HALF if precision == "float16" else BFLOAT, opset)
+
+
+def assert_half(model, half, opset):
+    """The matrices and kernels that pixels meet are in half precision."""
+    conv = half != BFLOAT or opset >= 22
+    weights = [v for v in model.graph.initializers.values() if v.dtype in (half, FLOAT)]
+    kernels = {v.dtype for v in weights if len(v.shape) == 4}
+    assert kernels == {half if conv else FLOAT}
+    name = re.compile(r"\.(qkv|kv|proj|pwconv\d|fc\d|w\d+)\.weight$")
+    matrices = [value for value in weights if name.search(value.name)]
+    assert {v.dtype for v in matrices if len(v.shape) == 2} == {half}
+
+
+def test_large_values_stay_in_float32(tmp_path):
+    """A residual stream beyond 65,504 overflows in float16 unless it is seen coming."""
+    config = MODELS["dinov2_vits14"]
+    values = dict(values_of(config))
+    values["blocks.0.mlp.fc2.bias"] = values["blocks.0.mlp.fc2.bias"] + np.float32(3e5)
+    values["blocks.0.ls2.gamma"] = np.ones_like(values["blocks.0.ls2.gamma"])
+    source = write(tmp_path / "source.onnx", config, 18, values)
+    image = pixels(config)
+    names = outgrown(source, image)
+    assert names
+    naive = converter.lower_precision(ir.load(source), "float16")
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        outputs = converter.run(naive, [image])
+    assert any(not np.isfinite(out).all() for out in outputs.values())
+    derive(source, tmp_path / "half.onnx", "float16", image)
+    assert worst(tmp_path / "half.onnx", "float16", source, image) >= LIMITS["float16"].value
+    assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "half.onnx"}
+
+
+def test_bfloat16_is_rounded_after_every_node():
+    """The emulation gives, bit for bit, what rounding by hand gives."""
+    rng = np.random.default_rng(0)
+    kernel, bias = rng.standard_normal((2, 5, 5), dtype=np.float32)
+    export = converter.to_onnx(lambda x: jnp.tanh(x @ kernel) * bias[0], [(3, 5)])
+    low = converter.lower_precision(export.model, "bfloat16")
+    x = rng.standard_normal((3, 5), dtype=np.float32)
+
+    def cut(array):
+        return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    (got,) = converter.run(converter.emulate_bfloat16(low), [x]).values()
+    want = cut(cut(np.tanh(cut(cut(x) @ cut(kernel)))) * cut(bias[0]))
+    np.testing.assert_allclose(got, want, rtol=2**-8, atol=0)
+    assert np.array_equal(got, cut(got))
+
+
+def test_another_precision_is_refused():
+    export = converter.to_onnx(jnp.tanh, [(3,)])
+    with pytest.raises(converter.SpecError, match=r"float16 or bfloat16, received 'float8'"):
+        converter.lower_precision(export.model, "float8")
+
+
+def outliers(config, factor):
+    """Weights of the same function with a few channels that are many times larger inside."""
+    values = dict(values_of(config))
+    rng = np.random.default_rng(0)
+    for index in range(config.depth):
+        block = f"blocks.{index}."
+        for norm, readers in (
+            ("prenorm", ("attn.qkv",)),
+            ("norm", ("mlp.fc1", "mlp.w1", "mlp.w2")),
+        ):
+            channels = rng.choice(config.dim, 3, replace=False)
+            for leaf in ("weight", "bias"):
+                name = f"{block}{norm}.{leaf}"
+                if name in values:
+                    values[name] = values[name].copy()
+                    values[name][channels] *= factor
+            for name in (f"{block}{reader}.weight" for reader in readers):
+                if name in values:
+                    values[name] = values[name].copy()
+                    values[name][:, channels] /= factor
+    return values
+
+
+@pytest.mark.parametrize("name", ["dinov3_vits16", "vit5_small", "dinov3_vit7b16"])
+def test_outlier_channels(name, tmp_path):
+    """What the quantiser alone cannot do: a channel hundreds of times larger than the others."""
+    config = MODELS[name]
+    source = write(tmp_path / "source.onnx", config, 18, outliers(config, 300))
+    image = pixels(config)
+    evened = ir.load(source)
+    even_out(evened)
+    before, after = (converter.run(model, [image]) for model in (source, evened))
+    for output in before:
+        np.testing.assert_allclose(after[output], before[output], rtol=0, atol=2e-5)
+    for precision in ("float16", "bfloat16", "int8"):
+        file = tmp_path / f"{precision}.onnx"
+        derive(source, file, precision, image)
+        assert worst(file, precision, source, image) >= LIMITS[precision].value
+    assert worst(quantised_alone(source), "int8", source, image) < LIMITS["int8"].value
+
+
+def quantised_alone(source):
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    file = source.with_name("alone.onnx")
+    quantize_dynamic(
+        source, file, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8
+    )
+    return file
+
+
+def test_no_room_for_the_quantiser(tmp_path):
+    """What it writes on the way is cut off; the file is not written, and the reason is right."""
+    source = write(tmp_path / "source.onnx", MODELS["dinov3_vits16"], 18)
+    limit = source.stat().st_size  # enough for the copy whose channels are even
+    code = (
+        "import pathlib, resource; from zoo.quantise import quantise; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+        "quantise(pathlib.Path('source.onnx'), pathlib.Path('int8.onnx'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+    assert {path.name for path in tmp_path.iterdir()} == {"source.onnx"}
+
+
+def test_too_far_from_float32(tmp_path):
+    """A file below the bound is not written, unless it is forced, and then says so."""
+    path = tmp_path / "vit_digits.safetensors"
+    state = load_file(zoo_data("vit_digits.safetensors"))
+    for index in range(4):
+        # Behind the GELU there is no norm to even a channel out with.
+        state[f"blocks.{index}.mlp.fc1.bias"][:2] += 3e3
+        state[f"blocks.{index}.mlp.fc2.weight"][:, :2] /= 3e3
+    save_file(state, path)
+    options = ("vit_digits", "--weights", path, "--precision", "int8", "--out", "o", "--json")
+    done = call(EXPORT, *options, cwd=tmp_path, code=1)
+    (record,) = json.loads(done.stdout)
+    assert not record["verification"]["passed"]
+    assert not list((tmp_path / "o").iterdir())
+    done = call(EXPORT, *options, "--force", cwd=tmp_path)
+    assert {p.name for p in (tmp_path / "o").iterdir()} == {
+        "vit_digits-opset23-int8.onnx",
+        "vit_digits-opset23-int8.json",
+    }
+    (record,) = json.loads(done.stdout)
+    assert record["precision"] == "int8" and not record["verification"]["passed"]
+
+
+def zoo_data(name):
+    from importlib.resources import files
+
+    return str(files("zoo") / "data" / name)

@@ -1,0 +1,175 @@
+"""Options as text, and files that appear whole or not at all."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo.checkpoints.choice import Seed, read_weights
+from zoo.cli.console import spread
+from zoo.errors import BadFile, BadOutput, BadRequest
+from zoo.export.request import (
+    Options,
+    check_free,
+    read_batch,
+    read_layers,
+    read_request,
+    read_size,
+    read_targets,
+)
+from zoo.files.staging import manifest_path, publish, sidecar_path, staged
+from zoo.manifest.describe import FORMAT, read
+
+VITS16 = zoo.info("dinov3_vits16")
+
+
+def test_size():
+    assert read_size(None, VITS16) == (224, 224)
+    assert read_size("224", VITS16) == (224, 224)
+    assert read_size("256x384", VITS16) == (256, 384)
+    assert read_size("dynamic", VITS16) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-16", "225", "224x", "224x0", "16x17", "1e3", "٢٤", "x"]
+)
+def test_bad_size(text):
+    with pytest.raises(BadRequest, match="--size"):
+        read_size(text, VITS16)
+
+
+def test_batch():
+    assert read_batch("dynamic") is None
+    assert read_batch("8") == 8
+    for text in ("0", "-1", "two", "", "1.5"):
+        with pytest.raises(BadRequest, match="--batch"):
+            read_batch(text)
+
+
+def test_layers(tmp_path):
+    assert read_layers(None, VITS16) == ()
+    assert read_layers("12,3,6", VITS16) == (3, 6, 12)
+    assert read_layers("last4", VITS16) == (9, 10, 11, 12)
+    assert read_layers("last12", VITS16) == tuple(range(1, 13))
+    signature = ask(tmp_path, layers="last1", reshape=True).signature
+    assert (signature.layers, signature.as_maps) == ((12,), True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "13", "3,13", "last13", "last0", "last", "3,", "x", "-1"]
+)
+def test_bad_layers(text):
+    with pytest.raises(BadRequest, match="--layers"):
+        read_layers(text, VITS16)
+
+
+def test_layers_that_make_no_sense(tmp_path):
+    with pytest.raises(BadRequest, match="twice"):
+        read_layers("3,6,3", VITS16)
+    with pytest.raises(BadRequest, match="--layers"):
+        ask(tmp_path, reshape=True)
+
+
+def test_weights():
+    assert read_weights("auto") == "auto"
+    assert read_weights("random") == Seed(0)
+    assert read_weights("random:7") == Seed(7)
+    assert read_weights("a/b.pth") == Path("a/b.pth")
+    assert read_weights("~/b.pth") == Path.home() / "b.pth"
+    for text in ("random:", "random:x", "random:-1"):
+        with pytest.raises(BadRequest, match="no seed"):
+            read_weights(text)
+
+
+def test_targets():
+    both = Path("m-opset18.onnx"), Path("m-opset23.onnx")
+    assert read_targets("m", (18, 23), "float32", None) == both
+    assert read_targets("m", (23,), "int8", Path("a")) == (Path("a/m-opset23-int8.onnx"),)
+    assert read_targets("m", (23,), "float16", Path("a/b.onnx")) == (Path("a/b.onnx"),)
+    with pytest.raises(BadRequest, match="2 opsets"):
+        read_targets("m", (18, 23), "float32", Path("a/b.onnx"))
+
+
+def ask(tmp_path, **changes):
+    options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
+    return read_request("dinov3_vits16_pretrain_lvd1689m", Options(**options), range(17, 27))
+
+
+def test_request(tmp_path):
+    request = ask(tmp_path)
+    assert request.model is VITS16
+    assert request.opsets == (23, 18)
+    assert request.targets[0] == tmp_path / "dinov3_vits16-opset23.onnx"
+
+
+@pytest.mark.parametrize("opset", [16, 27, 0, -1])
+def test_bad_opset(opset, tmp_path):
+    with pytest.raises(BadRequest, match="17 to 26"):
+        ask(tmp_path, opsets=[opset])
+
+
+@pytest.mark.parametrize("name", ["onnx", "json", "onnx_data"])
+def test_earlier_exports_are_kept(name, tmp_path):
+    (tmp_path / f"dinov3_vits16-opset18.{name}").touch()
+    with pytest.raises(BadOutput, match="--force"):
+        ask(tmp_path)
+    assert ask(tmp_path, force=True)
+
+
+def test_a_folder_is_no_target(tmp_path):
+    (tmp_path / "a.onnx").mkdir()
+    with pytest.raises(BadOutput, match="is a folder"):
+        check_free(tmp_path / "a.onnx", force=True)
+
+
+def test_staged_files_vanish_on_failure(tmp_path):
+    with pytest.raises(KeyboardInterrupt), staged(tmp_path / "new") as stage:
+        (stage / "a.onnx").touch()
+        raise KeyboardInterrupt
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_staging_inside_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadOutput, match="cannot write"), staged(tmp_path / "file"):
+        pass
+
+
+def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
+    target = tmp_path / "a.onnx"
+    sidecar_path(target).write_text("old")
+    target.write_text("old")
+    with staged(tmp_path) as stage:
+        (stage / "a.onnx").write_text("new")
+        (stage / "a.json").write_text("new")
+        publish(stage, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.onnx"]
+    assert target.read_text() == manifest_path(target).read_text() == "new"
+
+
+def test_manifests_of_others(tmp_path):
+    path = tmp_path / "a.json"
+    with pytest.raises(BadFile, match="missing"):
+        read(path)
+    for text in ("", "{", "[]", "{}", '{"format": 3}', "\x00"):
+        path.write_text(text)
+        with pytest.raises(BadFile, match="not a manifest"):
+            read(path)
+    path.write_text(f'{{"format": "{FORMAT}"}}')
+    assert read(path)["format"] == FORMAT
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (["m", "--opset", "18", "23", "24"], [18, 23, 24]),
+        (["m", "--opset", "18", "--opset", "23"], [18, 23]),
+        (["--opset", "18", "m", "--size", "224"], [18]),
+    ],
+)
+def test_opset_takes_any_number_of_values(given, read):
+    arguments = spread(given)
+    found = [int(b) for a, b in pairwise(arguments) if a == "--opset"]
+    assert found == read
+    assert [a for a in arguments if a != "--opset"] == [a for a in given if a != "--opset"]

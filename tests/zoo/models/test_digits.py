@@ -1,0 +1,208 @@
+"""The model whose weights are in the package: what it reads, and how its weights came to be."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+import zoo
+from converter.check import run
+from tests.references.digits import by_transformers
+from weights import bind, leaf_values
+from zoo.checkpoints.inspect import inspect
+from zoo.checkpoints.load import DATA, load
+from zoo.cli.console import Lines
+from zoo.digits import __main__ as train_digits
+from zoo.digits import data as digits
+from zoo.digits.training import Recipe, grey, initial, pixel_values, save, train
+from zoo.errors import BadOutput, BadRequest, MissingLibrary
+from zoo.images.preprocess import preprocess
+from zoo.models.build import abstract, batched, count_parameters
+
+ENTRY = zoo.info("vit_digits")
+FILE = DATA / ENTRY.checkpoint
+CLI = "import sys; sys.argv[0] = 'zoo'; from zoo.cli import main; main()"
+
+GOOD = 0.97
+"""What any file of the trained network must reach."""
+
+CLOSE = 0.003
+"""One digit of the 359 more or less."""
+
+
+@cache
+def held_out_pixels():
+    """`pixel_values` of the held-out digits, as anybody would make them, and their labels."""
+    images, labels = digits.held_out()
+    pictures = [Image.fromarray(image) for image in images]
+    return preprocess(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), labels
+
+
+def predictions(model, pixels):
+    """Digits that a function of `pixel_values`, or a file or session, sees."""
+    logits = model(pixels) if callable(model) else run(model, [pixels])["logits"]
+    return np.asarray(logits).argmax(axis=-1)
+
+
+def accuracy(model) -> float:
+    """The share of the held-out digits that a function, file or session gets right."""
+    pixels, labels = held_out_pixels()
+    return float((predictions(model, pixels) == labels).mean())
+
+
+@pytest.fixture(scope="module")
+def values():
+    loaded = load("auto", ENTRY, Lines(), offline=True)
+    return {path: np.asarray(loaded.weights.arrays[path]) for path in loaded.weights.arrays}
+
+
+@pytest.fixture(scope="module")
+def in_jax(values):
+    model = bind(abstract(ENTRY.config), values)
+    jitted = eqx.filter_jit(batched)
+    return lambda pixels: jitted(model, pixels).logits
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with files at two opsets, made without options, network or home."""
+    folder, home = tmp_path_factory.mktemp("digits"), tmp_path_factory.mktemp("home")
+    (folder / ENTRY.checkpoint).write_text("somebody else's")
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = [sys.executable, "-c", CLI, "export", "vit_digits", "--opset", "18", "23"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "from this package" in done.stdout
+    return folder
+
+
+def test_accuracy_in_jax(in_jax):
+    assert accuracy(in_jax) >= GOOD
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+def test_accuracy_of_the_files(opset, exported, in_jax):
+    file = exported / f"vit_digits-opset{opset}.onnx"
+    assert accuracy(file) >= GOOD
+    assert abs(accuracy(file) - accuracy(in_jax)) <= CLOSE
+    pixels, _ = held_out_pixels()
+    np.testing.assert_array_equal(predictions(file, pixels), predictions(in_jax, pixels))
+
+
+def test_manifest(exported):
+    record = json.loads((exported / "vit_digits-opset23.json").read_text())
+    assert record["weights"] == {
+        "kind": "meta",
+        "name": "vit_digits.safetensors",
+        "sha256": ENTRY.digest,
+        "rope_periods": "file",
+        "is_published_file": True,
+        "is_embedded_file": True,
+    }
+    assert record["fused"] == {
+        "Attention": 4,
+        "Gelu": 4,
+        "LayerNormalization": 9,
+        "RotaryEmbedding": 8,
+    }
+    assert record["verification"]["passed"]
+    assert record["inputs"][0]["shape"] == ["batch_size", 3, 8, 8]
+
+
+def test_the_file(values):
+    assert sha256(FILE.read_bytes()).hexdigest() == ENTRY.digest
+    assert FILE.stat().st_size <= 1_000_000
+    assert inspect(FILE).models == ("vit_digits",)
+    assert count_parameters(abstract(ENTRY.config)) == ENTRY.parameters
+    assert {value.dtype for value in values.values()} == {np.dtype(np.float32)}
+
+
+def test_against_transformers(values):
+    """Features of unit size; logits from them by numpy."""
+    pixels, _ = held_out_pixels()
+    jitted = eqx.filter_jit(lambda model, image: model(image))
+    model = bind(abstract(ENTRY.config), values)
+    for image in pixels[:4]:
+        ours, theirs = jitted(model, image), by_transformers(ENTRY.config, values, image)
+        for name in ("last_hidden_state", "pooler_output", "logits"):
+            np.testing.assert_allclose(getattr(ours, name), theirs[name], atol=3e-5)
+
+
+@pytest.mark.parametrize("part", ["local_pos_embed.periods", "ls1.gamma", "ls2.gamma"])
+def test_every_part_was_trained_with(part, values):
+    """Without its positions or a scale, the network reads badly."""
+    changed = {
+        path: value * (1e6 if "periods" in part else 0) if path.endswith(part) else value
+        for path, value in values.items()
+    }
+    model = bind(abstract(ENTRY.config), changed)
+    assert accuracy(lambda pixels: eqx.filter_jit(batched)(model, pixels).logits) < GOOD - 0.03
+
+
+def test_training_sees_what_everybody_sees():
+    pixels, _ = held_out_pixels()
+    _, apart = digits.split()
+    ours = pixel_values(grey(apart), ENTRY.preprocessing)
+    np.testing.assert_allclose(ours, pixels, atol=1e-6)
+
+
+def test_split():
+    whole = digits.load()
+    kept, apart = digits.divide(whole.labels, digits.HELD_OUT, "0|held out")
+    assert sorted([*kept, *apart]) == list(range(1797))
+    for label in range(digits.CLASSES):
+        share = (whole.labels[apart] == label).sum() / (whole.labels == label).sum()
+        assert share == pytest.approx(digits.HELD_OUT, abs=0.005)
+    # The embedded weights were trained without these: another split would be cheating.
+    np.testing.assert_array_equal(digits.held_out()[0], whole.images[apart])
+    seen, unseen = digits.split(0, validate=True)
+    assert len(seen.labels) + len(unseen.labels) == len(kept)
+    assert not np.array_equal(digits.held_out(1)[1], digits.held_out(0)[1])
+
+
+def test_images():
+    images, labels = digits.held_out()
+    assert (images.dtype, images.shape[1:], labels.shape) == (np.uint8, (8, 8, 3), (len(images),))
+    assert (images.min(), images.max()) == (0, 255)
+
+
+def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
+    small = replace(ENTRY, config=replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
+    recipe = Recipe(epochs=5, batch=16, warmup=5, rate=2e-2, average=0.5, share=0.0)
+    seen, _ = digits.split(validate=True)
+    some = seen[np.arange(160)]
+    for name in ("a", "b"):
+        model, losses = train(small, some, 3, recipe)
+        save(tmp_path / name, model, small)
+        assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.2
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    before = leaf_values(initial(small, jax.random.key(0)))
+    np.testing.assert_array_equal(
+        leaf_values(model)["local_pos_embed.periods"], before["local_pos_embed.periods"]
+    )
+
+
+def test_training_that_would_be_for_nothing(tmp_path, monkeypatch):
+    with pytest.raises(BadRequest, match="--validate"):
+        train_digits.check(tmp_path / "a", validate=True)
+    with pytest.raises(BadOutput, match="exists already"):
+        train_digits.check(tmp_path, validate=False)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(MissingLibrary, match="scikit-learn"):
+        digits.held_out()

@@ -1,0 +1,71 @@
+"""Names, aliases and what entries say."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+import zoo
+from zoo.errors import UnknownModel
+from zoo.models.config import ViTConfig
+
+
+def test_the_nine_vision_transformers():
+    assert len(zoo.list_models("dinov3_vit*")) == 9
+    assert zoo.list_models("*sat493m") == ["dinov3_vitl16_sat493m", "dinov3_vit7b16_sat493m"]
+    assert zoo.list_models("nothing*") == []
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_entries_are_consistent(name):
+    entry = zoo.info(name)
+    assert entry.name == name
+    for alias in entry.aliases:
+        assert zoo.info(alias) is entry
+    if isinstance(entry.config, ViTConfig):
+        assert entry.config.dim % entry.config.heads == 0
+    assert all(side % entry.config.stride == 0 for side in entry.preprocessing.size)
+    assert set(entry.published) <= {naming.name for naming in entry.namings}
+    assert entry.file
+    if entry.embedded:
+        assert (entry.archive, entry.licence.download, len(entry.digest)) == ("", "", 64)
+    else:
+        assert entry.archive == f"{entry.archive.removesuffix('.tar.lz4')}.tar.lz4"
+        assert entry.licence.download.startswith("https://")
+    assert entry.licence.page.startswith("https://")
+
+
+@pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
+def test_files_of_dinov3_carry_their_digests(name):
+    entry = zoo.info(name)
+    assert re.fullmatch(rf"{entry.aliases[0]}-{entry.digest}\.pth", entry.checkpoint)
+    is_satellite = "sat493m" in entry.checkpoint
+    assert entry.preprocessing.mean[0] == (0.430 if is_satellite else 0.485)
+
+
+def test_no_two_models_share_a_name():
+    names = [alias for name in zoo.list_models() for alias in (name, *zoo.info(name).aliases)]
+    assert len(set(names)) == len(names)
+
+
+def test_full_identifiers():
+    assert zoo.info("dinov3_vits16_pretrain_lvd1689m").name == "dinov3_vits16"
+    assert zoo.info("dinov3_vitl16_pretrain_sat493m").name == "dinov3_vitl16_sat493m"
+
+
+def test_unknown_names_bring_the_nearest():
+    with pytest.raises(UnknownModel, match="dinov3_vits16"):
+        zoo.info("dinov3_vits_16")
+    with pytest.raises(UnknownModel, match="zoo list"):
+        zoo.info("qqq")
+
+
+def test_create_needs_a_key_or_abstract():
+    with pytest.raises(ValueError, match="abstract=True"):
+        zoo.create("dinov3_vits16")
+
+
+def test_listing_does_not_wait_for_jax():
+    code = "import sys, zoo; zoo.info('dinov3_vits16'); sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,1 @@
+"""How publishers call the tensors of a model: tables only."""

@@ -1,0 +1,36 @@
+"""Checkpoints as Equimo (1.1.0 and 2.7.0) publishes them: paths in its vision transformers."""
+
+from __future__ import annotations
+
+from weights.mapping import Naming, Rule
+from weights.transforms import BIAS
+
+B = "blocks.0.blocks.{i}."
+
+
+_RULES = (
+    Rule("local_pos_embed.periods", ("local_pos_embed.patch_rope.freqs",)),
+    Rule("local_pos_embed.freqs", ("local_pos_embed.patch_rope.freqs",)),
+    Rule("local_pos_embed.reg_freqs", ("local_pos_embed.reg_rope.freqs",)),
+    Rule("blocks.{i}.{part}.{p}", (B + "{part}.{p}",)),
+    Rule("blocks.{i}.{part}.{layer}.{p}", (B + "{part}.{layer}.{p}",)),
+    Rule("patch_embed.proj.{p}", ("patch_embed.proj.{p}",)),
+    Rule("global_pos_embed.weight", ("global_pos_embed.weight",)),
+    Rule("cls_token", ("cls_token",)),
+    Rule("reg_tokens", ("reg_tokens",)),
+    Rule("mask_token", ("mask_token",)),
+    Rule("norm.{p}", ("norm.{p}",)),
+    Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
+    Rule("head.{p}", ("head.{p}",)),
+)
+
+
+VIT = Naming("equimo", _RULES)
+
+
+DINOV3_VIT = Naming(
+    "equimo",
+    (Rule("blocks.{i}.attn.qkv.bias", (B + "attn.qkv.bias",), BIAS), *_RULES),
+    # Equimo 1.x gives the 7B model a bias here that the published file does not have.
+    zero=(B + "attn.qkv.bias",),
+)

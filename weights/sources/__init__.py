@@ -1,0 +1,1 @@
+"""Where checkpoints come from: folders, caches, and the hub."""

@@ -1,0 +1,155 @@
+"""Where checkpoints usually lie, and where to get them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights.errors import WeightsNotFound, WrongDigest
+from weights.files import sha256
+from weights.progress import Progress
+from weights.sources.hub import HubFile, cached, download, verify
+
+
+@dataclass(frozen=True)
+class Published:
+    """Under which names a model's weights were published; those that were not are empty.
+
+    `wanted` is the name to ask for. `checkpoint` is the authors' file; where its name carries the
+    beginning of its sha256, that is `digest`. `archive` is Equimo's; `repository` holds
+    transformers' or timm's files, on the hub; `hub` are files that the hub's cache may hold, the
+    first of which is downloaded where there are none. `embedded` is a file that a package brings
+    along.
+    """
+
+    wanted: str
+    checkpoint: str
+    digest: str
+    archive: str
+    repository: str
+    hub: tuple[HubFile, ...]
+    licence_page: str
+    download_page: str
+    embedded: Path | None = None
+
+    @property
+    def advice(self) -> str:
+        """How to go on without."""
+        return (
+            f"Accept the licence ({self.licence_page}) and download {self.wanted} from "
+            f"{self.download_page}, or name a file with `--weights PATH`, or try things out with "
+            "`--weights random`."
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint, where it was found, and its sha256 if that was needed."""
+
+    path: Path
+    where: str
+    sha256: str | None = None
+
+
+def own_folders() -> tuple[Path, ...]:
+    """The user's own folder and this one."""
+    own = os.environ.get("ZOO_WEIGHTS_DIR")
+    return ((Path(own).expanduser(),) if own else ()) + (Path.cwd(),)
+
+
+def torch_caches() -> tuple[Path, ...]:
+    """Where DINOv3's code and torch.hub put their downloads."""
+    hub = Path.home() / ".cache" / "torch" / "hub"
+    return hub / "dinov3" / "weights", hub / "checkpoints"
+
+
+def equimo_cache() -> Path:
+    """Where Equimo puts its downloads, a folder for each family."""
+    return Path.home() / ".cache" / "equimo"
+
+
+def locate(published: Published, listener: Progress, offline: bool = False) -> Found:
+    """The weights of a model: from a folder, from a cache, or from the hub.
+
+    **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
+    `WrongDigest` if a cache holds a damaged file.
+    """
+    found = next(search(published), None)
+    if found is None:
+        nowhere = _searched(published)
+        if offline or not published.hub:
+            hub = "--offline forbids asking" if offline else "none is known to have it freely"
+            raise WeightsNotFound(
+                f"There is {nowhere}, and as for a hub, {hub}. {published.advice}"
+            )
+        file = published.hub[0]
+        fresh = download(file, f"There is {nowhere}. {published.advice}", listener)
+        found = Found(fresh.path, f"the hub ({file})", fresh.sha256)
+    listener.stage(f"weights: {found.path.name}, from {found.where}")
+    return found
+
+
+def search(published: Published) -> Iterator[Found]:
+    """Everything that is there already, the best first."""
+    if published.embedded is not None:
+        yield Found(published.embedded, "this package")
+    names = (published.checkpoint, published.archive, Path(published.repository).name)
+    for folder in own_folders():
+        for name in filter(None, names):
+            if (folder / name).exists():
+                yield Found(folder / name, str(folder))
+    for folder in torch_caches():
+        checkpoint = folder / published.checkpoint
+        if checkpoint.is_file():
+            yield Found(checkpoint, str(folder), _begins_with(checkpoint, published.digest))
+    for name in filter(None, (published.archive, published.archive.removesuffix(".tar.lz4"))):
+        archive = equimo_cache() / name.partition("_")[0] / name
+        if archive.exists():
+            yield Found(archive, str(archive.parent))
+    yield from _hub_cache(published)
+
+
+def _hub_cache(published: Published) -> Iterator[Found]:
+    names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
+    for file in (*(HubFile(published.repository, name) for name in names), *published.hub):
+        path = cached(file)
+        if path is not None:
+            fresh = verify(path, file.sha256)
+            digest = None if path.suffix == ".json" else fresh.sha256
+            yield Found(path, f"the hub's cache ({file})", digest)
+
+
+def _begins_with(path: Path, digest: str) -> str:
+    """The sha256 of a file, which must be the one in its name if there is one."""
+    found = sha256(path)
+    if not found.startswith(digest):
+        raise WrongDigest(
+            f"{path} is damaged: its name says that its sha256 begins with {digest}, but it is "
+            f"{found:.12}…: remove it and download it again."
+        )
+    return found
+
+
+def _searched(published: Published) -> str:
+    places = (*own_folders(), *torch_caches(), equimo_cache())
+    unset = "" if "ZOO_WEIGHTS_DIR" in os.environ else " (and ZOO_WEIGHTS_DIR is not set)"
+    return f"no {published.wanted} in {', '.join(map(str, places))}{unset} or the hub's cache"
+
+
+def find_named(name: str, published: Published) -> Path:
+    """The file or folder of that name in the usual places.
+
+    **Raises** `WeightsNotFound`.
+    """
+    folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
+    for found in search(published):
+        if found.path.name == name:
+            return found.path
+    raise WeightsNotFound(
+        f"no {name} in {', '.join(map(str, folders))}: name the file with `--weights PATH`."
+    )

@@ -1,0 +1,100 @@
+"""Writes a PyTorch checkpoint, as `torch.save` does for a dictionary of tensors.
+
+Source: `torch/serialization.py` and `torch/_utils.py`; see `weights.containers.torch`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from weights.distributions import Shape
+from weights.writers.item import Item, Step
+
+ROOT = "archive"
+STORAGES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
+
+ALIGNMENT = 64
+"""PyTorch begins every storage at a multiple of this."""
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def write_pth(path: Path, items: Sequence[Item], step: Step) -> None:
+    """A file that `torch.load(path, weights_only=True, mmap=True)` reads."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        archive.writestr(_member("data.pkl"), pickle(items))
+        archive.writestr(_member("byteorder"), b"little")
+        for index, item in enumerate(items):
+            info = _member(f"data/{index}")
+            info.file_size = item.size
+            info.extra = _padding(archive, info)
+            with archive.open(info, "w", force_zip64=True) as member:
+                member.write(item.data())
+            step(item.size)
+        archive.writestr(_member("version"), b"3\n")
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    return zipfile.ZipInfo(f"{ROOT}/{name}", EPOCH)
+
+
+def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """An extra field, of a kind that PyTorch uses too, that aligns what follows the header."""
+    # A local header has 30 bytes, the name, and 20 bytes for sizes beyond 4 GB.
+    start = archive.start_dir + 30 + len(info.filename) + 20 + 4
+    room = -start % ALIGNMENT
+    return b"FB" + struct.pack("<H", room) + b"Z" * room
+
+
+def pickle(items: Iterable[Item]) -> bytes:
+    """The program that rebuilds the dictionary, in protocol 2."""
+    return b"\x80\x02}(" + b"".join(_entry(i, item) for i, item in enumerate(items)) + b"u."
+
+
+def _entry(index: int, item: Item) -> bytes:
+    return b"".join(
+        [
+            _text(item.key),
+            b"ctorch._utils\n_rebuild_tensor_v2\n((",
+            _text("storage"),
+            b"ctorch\n" + STORAGES[item.dtype].encode() + b"\n",
+            _text(str(index)) + _text("cpu") + _number(item.count),
+            b"tQ",
+            _number(0),
+            _tuple(item.shape),
+            _tuple(strides(item.shape)),
+            b"\x89ccollections\nOrderedDict\n)RtR",
+        ]
+    )
+
+
+def strides(shape: Shape) -> Shape:
+    """Steps in elements between neighbours along each axis, the last axis fastest."""
+    steps: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= size
+    return tuple(reversed(steps))
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return b"X" + struct.pack("<I", len(data)) + data
+
+
+def _number(number: int) -> bytes:
+    if number < 1 << 31:
+        return b"J" + struct.pack("<i", number)
+    return b"\x8a\x08" + struct.pack("<q", number)
+
+
+def _tuple(numbers: Shape) -> bytes:
+    return b"(" + b"".join(_numbers(numbers)) + b"t"
+
+
+def _numbers(numbers: Shape) -> Iterator[bytes]:
+    return map(_number, numbers)

@@ -1,0 +1,1 @@
+"""Folders that others download: built, described and audited."""

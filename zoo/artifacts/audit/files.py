@@ -1,0 +1,78 @@
+"""The files of a folder: all that are listed, as they are listed, and no others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from weights.files import sha256
+from weights.progress import Progress
+from zoo.artifacts.audit.findings import Finding
+from zoo.artifacts.audit.manifest import Folder
+from zoo.manifest.schema import MANIFEST, File
+
+
+def present(folder: Path, content: Folder) -> list[str]:
+    """The variants of which at least one file is there."""
+    return [
+        variant.name
+        for variant in content.variants
+        if any(os.path.lexists(folder / name) for name in variant.files)
+    ]
+
+
+def check_listed(folder: Path, items: Collection[File], progress: Progress) -> Finding:
+    """Presence, size and digest of files."""
+    progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
+    wrong = [line for item in items if (line := _wrong(folder, item, progress))]
+    return Finding("files", not wrong, "; ".join(wrong) or f"{len(items)} as listed")
+
+
+def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
+    path = folder / item.name
+    try:
+        if _crosses_link(folder, item.name):
+            return f"{item.name} is reached through a symbolic link"
+        if not path.is_file():
+            return f"{item.name} is missing"
+        size = path.stat().st_size
+        if size != item.bytes:
+            return f"{item.name} has {size} bytes instead of {item.bytes}"
+        if sha256(path, progress.step) != item.sha256:
+            return f"{item.name} has another sha256"
+    except OSError as error:
+        return f"{item.name} cannot be read ({error.strerror})"
+    return None
+
+
+def _crosses_link(folder: Path, name: str) -> bool:
+    path = folder / name
+    inside = [path, *path.parents][: name.count("/") + 1]
+    return any(part.is_symlink() for part in inside)
+
+
+def check_others(folder: Path, content: Folder) -> Finding:
+    """Files that are not listed, and symbolic links; what is hidden does not count."""
+    known = {MANIFEST, *(item.name for item in content.files)}
+    wrong = sorted(_strange(folder, folder, known))
+    shown = wrong[:10] + [f"{len(wrong) - 10} more"] * (len(wrong) > 10)
+    return Finding("nothing else", not wrong, "; ".join(shown) or "no other files, no links")
+
+
+def _strange(folder: Path, place: Path, known: Collection[str]) -> Iterator[str]:
+    try:
+        entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
+    except OSError as error:
+        yield f"{place.name} cannot be read ({error.strerror})"
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        name = path.relative_to(folder).as_posix()
+        shown = name if name.isprintable() else ascii(name)
+        if entry.is_symlink():
+            yield f"{shown} is a symbolic link"
+        elif entry.is_dir():
+            yield from _strange(folder, path, known)
+        elif name not in known:
+            yield f"{shown} is not listed"

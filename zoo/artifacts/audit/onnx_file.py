@@ -1,0 +1,116 @@
+"""Checks of one ONNX file, each for itself: a failure hides none of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+from onnx import checker, shape_inference
+from onnx_ir.serde import SerdeError
+
+import converter
+from zoo import runtime
+from zoo.artifacts.audit.findings import Finding
+from zoo.artifacts.audit.manifest import Tensor
+from zoo.export.precision import runnable
+from zoo.export.request import Precision
+
+UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)
+"""What reading a damaged file may raise."""
+
+
+def check_model(file: Path) -> Finding:
+    """ONNX's own checker, types and shapes included."""
+    try:
+        # By path: then tensors may lie beside the file, and there is no limit of 2 GB.
+        checker.check_model(file, full_check=True)
+    except (
+        checker.ValidationError,
+        shape_inference.InferenceError,
+        *UNREADABLE,
+        RuntimeError,
+    ) as error:
+        return Finding("checker", False, runtime.reason(error))
+    return Finding("checker", True, "onnx.checker with shapes")
+
+
+def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model | None]:
+    """The model, unless it is damaged or has tensors anywhere but in its sidecar."""
+    if not file.is_file():
+        return Finding("graph", False, "it is no ordinary file"), None
+    try:
+        model = ir.load(file)
+    except UNREADABLE as error:
+        return Finding("graph", False, runtime.reason(error)), None
+    if not all(isinstance(node.op_type, str) for node in model.graph.all_nodes()):
+        return Finding("graph", False, "the name of an operator is no text"), None
+    places = {
+        str(value.const_value.location)
+        for graph in (model.graph, *model.graph.subgraphs())
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    }
+    strange = sorted(places - set(sidecars))
+    if strange:
+        return Finding("graph", False, f"it has tensors in {ascii(strange)[:200]}"), None
+    return Finding("graph", True, f"opset {model.opset_imports.get('')}"), model
+
+
+def check_fused(model: ir.Model, wanted: Mapping[str, int]) -> Finding:
+    """The fused operators that the graph has, against those it should have."""
+    found = {op: count for op, count in converter.report(model).fused.items() if count}
+    same = found == {op: count for op, count in wanted.items() if count}
+    told = "" if same else f", the manifest says {_counts(wanted)}"
+    return Finding("fused", same, f"{_counts(found)}{told}")
+
+
+def load(file: Path, precision: Precision, provider: str) -> tuple[Finding, runtime.Session | None]:
+    """A session in ONNX Runtime."""
+    try:
+        live = runtime.session(runnable(file, precision), provider)
+    except (*runtime.ERRORS, *UNREADABLE) as error:
+        return Finding("loads", False, runtime.reason(error)), None
+    told = ", bfloat16 emulated" if precision == "bfloat16" else ""
+    return Finding("loads", True, f"{provider}{told}"), live
+
+
+def elsewhere(live: runtime.Session, provider: str) -> tuple[Finding, dict[str, Counter[str]]]:
+    """The nodes that the chosen provider leaves to others. Good to know, and not wrong."""
+    found = runtime.placed(live)
+    total = sum(counts.total() for counts in found.values())
+    others = {name: counts for name, counts in found.items() if name != provider}
+    lines = [
+        f"{counts.total()} of {total} nodes on {name}: {_counts(dict(counts.most_common()))}"
+        for name, counts in others.items()
+    ]
+    return Finding("fallback", True, "; ".join(lines) or f"none of {total} nodes"), others
+
+
+def check_signature(
+    live: runtime.Session, inputs: Collection[Tensor], outputs: Collection[Tensor]
+) -> Finding:
+    """Names, types and shapes of what a file takes and gives, as ONNX Runtime sees them."""
+    wrong = []
+    for what, found, wanted in (
+        ("takes", live.get_inputs(), inputs),
+        ("gives", live.get_outputs(), outputs),
+    ):
+        seen = [_tensor(each) for each in found]
+        if seen != list(wanted):
+            told = "; ".join(map(str, wanted))
+            wrong.append(f"it {what} {'; '.join(map(str, seen))}, the manifest says {told}")
+    names = ", ".join(tensor.name for tensor in (*inputs, *outputs))
+    return Finding("signature", not wrong, "; ".join(wrong) or names)
+
+
+def _tensor(found: runtime.NodeArg) -> Tensor:
+    inner = found.type.removeprefix("tensor(").removesuffix(")")
+    dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
+    return Tensor(found.name, dtype, tuple("?" if dim is None else dim for dim in found.shape))
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {op}" for op, count in sorted(counts.items())) or "none"

@@ -1,0 +1,86 @@
+"""The files of a folder that are not networks: settings, licence, a photograph, golden numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from weights.writers.safetensors import write_arrays
+from zoo.artifacts.build.variants import VARIANTS
+from zoo.checkpoints import settings as configs
+from zoo.export.make import Maker
+from zoo.export.verify import Sample, reference
+from zoo.images.photograph import photographs
+from zoo.images.preprocess import preprocess
+from zoo.models.config import Preprocessing
+from zoo.models.output import output_names
+
+PHOTOGRAPH = "photograph.png"
+GOLDEN = "golden.safetensors"
+LICENCE = "LICENSE"
+
+
+def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: dict[str, Any]) -> list[str]:
+    """Write them to `stage`, with the numbers of a golden sample; their names."""
+    settings = configs.portable(maker.model.config, maker.entry.family)
+    outside = [
+        Path(VARIANTS[name].file).name
+        for name, variant in manifest["variants"].items()
+        if len(variant["files"]) > 1
+    ]
+    if outside:
+        # transformers.js asks for a sidecar only where it is told of one.
+        chunks = {name: 1 for name in outside}
+        settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
+    how = clients_preprocessing(maker)
+    _write_json(stage / "config.json", settings)
+    _write_json(stage / "preprocessor_config.json", configs.huggingface_preprocessor(how))
+    write_arrays(stage / GOLDEN, golden(maker, sample))
+    _copy("chelsea.png", stage / PHOTOGRAPH)
+    _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
+    return sorted(path.name for path in stage.iterdir())
+
+
+def clients_preprocessing(maker: Maker) -> Preprocessing:
+    """What clients are to do with images: the model's own, at the size that the files take."""
+    how = maker.entry.preprocessing
+    return how.at(maker.signature.size or how.size)
+
+
+def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
+    """The photograph as the network gets it from a client, and what it makes of it in JAX."""
+    taken = "pixel_values" if sample.images is None else "image"
+    names = output_names(maker.model.config, maker.signature.layers)
+    return {taken: sample.fed} | {
+        name: np.asarray(value)
+        for name, value in zip(names, jax.tree.leaves(sample.outputs), strict=True)
+    }
+
+
+def golden_sample(maker: Maker) -> Sample:
+    """The first sample, unless its pixels are not those that the published settings lead to."""
+    first = maker.samples[0]
+    how = clients_preprocessing(maker)
+    pixels = preprocess(photographs(1), how, how.size)
+    if first.images is not None or np.array_equal(first.pixels, pixels):
+        return first
+    # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
+    entry = replace(maker.entry, preprocessing=how)
+    signature = replace(maker.signature, size=how.size, batch=1)
+    return reference(entry, maker.model, maker.weights.arrays, signature)[0]
+
+
+def _copy(name: str, target: Path) -> None:
+    with as_file(files("zoo") / "data" / name) as path:
+        shutil.copyfile(path, target)
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")

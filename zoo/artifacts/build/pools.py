@@ -1,0 +1,102 @@
+"""Where builds run: in this process, in processes beside it, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Generator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from queue import Queue
+from typing import Any
+
+from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.schedule import Pool, Told
+from zoo.cli.console import stop
+from zoo.errors import BadRequest
+
+
+class Here(Executor):
+    """Runs what is submitted at once, in this process."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def here(told: Told) -> Pool:
+    """One build after the other."""
+    return Pool(Here, told, lost=())
+
+
+@contextmanager
+def processes(jobs: int, told: Told) -> Generator[Pool]:
+    """So many processes, a fresh one for each build: what a build allocates is gone after it."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        queue = manager.Queue()
+        listener = threading.Thread(target=_listen, args=(queue, told), daemon=True)
+        listener.start()
+        open = partial(
+            ProcessPoolExecutor,
+            jobs,
+            mp_context=context,
+            initializer=_prepare,
+            max_tasks_per_child=1,
+        )
+        yield Pool(open, Sender(queue), lost=(BrokenExecutor,))
+        queue.put(None)
+        listener.join()
+
+
+class Sender:
+    """Tells the parent process."""
+
+    def __init__(self, queue: Queue[tuple[Plan, str] | None]):
+        self.queue = queue
+
+    def __call__(self, plan: Plan, text: str) -> None:
+        self.queue.put((plan, text))
+
+
+def _listen(queue: Queue[tuple[Plan, str] | None], told: Told) -> None:
+    while (item := queue.get()) is not None:
+        told(*item)
+
+
+def _prepare() -> None:
+    """A worker that is told to stop removes what it has staged."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
+    signal.signal(signal.SIGTERM, stop)
+
+
+@contextmanager
+def cluster(address: str) -> Generator[Pool]:
+    """The workers of a Dask scheduler; they see the folders under the same paths as we do.
+
+    **Raises** `BadRequest` if Dask is not installed or nobody answers at the address.
+    """
+    if find_spec("distributed") is None:
+        raise BadRequest(
+            f"--scheduler {address} needs Dask: install it with `pip install 'jax-onnx-zoo[dask]'`."
+        )
+    from distributed import Client
+    from distributed.scheduler import KilledWorker
+
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise BadRequest(
+            f"--scheduler {address} does not answer ({type(error).__name__}): give the address "
+            "that `dask scheduler` prints."
+        ) from error
+    with client:
+        yield Pool(lambda: client.get_executor(pure=False), _nobody, lost=(KilledWorker,))
+
+
+def _nobody(plan: Plan, text: str) -> None:
+    """Progress inside a build stays on its worker."""

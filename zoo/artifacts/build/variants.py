@@ -1,0 +1,44 @@
+"""The files of a built folder, as its users know them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zoo.errors import BadRequest
+from zoo.export.request import Precision
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One ONNX file: where it lies in its folder, and what it is."""
+
+    name: str
+    file: str
+    opset: int
+    precision: Precision
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        # Opset 18 holds nothing that a runtime of the last years does not know.
+        Variant("fp32", "onnx/model.onnx", 18, "float32"),
+        Variant("fused", "onnx/model_fused.onnx", 23, "float32"),
+        Variant("fp16", "onnx/model_fp16.onnx", 18, "float16"),
+        # Convolutions take bfloat16 from opset 22 on.
+        Variant("bf16", "onnx/model_bf16.onnx", 23, "bfloat16"),
+        Variant("int8", "onnx/model_int8.onnx", 18, "int8"),
+    )
+}
+
+USUAL = ("fp32", "fused", "fp16", "int8")
+"""Those that are built unless others are asked for; no CPU runtime computes in bfloat16."""
+
+
+def read_variants(names: Sequence[str]) -> tuple[str, ...]:
+    """The variants to build, in their own order. **Raises** `BadRequest`."""
+    for name in names:
+        if name not in VARIANTS:
+            raise BadRequest(f"--variant {name} is not known: choose from {', '.join(VARIANTS)}.")
+    return tuple(name for name in VARIANTS if name in (names or USUAL))

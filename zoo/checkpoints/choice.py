@@ -1,0 +1,36 @@
+"""Which weights somebody asks for: from the usual places, random ones, or those of a file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from zoo.errors import BadRequest
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Random weights."""
+
+    value: int
+
+
+Choice = Literal["auto"] | Seed | Path
+
+"""Weights: from the usual places, random, or from a file."""
+
+
+def read_weights(text: str) -> Choice:
+    """`auto`, `random`, `random:SEED`, or the path of a file."""
+    if text == "auto":
+        return "auto"
+    if text == "random":
+        return Seed(0)
+    if text.startswith("random:"):
+        seed = text.removeprefix("random:")
+        if not re.fullmatch(r"\d+", seed, re.ASCII):
+            raise BadRequest(f"--weights {text} has no seed: write a number, as in `random:7`.")
+        return Seed(int(seed))
+    return Path(text).expanduser()

@@ -1,0 +1,158 @@
+"""`zoo weights convert`: a checkpoint as another library wants it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weights import Checkpoint, open_checkpoint
+from weights.distributions import Shape
+from weights.mapping import Naming
+from weights.progress import Progress
+from weights.writers.item import Item, total
+from weights.writers.items import items_for
+from zoo.checkpoints import settings as configs
+from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import load_checkpoint, variants
+from zoo.errors import BadOutput, BadRequest
+from zoo.files.staging import staged, writing
+from zoo.models.config import Config
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import info
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written, and what the source did not say."""
+
+    target: Path
+    naming: str
+    model: str
+    filled: tuple[str, ...]
+    nonfinite: tuple[str, ...]
+
+
+FORMATS = {
+    "pytorch": ("meta", "original"),
+    "equimo": ("equimo",),
+    "huggingface": ("huggingface",),
+}
+"""Whose names a file of each form may have."""
+
+
+def read_format(target: Path) -> str:
+    """Which form of checkpoint to write, by the name of the place for it."""
+    if target.name.endswith(".tar.lz4"):
+        return "equimo"
+    if target.suffix == ".pth":
+        return "pytorch"
+    if not target.suffix or target.is_dir():
+        return "huggingface"
+    raise BadRequest(
+        f"{target} says nothing of a format: end it in .pth (Meta) or .tar.lz4 (Equimo), or name "
+        "a folder without a dot (Hugging Face)."
+    )
+
+
+def naming_to_write(entry: ModelInfo, form: str) -> Naming:
+    """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
+    for naming in entry.namings:
+        if naming.name in FORMATS[form]:
+            return naming
+    forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
+    raise BadRequest(
+        f"{entry.name} is not known as {forms.get(form, 'an Equimo archive')}: no program reads it "
+        "so. Choose another format."
+    )
+
+
+def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[str, Shape]:
+    """The leaves that a file with these names has, all of which the weights must have.
+
+    **Raises** `BadRequest` where they have not.
+    """
+    have, wanted = shapes(config), shapes(entry.config_for(naming.name))
+    lacking = [path for path, shape in wanted.items() if have.get(path) != shape]
+    if lacking:
+        raise BadRequest(
+            f"the checkpoint is of a network that differs from the one to write: it has no "
+            f"{lacking[0]} of shape {list(wanted[lacking[0]])}. Start from another checkpoint."
+        )
+    return wanted
+
+
+def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
+    """The model that a checkpoint belongs to."""
+    found = variants(checkpoint)
+    if name is not None:
+        entry = info(name)
+        if found and entry.name not in found:
+            raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}, not {entry.name}.")
+        return entry
+    if not found:
+        raise BadRequest(f"{checkpoint.path} fits no model of the zoo: `zoo list` shows them.")
+    if len({info(model).config for model in found}) > 1:
+        raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}: say which with `--model`.")
+    return info(found[0])
+
+
+def convert(
+    source: Path, target: Path, model: str | None, force: bool, progress: Progress
+) -> Converted:
+    """Write the checkpoint at `source` as `target`, complete or not at all.
+
+    **Raises** a `ZooError` or a `WeightsError`.
+    """
+    form = read_format(target)
+    if (target.exists() or target.is_symlink()) and not force:
+        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    checkpoint = open_checkpoint(source)
+    entry = find_model(checkpoint, model)
+    loaded = load_checkpoint(checkpoint, entry)
+    weights = loaded.weights
+    naming = naming_to_write(entry, form)
+    items = items_for(naming, weights, leaves_to_write(entry, naming, loaded.config))
+    # The settings that are written along are those of the network that the weights belong to.
+    written = replace(entry, config=loaded.config)
+    progress.stage(f"writing {target.name}", total(items))
+    with staged(target.parent) as stage, writing(target):
+        write(naming.name, stage / target.name, items, written, progress)
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(stage / target.name, target)
+    return Converted(
+        target, naming.name, entry.name, weights.filled, tuple(weights.arrays.nonfinite)
+    )
+
+
+def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
+    """A checkpoint in one of the three forms."""
+    if naming in FORMATS["pytorch"]:
+        from weights.writers.pth import write_pth
+
+        write_pth(path, items, progress.step)
+    elif naming == "equimo":
+        from weights.writers.equimo import write_archive
+
+        write_archive(path, items, configs.equimo(entry.config), progress.step)
+    else:
+        write_folder(path, items, entry, progress)
+
+
+def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
+    """A folder that transformers loads."""
+    from weights.writers.safetensors import write_safetensors
+
+    path.mkdir()
+    key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
+    _write_json(path / "config.json", configs.huggingface(entry.config, key_bias))
+    how = configs.huggingface_preprocessor(entry.preprocessing)
+    _write_json(path / "preprocessor_config.json", how)
+    write_safetensors(path / "model.safetensors", items, progress.step)
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")

@@ -1,0 +1,166 @@
+"""`zoo golden`: what a reference makes of an image and a checkpoint, kept to compare with.
+
+A golden file is an `.npz` of `pixel_values [1, 3, H, W]`, `last_hidden_state [1, tokens, D]` and
+`pooler_output [1, D]`, with the model's name, the weights' sha256 and who computed it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights import bind, open_checkpoint
+from weights.mapping import plan, source_shapes
+from weights.progress import Progress
+from weights.synthetic import write_checkpoint
+from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import Loaded, load_checkpoint
+from zoo.errors import BadFile, BadRequest
+from zoo.files.staging import staged, writing
+from zoo.images.preprocess import preprocess
+from zoo.models.build import abstract
+from zoo.registry.entry import ModelInfo
+
+OUTPUTS = ("last_hidden_state", "pooler_output")
+JAX_ATOL = 3e-5
+ONNX_ATOL = 1e-4
+
+Arrays = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A golden file's content."""
+
+    model: str
+    reference: str
+    weights_sha256: str
+    pixel_values: NDArray[np.float32]
+    outputs: Arrays
+
+
+def load(entry: ModelInfo, path: Path) -> Loaded:
+    """The checkpoint at `path` for a model."""
+    return load_checkpoint(open_checkpoint(path), entry)
+
+
+def pixels(entry: ModelInfo, image: Path) -> NDArray[np.float32]:
+    """`[1, 3, H, W]` from a picture, through the model's preprocessing.
+
+    **Raises** `BadFile`.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(image) as picture:
+            return preprocess([picture], entry.preprocessing, entry.preprocessing.size)
+    except (OSError, UnidentifiedImageError) as error:
+        raise BadFile(f"{image} is no picture that can be read: name another one.") from error
+
+
+def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:
+    """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
+    sha256 = loaded.weights.provenance.sha256 or ""
+    if reference == "transformers":
+        from zoo.checkpoints.transformers import run_transformers
+
+        outputs = run_transformers(entry, loaded, values)
+        name = f"transformers {version('transformers')}"
+        return Golden(entry.name, name, sha256, values, outputs)
+    if not reference.endswith(".npz"):
+        raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
+    return Golden(entry.name, Path(reference).name, sha256, values, read_outputs(Path(reference)))
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """All arrays of an `.npz`; nothing in it is executed. **Raises** `BadFile`."""
+    if not path.is_file():
+        raise BadFile(f"{path} does not exist: name an .npz file.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{path} is no .npz of plain arrays: name another file.") from error
+
+
+def read_outputs(path: Path) -> Arrays:
+    """Outputs from an `.npz` by transformers' names, or by those of Meta's code."""
+    arrays = read_arrays(path)
+    if all(name in arrays for name in OUTPUTS):
+        return {name: arrays[name] for name in OUTPUTS}
+    parts = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
+    if not all(name in arrays for name in parts):
+        raise BadFile(f"{path} holds neither {' and '.join(OUTPUTS)} nor {', '.join(parts)}.")
+    token, *others = (arrays[name] for name in parts)
+    rows = np.concatenate([token[:, None], *others], axis=1)
+    return {"last_hidden_state": rows, "pooler_output": token}
+
+
+def write(path: Path, golden: Golden) -> None:
+    """Save a golden file, complete or not at all."""
+    with staged(path.parent) as stage, writing(path):
+        np.savez(
+            stage / path.name,
+            model=golden.model,
+            reference=golden.reference,
+            weights_sha256=golden.weights_sha256,
+            pixel_values=golden.pixel_values,
+            **golden.outputs,  # type: ignore[arg-type]
+        )
+        (stage / path.name).replace(path)
+
+
+def read(path: Path) -> Golden:
+    """**Raises** `BadFile`."""
+    arrays = read_arrays(path)
+    wanted = {"model", "reference", "weights_sha256", "pixel_values", *OUTPUTS}
+    if not wanted <= set(arrays):
+        raise BadFile(f"{path} lacks {', '.join(sorted(wanted - set(arrays)))}: make it again.")
+    return Golden(
+        model=str(arrays["model"]),
+        reference=str(arrays["reference"]),
+        weights_sha256=str(arrays["weights_sha256"]),
+        pixel_values=arrays["pixel_values"],
+        outputs={name: arrays[name] for name in OUTPUTS},
+    )
+
+
+def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
+    """Largest absolute difference of the model in JAX, by output."""
+    import equinox as eqx
+    import jax
+
+    model = bind(abstract(loaded.config), loaded.weights.arrays)
+    result = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))(model, golden.pixel_values)
+    return differences(golden, result._asdict())
+
+
+def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
+    """Largest absolute difference of an exported file, by output."""
+    from converter.check import run
+
+    return differences(golden, run(file, [golden.pixel_values]))
+
+
+def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
+    """NaN where there is one: a comparison with a limit then fails."""
+    return {
+        name: float(np.abs(np.asarray(got[name]) - wanted).max())
+        for name, wanted in golden.outputs.items()
+    }
+
+
+def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
+    """A seeded checkpoint in the layout of the published file."""
+    naming = entry.namings[0]
+    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    progress.stage(f"writing {path.name}", entry.parameters * 4)
+    with staged(path.parent) as stage, writing(path):
+        write_checkpoint(stage / path.name, keys, seed, progress.step, naming.repeated(keys))
+        (stage / path.name).replace(path)

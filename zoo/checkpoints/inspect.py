@@ -1,0 +1,49 @@
+"""`zoo weights inspect`: what a checkpoint is, told without reading its tensors."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights import Checkpoint, open_checkpoint
+from weights.mapping import Naming
+from zoo.checkpoints.load import recognise, variants
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A checkpoint in a few words. `models` are those of the zoo that it fits."""
+
+    checkpoint: Checkpoint
+    naming: str
+    models: tuple[str, ...]
+    parameters: int
+    bytes: int
+    dtypes: dict[str, int]
+    periods: str
+
+
+def inspect(path: Path) -> Inspection:
+    """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
+    checkpoint = open_checkpoint(path)
+    naming = recognise(checkpoint)
+    tensors = checkpoint.tensors.values()
+    return Inspection(
+        checkpoint=checkpoint,
+        naming=naming.name,
+        models=tuple(variants(checkpoint)),
+        parameters=sum(math.prod(tensor.shape) for tensor in tensors),
+        bytes=sum(file.stat().st_size for file in checkpoint.files),
+        dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
+        periods=_origin_of_periods(checkpoint, naming),
+    )
+
+
+def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
+    """Where rotary periods would come from, in words."""
+    rotary = [rule for rule in naming.rules if rule.target.startswith("local_pos_embed.")]
+    if any(rule.leaf(key) for rule in rotary for key in checkpoint.tensors):
+        return "the file's own"
+    return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

@@ -1,0 +1,148 @@
+"""The weights that a request names, for the model that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
+from weights.distributions import Shape
+from weights.errors import MappingError
+from weights.mapping import Naming, plan, source_shapes
+from weights.progress import Progress
+from weights.recognise import fits, nearest
+from weights.sources.locate import Found, Published
+from zoo.checkpoints.choice import Choice, Seed
+from zoo.checkpoints.leaves import shapes
+from zoo.models.config import Config, ViTConfig
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import MODELS
+
+DATA = Path(__file__).parents[1] / "data"
+"""Where embedded weights lie."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Weights, and the configuration of the model that they belong to."""
+
+    config: Config
+    weights: Weights
+
+
+def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False) -> Loaded:
+    """Weights for a model of the zoo, read lazily.
+
+    **Raises** a `WeightsError` if there are none, or if they are of something else.
+    """
+    if isinstance(choice, Seed):
+        return Loaded(entry.config, random_weights(shapes(entry.config), choice.value))
+    found = Found(choice, "") if isinstance(choice, Path) else find(entry, listener, offline)
+    return load_checkpoint(open_checkpoint(found.path), entry, found.sha256)
+
+
+def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo, sha256: str | None = None) -> Loaded:
+    """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
+    naming = naming_for(checkpoint, entry)
+    config = entry.config_for(naming.name)
+    return Loaded(config, load_weights(checkpoint, naming, shapes(config), sha256))
+
+
+def find(entry: ModelInfo, listener: Progress, offline: bool = False) -> Found:
+    """The checkpoint in one of the usual places, or from the hub."""
+    return locate(published(entry), listener, offline)
+
+
+def published(entry: ModelInfo) -> Published:
+    """Names and places of a model's weights."""
+    return Published(
+        wanted=entry.file,
+        checkpoint=entry.checkpoint,
+        digest=entry.digest,
+        archive=entry.archive,
+        repository=entry.repository,
+        hub=entry.hub,
+        licence_page=entry.licence.page,
+        download_page=entry.licence.download,
+        embedded=DATA / entry.checkpoint if entry.embedded else None,
+    )
+
+
+def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
+    """Whose names a checkpoint of a model uses; where it does not fit, the nearest.
+
+    **Raises** `MappingError` that names the model it belongs to, if that is another one.
+    """
+    fitting = namings(checkpoint, entry)
+    if fitting:
+        return fitting[0]
+    others = variants(checkpoint)
+    if others:
+        raise MappingError(
+            f"{checkpoint.path} is of another variant: it looks like {' or '.join(others)}, not "
+            f"like {entry.name}. Export that model, or give the file {entry.file}."
+        )
+    naming = nearest(entry.namings, checkpoint.tensors)
+    if lacks_classifier(checkpoint, naming, entry):
+        raise MappingError(
+            f"{checkpoint.path} has no classifier and {entry.name} is one, of "
+            f"{entry.config.classes} classes: give a file that was fine-tuned for that."
+        )
+    return naming
+
+
+def lacks_classifier(checkpoint: Checkpoint, naming: Naming, entry: ModelInfo) -> bool:
+    """Whether a model's classifier is all that a checkpoint of it lacks."""
+    if not entry.config.classes:
+        return False
+    leaves = shapes(entry.config_for(naming.name))
+    without = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
+    return fits(naming, checkpoint.tensors, without)
+
+
+def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
+    """The namings in which a checkpoint has just what a model needs."""
+    return [
+        naming
+        for naming in entry.namings
+        if _has_landmarks(checkpoint, naming, entry.config_for(naming.name))
+        and fits(naming, checkpoint.tensors, shapes(entry.config_for(naming.name)))
+    ]
+
+
+def variants(checkpoint: Checkpoint) -> list[str]:
+    """The models of the zoo that a checkpoint fits, by its keys and shapes."""
+    return [name for name, entry in MODELS.items() if namings(checkpoint, entry)]
+
+
+def recognise(checkpoint: Checkpoint) -> Naming:
+    """Whose names a checkpoint uses, of all that the zoo knows. **Raises** `NotACheckpoint`."""
+    fitting = (naming for entry in MODELS.values() for naming in namings(checkpoint, entry))
+    return next(fitting, None) or nearest(_all_namings(), checkpoint.tensors)
+
+
+@cache
+def _all_namings() -> tuple[Naming, ...]:
+    every: Iterable[Naming] = (n for entry in MODELS.values() for n in entry.namings)
+    return tuple(dict.fromkeys(every))
+
+
+def landmarks(config: Config) -> dict[str, Shape]:
+    """Shapes of a few leaves that tell most models apart, without building one."""
+    found: dict[str, Shape] = {"norm.weight": (config.dim,)}
+    if isinstance(config, ViTConfig):
+        found["patch_embed.proj.weight"] = (config.dim, 3, config.patch, config.patch)
+        found[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
+        if config.positions is not None:
+            rows = config.positions.grid**2 + config.positions.cls_token
+            found["global_pos_embed.weight"] = (rows, config.dim)
+    return found
+
+
+def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
+    """A quick look before the thorough one, which has to build the model."""
+    file = naming.normalise(checkpoint.tensors)
+    wanted = source_shapes(plan(naming.rules, landmarks(config)))
+    return all(key in file and file[key].shape == shape for key, shape in wanted.items())

@@ -1,0 +1,97 @@
+"""Equimo's settings, in the form of 1.1.0."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, RotaryGrid, ViTConfig
+
+EQUIMO = "1.1.0"
+"""The version whose format is written."""
+
+# Equimo's names for what the configurations have others for.
+GELU = {"erf": "exactgelu", "tanh": "gelu"}
+FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
+POOL = {"token": "token", "mean": "avg"}
+
+
+def equimo(config: Config) -> dict[str, Any]:
+    """`metadata.json` of an Equimo 1.x archive."""
+    settings = _convnext(config) if isinstance(config, ConvNeXtConfig) else _vit(config)
+    return {
+        "model_config": settings,
+        "torch_hub_cfg": {},
+        "timm": [],
+        "jax_version": version("jax"),
+        "equinox_version": version("equinox"),
+        "equimo_version": EQUIMO,
+    }
+
+
+def _convnext(config: ConvNeXtConfig) -> dict[str, Any]:
+    return {
+        "in_channels": 3,
+        "depths": list(config.depths),
+        "dims": list(config.dims),
+        "layer_scale_init_value": config.layer_scale,
+        "act_layer": GELU[config.gelu],
+        "num_classes": config.classes,
+        "eps": config.norm_eps,
+    }
+
+
+def _vit(config: ViTConfig) -> dict[str, Any]:
+    # Equimo takes two thirds of this for a gated network's width.
+    gate = 1 if config.ffn == "mlp" else 1.5
+    settings: dict[str, Any] = {
+        "img_size": 224,
+        "in_channels": 3,
+        "patch_size": config.patch,
+        "num_classes": config.classes,
+        "use_mask_token": config.mask_token,
+        "use_global_pos_embed": config.positions is not None,
+        "use_local_pos_embed": config.rotary is not None,
+        "reg_tokens": config.registers,
+        "init_values": config.layer_scale,
+        "eps": config.norm_eps,
+        "dynamic_img_size": True,
+        "act_layer": GELU[config.gelu],
+        "dim": config.dim,
+        "num_heads": config.heads,
+        "depths": [config.depth],
+        "mlp_ratio": config.hidden / config.dim * gate,
+        "untie_global_and_local_cls_norm": config.untied_norms,
+    }
+    if config.ffn in FEED_FORWARD:
+        settings["ffn_layer"] = FEED_FORWARD[config.ffn]
+    if config.pool in POOL and config.classes:
+        settings["global_pool"] = POOL[config.pool]
+    if config.positions is not None:
+        settings |= _learned(config, config.positions)
+    if isinstance(config.rotary, RotaryGrid):
+        settings |= _vit5(config, config.rotary)
+    return settings
+
+
+def _learned(config: ViTConfig, positions: LearnedPositions) -> dict[str, Any]:
+    return {
+        "img_size": positions.grid * config.patch,
+        "class_token": config.cls_token,
+        "global_pos_embed_cls": positions.cls_token,
+        "interpolate_antialias": positions.antialias,
+    }
+
+
+def _vit5(config: ViTConfig, rotary: RotaryGrid) -> dict[str, Any]:
+    frequencies = {"strategy": "mode", "freqs_for": "lang"}
+    patches = {"theta": rotary.theta, "pt_seq_len": rotary.length}
+    registers = {"theta": rotary.register_theta, "pt_seq_len": round(config.registers**0.5)}
+    return {
+        "local_pos_embed_reg": True,
+        "local_pos_embed_config_patch": frequencies | patches,
+        "local_pos_embed_config_reg": frequencies | registers,
+        "norm_layer": "rmsnorm",
+        "qkv_bias": config.qkv_bias,
+        "qk_norm": config.qk_norm,
+    }

@@ -1,0 +1,183 @@
+"""transformers' settings (5.23): which of its classes computes a network, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.errors import BadRequest
+from zoo.models.config import (
+    Config,
+    ConvNeXtConfig,
+    LearnedPositions,
+    Preprocessing,
+    RotaryPeriods,
+    ViTConfig,
+)
+
+GELU = {"erf": "gelu", "tanh": "gelu_pytorch_tanh"}
+RESAMPLE = {"bilinear": 2, "bicubic": 3}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of transformers: its name, its configuration's, and the settings of a network.
+
+    `antialias` says how it interpolates learned positions.
+    """
+
+    name: str
+    model_type: str
+    settings: Callable[[Any], dict[str, Any]]
+    antialias: bool = False
+
+
+def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
+    """`config.json` of the class that computes a network. **Raises** `BadRequest`: there is none.
+
+    `key_bias` is whether the keys have a bias, which only DINOv3's class asks.
+    """
+    kind = transformers_kind(config)
+    named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
+    asked = {"key_bias": key_bias} if kind is DINOV3 else {}
+    return named | {"num_channels": 3} | kind.settings(config) | asked
+
+
+def portable(config: Config, family: str) -> dict[str, Any]:
+    """`config.json` beside an ONNX file: of transformers' class, or at least with its words."""
+    try:
+        return huggingface(config, key_bias=False)
+    except BadRequest:
+        # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
+        return {
+            "model_type": family,
+            "hidden_size": config.dim,
+            "num_hidden_layers": config.depth,
+            "patch_size": config.stride,
+            "num_channels": 3,
+        }
+
+
+def transformers_kind(config: Config) -> Kind:
+    """The class that computes a network. **Raises** `BadRequest` if there is none."""
+    if isinstance(config, ConvNeXtConfig):
+        return DINOV3_CONVNEXT
+    if isinstance(config.rotary, RotaryPeriods):
+        return DINOV3
+    learned = isinstance(config.positions, LearnedPositions) and config.rotary is None
+    if learned and config.mask_token and config.pool == "token":
+        return DINOV2_WITH_REGISTERS if config.registers else DINOV2
+    if learned and config.pool == "attention":
+        return SIGLIP
+    if learned and config.classes and config.pool == "token":
+        return VIT
+    raise BadRequest(
+        "transformers has no class for this network (ViT-5, a classifier of the mean of the "
+        "patches, SigLIP 2 without its head): write another format."
+    )
+
+
+def _dinov3(config: ViTConfig) -> dict[str, Any]:
+    assert isinstance(config.rotary, RotaryPeriods)
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.hidden,
+        "use_gated_mlp": config.ffn == "swiglu",
+        "hidden_act": "silu" if config.ffn == "swiglu" else "gelu",
+        "query_bias": config.qkv_bias,
+        "value_bias": config.qkv_bias,
+        "proj_bias": True,
+        "mlp_bias": True,
+        "num_register_tokens": config.registers,
+        "patch_size": config.patch,
+        "image_size": 224,
+        "layer_norm_eps": config.norm_eps,
+        "layerscale_value": config.layer_scale,
+        "rope_theta": config.rotary.base,
+    }
+
+
+def _dinov3_convnext(config: ConvNeXtConfig) -> dict[str, Any]:
+    return {
+        "hidden_sizes": list(config.dims),
+        "depths": list(config.depths),
+        "hidden_act": "gelu",
+        "image_size": 224,
+        "layer_norm_eps": config.norm_eps,
+        "layer_scale_init_value": config.layer_scale,
+    }
+
+
+def _learned(config: ViTConfig) -> dict[str, Any]:
+    """What all classes with learned positions ask."""
+    assert config.positions is not None
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "hidden_act": GELU[config.gelu],
+        "layer_norm_eps": config.norm_eps,
+        "patch_size": config.patch,
+        "image_size": config.positions.grid * config.patch,
+    }
+
+
+def _dinov2(config: ViTConfig) -> dict[str, Any]:
+    gated = config.ffn == "swiglu_fused"
+    return _learned(config) | {
+        # A whole number; a gated network's width is two thirds, rounded up to a multiple of 8.
+        "mlp_ratio": int(config.hidden * (1.5 if gated else 1) / config.dim),
+        "use_swiglu_ffn": gated,
+        "layerscale_value": config.layer_scale,
+        "qkv_bias": config.qkv_bias,
+    }
+
+
+def _dinov2_with_registers(config: ViTConfig) -> dict[str, Any]:
+    return _dinov2(config) | {"num_register_tokens": config.registers}
+
+
+def _intermediate(config: ViTConfig) -> dict[str, Any]:
+    return _learned(config) | {"intermediate_size": config.hidden}
+
+
+def _classifier(config: ViTConfig) -> dict[str, Any]:
+    labels = range(config.classes)
+    return _intermediate(config) | {
+        "id2label": {str(label): f"LABEL_{label}" for label in labels},
+        "label2id": {f"LABEL_{label}": label for label in labels},
+    }
+
+
+DINOV3 = Kind("DINOv3ViTModel", "dinov3_vit", _dinov3)
+DINOV3_CONVNEXT = Kind("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_convnext)
+DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
+DINOV2_WITH_REGISTERS = Kind(
+    "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2_with_registers, antialias=True
+)
+SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate)
+VIT = Kind("ViTForImageClassification", "vit", _classifier)
+
+
+def huggingface_preprocessor(how: Preprocessing) -> dict[str, Any]:
+    """`preprocessor_config.json` of the image processor that works as `how` says."""
+    size = {"height": how.size[0], "width": how.size[1]}
+    settings = {
+        "do_resize": True,
+        "size": size,
+        "resample": RESAMPLE[how.resample],
+        "do_rescale": True,
+        "rescale_factor": how.rescale,
+        "do_normalize": True,
+        "image_mean": list(how.mean),
+        "image_std": list(how.std),
+    }
+    if how.rescale_first:
+        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if how.resize is None:
+        return {"image_processor_type": "SiglipImageProcessor"} | settings
+    cropped = {"size": {"shortest_edge": how.resize}, "do_center_crop": True, "crop_size": size}
+    return {"image_processor_type": "BitImageProcessor"} | settings | cropped

@@ -1,0 +1,76 @@
+"""Other implementations, run on our weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights.progress import Quiet
+from weights.writers.items import items_for
+from zoo.checkpoints.convert import naming_to_write, write_folder
+from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import Loaded
+from zoo.checkpoints.settings import transformers_kind
+from zoo.errors import BadRequest
+from zoo.models.config import Config, ViTConfig
+from zoo.registry.entry import ModelInfo
+
+
+def run_transformers(
+    entry: ModelInfo, loaded: Loaded, pixels: NDArray[np.float32]
+) -> dict[str, NDArray[np.float32]]:
+    """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods.
+
+    It loads the folder that `zoo weights convert` writes.
+
+    **Raises** `BadRequest` where transformers has no such model, or interpolates positions by
+    another rule.
+    """
+    try:
+        import torch
+        from transformers import AutoModel
+    except ModuleNotFoundError as error:
+        raise BadRequest(
+            "--reference transformers needs PyTorch and transformers: "
+            'run `pip install "jax-onnx-zoo[torch]" transformers`.'
+        ) from error
+    naming = naming_to_write(entry, "huggingface")
+    check_positions(loaded.config, pixels.shape[2:])
+    items = items_for(naming, loaded.weights, shapes(loaded.config))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / entry.name
+        write_folder(path, items, replace(entry, config=loaded.config), Quiet())
+        model = AutoModel.from_pretrained(path).train(False)
+    if "local_pos_embed.periods" in loaded.weights.arrays:
+        periods = torch.from_numpy(np.array(loaded.weights.arrays["local_pos_embed.periods"]))
+        model.rope_embeddings.inv_freq = 1 / periods
+    learned = isinstance(loaded.config, ViTConfig) and loaded.config.positions is not None
+    # DINOv2's classes always interpolate and have no word for it.
+    asks = learned and transformers_kind(loaded.config).model_type in ("vit", "siglip_vision_model")
+    with torch.no_grad():
+        images = torch.from_numpy(pixels)
+        result = model(images, interpolate_pos_encoding=True) if asks else model(images)
+    tokens = result.last_hidden_state
+    # ViT's own pooler is none of a classifier's parts.
+    is_token = loaded.config.pool == "token" and isinstance(loaded.config, ViTConfig)
+    pooled = tokens[:, 0] if is_token else result.pooler_output
+    return {"last_hidden_state": tokens.numpy(), "pooler_output": pooled.numpy()}
+
+
+def check_positions(config: Config, size: tuple[int, ...]) -> None:
+    """Refuse a size at which transformers' positions are not the network's."""
+    positions = config.positions if isinstance(config, ViTConfig) else None
+    if positions is None:
+        return
+    side = positions.grid * config.stride
+    same = positions.antialias == transformers_kind(config).antialias and not positions.offset
+    if not same and tuple(size) != (side, side):
+        raise BadRequest(
+            f"transformers interpolates these positions by another rule than they were trained "
+            f"with, so away from {side} x {side} its outputs are not the network's: let another "
+            "program compute them and name the .npz with --reference."
+        )

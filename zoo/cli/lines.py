@@ -1,0 +1,89 @@
+"""One line for each build: what it is doing, and then what became of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.schedule import Outcome
+
+
+class Board(Protocol):
+    """Somebody who shows how the builds are getting on."""
+
+    def told(self, plan: Plan, text: str) -> None:
+        """A build says what it is doing."""
+        ...
+
+    def finished(self, outcome: Outcome) -> None:
+        """A build is over."""
+        ...
+
+
+@contextmanager
+def board(plans: Sequence[Plan]) -> Generator[Board]:
+    """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
+    if not sys.stderr.isatty():
+        yield Log()
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.fields[model]}"),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as rich:
+        yield Rows(rich, plans)
+
+
+class Log:
+    """Lines for a log."""
+
+    def __init__(self) -> None:
+        self.begun: set[Plan] = set()
+
+    def told(self, plan: Plan, text: str) -> None:
+        if plan not in self.begun:
+            self.begun.add(plan)
+            print(f"{plan.model}: building", file=sys.stderr)
+
+    def finished(self, outcome: Outcome) -> None:
+        print(f"{outcome.plan.model}: {summary(outcome)}", file=sys.stderr)
+
+
+class Rows:
+    """Rows of rich's progress display."""
+
+    def __init__(self, rich: object, plans: Sequence[Plan]):
+        from rich.progress import Progress
+
+        assert isinstance(rich, Progress)
+        self.rich = rich
+        self.rows = {
+            plan: rich.add_task("waiting", total=1, model=plan.model, start=False) for plan in plans
+        }
+
+    def told(self, plan: Plan, text: str) -> None:
+        self.rich.start_task(self.rows[plan])
+        self.rich.update(self.rows[plan], description=text)
+
+    def finished(self, outcome: Outcome) -> None:
+        self.rich.update(self.rows[outcome.plan], description=summary(outcome), completed=1)
+
+
+def summary(outcome: Outcome) -> str:
+    """What became of a build, in a line."""
+    if outcome.error is not None:
+        return f"failed: {outcome.error}"
+    parts = {
+        "built": outcome.made,
+        "already there": outcome.there,
+        "not good enough": outcome.wrong,
+    }
+    said = [f"{', '.join(names)} {what}" for what, names in parts.items() if names]
+    return f"{'; '.join(said)} ({outcome.seconds:.0f} s)"

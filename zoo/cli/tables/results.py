@@ -1,0 +1,317 @@
+"""Results as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zoo.models.config import Config, Preprocessing, ViTConfig
+from zoo.registry.entry import ModelInfo
+
+if TYPE_CHECKING:
+    from zoo.artifacts.build.schedule import Outcome as BuildOutcome
+    from zoo.checkpoints.convert import Converted
+    from zoo.checkpoints.golden import Golden
+    from zoo.checkpoints.inspect import Inspection
+    from zoo.export.many import Outcome
+    from zoo.export.run import Exported
+    from zoo.export.verify import Verification
+
+NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
+
+
+def show_exports(exports: Sequence[Exported]) -> None:
+    """What was written and how far it is from JAX; then what could not be fused, and why."""
+    first = exports[0].manifest
+    table = Table(title=first["model"])
+    for name in ("opset", "MB", "nodes"):
+        table.add_column(name, justify="right")
+    table.add_column("fused")
+    table.add_column("difference from JAX")
+    for export in exports:
+        record = export.manifest
+        table.add_row(
+            str(record["opset"]),
+            f"{sum(file['bytes'] for file in record['files']) / 1e6:.1f}",
+            str(record["nodes"]),
+            "\n".join(f"{count} {name}" for name, count in record["fused"].items()),
+            verdict(record),
+        )
+    console = Console()
+    console.print(table)
+    for line in notes(exports):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """One line a file of many exports, then what could not be made, and why."""
+    table = Table(title=f"{len(outcomes)} models")
+    table.add_column("model", no_wrap=True)
+    for name in ("opset", "MB", "nodes"):
+        table.add_column(name, justify="right")
+    table.add_column("fused", no_wrap=True)
+    table.add_column("worst difference", justify="right")
+    table.add_column("s", justify="right")
+    for outcome in outcomes:
+        for record in outcome.manifests or ({},):
+            table.add_row(outcome.model, *_summary(record), f"{outcome.seconds:.0f}")
+    console = Console()
+    console.print(table)
+    for outcome in outcomes:
+        for record in outcome.manifests[:1]:
+            line = f"{outcome.model}: weights: {origin(record['weights'])}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for outcome in outcomes:
+        wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
+        for line in [*wrong, *([outcome.error] if outcome.error else [])]:
+            console.print(f"{outcome.model}: {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _summary(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Opset, size, nodes, fused operators and largest difference of a manifest; empty of none."""
+    if not record:
+        return ("", "", "", "", "failed")
+    fused = "\n".join(f"{count} {name}" for name, count in record["fused"].items())
+    verification = record["verification"]
+    verdict = "not verified"
+    if verification is not None:
+        verdict = worst(verification, verification["comparisons"])
+    megabytes = sum(file["bytes"] for file in record["files"]) / 1e6
+    return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, verdict
+
+
+def show_builds(outcomes: Sequence[BuildOutcome]) -> None:
+    """One line a file of every folder, then what could not be made, and why."""
+    table = Table(title=f"{len(outcomes)} folders")
+    for name in ("model", "file"):
+        table.add_column(name, no_wrap=True)
+    for name in ("MB", "nodes", "against JAX", "speed"):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        for row in build_rows(outcome.manifest or {"variants": {}}):
+            table.add_row(outcome.plan.model, *row)
+    console = Console()
+    console.print(table)
+    for outcome in outcomes:
+        lines = [f"{name} was not written: it is too far from float32" for name in outcome.wrong]
+        for line in [*lines, *([outcome.error] if outcome.error else [])]:
+            console.print(
+                f"{outcome.plan.model}: {line}", highlight=False, markup=False, soft_wrap=True
+            )
+
+
+def build_rows(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
+    sizes = {item["name"]: item["bytes"] for item in manifest.get("files", ())}
+    speeds = manifest.get("speeds", {}).get("variants", {})
+    for name, variant in manifest["variants"].items():
+        verification = variant["verification"]
+        ratio = speeds.get(name, {}).get("ratio")
+        yield (
+            name,
+            f"{sum(sizes[file] for file in variant['files']) / 1e6:.1f}",
+            str(variant["nodes"]),
+            worst(verification, verification["comparisons"]),
+            "" if ratio is None else f"x {ratio:.2f}",
+        )
+
+
+def notes(exports: Sequence[Exported]) -> list[str]:
+    """What the table has no room for: places, weights, patterns that were not fused."""
+    places = [f"{export.target} was {fate(export)}" for export in exports]
+    unfused = [line for export in exports for line in misses(export.manifest)]
+    return [*places, f"weights: {origin(exports[0].manifest['weights'])}", *dict.fromkeys(unfused)]
+
+
+def fate(export: Exported) -> str:
+    """What became of a file."""
+    if export.published:
+        return "written"
+    if export.manifest["precision"] == "float32":
+        return "not written: it is wrong"
+    return "not written: it is too far from float32 (--force keeps it)"
+
+
+def verdict(record: Mapping[str, Any]) -> str:
+    """One line a batch and image size: the worst output's largest absolute difference."""
+    verification = record["verification"]
+    if verification is None:
+        return "not verified"
+    shapes: dict[str, list[Mapping[str, Any]]] = {}
+    for comparison in verification["comparisons"]:
+        shape = "{batch} x {height} x {width}".format(**comparison)
+        shapes.setdefault(shape, []).append(comparison)
+    lines = [f"{worst(verification, found)} at {shape}" for shape, found in shapes.items()]
+    state = "passed" if verification["passed"] else "FAILED"
+    return "\n".join([*lines, f"{state} ({limit(verification)})"])
+
+
+def worst(verification: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> str:
+    """The worst of some comparisons, in the measure that counts."""
+    if verification["measure"] == "cosine":
+        return f"cosine {min(item['cosine'] for item in comparisons):.6f}"
+    return f"{max(item['max_abs'] for item in comparisons):.1e}"
+
+
+def limit(verification: Mapping[str, Any]) -> str:
+    """What was asked of a file."""
+    if verification["measure"] == "cosine":
+        return f"cosine ≥ {verification['limit']}"
+    return f"≤ {verification['limit']:.0e}"
+
+
+def origin(weights: Mapping[str, Any]) -> str:
+    """Where the weights come from."""
+    if weights["kind"] == "random":
+        return NOT_TRAINED.format(**weights)
+    verdicts = {True: ", the published file", False: ", not the published file", None: ""}
+    published = verdicts[weights.get("is_published_file")]
+    if weights.get("is_embedded_file"):
+        published = ", trained, from this package"
+    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…{published}"
+
+
+def misses(record: Mapping[str, Any]) -> list[str]:
+    """What looked like a pattern and was not fused."""
+    return [f"not fused: {miss['pattern']}: {miss['reason']}" for miss in record["near_misses"]]
+
+
+def show_verification(file: Path, verification: Verification) -> None:
+    """Every output at every batch size."""
+    state = "passed" if verification.passed else "FAILED"
+    table = Table(title=f"{file.name}: {state} ({limit(asdict(verification))})")
+    table.add_column("output")
+    for name in ("batch", "size", "max abs", "max rel", "cosine"):
+        table.add_column(name, justify="right")
+    for comparison in verification.comparisons:
+        errors = (comparison.max_abs, comparison.max_rel)
+        table.add_row(
+            comparison.output,
+            str(comparison.batch),
+            f"{comparison.height}x{comparison.width}",
+            *(f"{error:.1e}" for error in errors),
+            f"{comparison.cosine:.7f}",
+        )
+    Console().print(table)
+
+
+def show_models(models: Sequence[ModelInfo]) -> None:
+    """One line a model."""
+    table = Table()
+    table.add_column("model", no_wrap=True)
+    for name in ("parameters", "width", "depth"):
+        table.add_column(name, justify="right")
+    for model in models:
+        numbers = (model.config.dim, model.config.depth)
+        table.add_row(model.name, f"{model.parameters:,}", *map(str, numbers))
+    Console().print(table)
+
+
+def show_model(model: ModelInfo) -> None:
+    """Everything about one model."""
+    config, how = model.config, model.preprocessing
+    table = Table(show_header=False, title=model.name)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = {
+        "also called": ", ".join(model.aliases) or "nothing else",
+        "parameters": f"{model.parameters:,}",
+        "architecture": config.text,
+        "preprocessing": steps(how),
+        "positions": positions(config),
+        "pooler_output": model.pooler,
+        "checkpoint": model.file,
+        "licence": f"{model.licence.name}, {model.licence.page}",
+        "download": model.licence.download or "not needed: this package holds the weights",
+        "source": model.source,
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    Console().print(table)
+
+
+def steps(how: Preprocessing) -> str:
+    """From a photograph to `pixel_values`, in words."""
+    height, width = how.size
+    to = f"{height} x {width}"
+    if how.resize is not None:
+        to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
+    depth = "" if how.rescale_first else ", in 8 bits"
+    resized = f"resized to {to} ({how.resample}, antialiased{depth})"
+    return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
+
+
+def positions(config: Config) -> str:
+    """At which sizes a model knows where patches are, in words."""
+    learned = config.positions if isinstance(config, ViTConfig) else None
+    if learned is None:
+        return "any size"
+    side = learned.grid * config.stride
+    return f"learned at {side} x {side}, interpolated for any other size"
+
+
+PUBLISHERS = {
+    "meta": "Meta (facebookresearch)",
+    "equimo": "Equimo",
+    "google": "Google DeepMind",
+    "original": "the authors",
+    "huggingface": "Hugging Face transformers",
+    "timm": "timm",
+}
+
+MOST_TENSORS = 1000
+"""Lines of tensors that are shown."""
+
+
+def show_inspection(found: Inspection) -> None:
+    """What a checkpoint is, then its tensors."""
+    rows = {
+        "container": found.checkpoint.container,
+        "names": PUBLISHERS[found.naming],
+        "fits": " or ".join(found.models) or "no model of the zoo",
+        "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
+        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
+        "size": f"{found.bytes / 1e6:,.1f} MB",
+        "rotary periods": found.periods,
+    }
+    table = Table(show_header=False, title=escape(found.checkpoint.path.name))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows.items():
+        table.add_row(name, escape(text))
+    console = Console()
+    console.print(table)
+    for key, tensor in list(found.checkpoint.tensors.items())[:MOST_TENSORS]:
+        name = key if key.isprintable() else ascii(key)
+        line = f"{name}  {tensor.dtype} {list(tensor.shape)}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def show_converted(converted: Converted) -> None:
+    """What was written, and what had to be made up."""
+    console = Console()
+    line = f"{converted.target} was written: {converted.model} for {PUBLISHERS[converted.naming]}"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if converted.filled:
+        text = f"the source does not hold {', '.join(converted.filled)}: written as initialised"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def show_differences(
+    file: Path, golden: Golden, results: Sequence[tuple[str, Mapping[str, float], float]]
+) -> None:
+    """How far from the reference each output is."""
+    table = Table(title=f"{golden.model} against {golden.reference} ({file.name})")
+    for name in ("where", "output", "max abs", "limit", ""):
+        table.add_column(name)
+    for where, errors, limit in results:
+        for output, error in errors.items():
+            verdict = "ok" if error <= limit else "FAILED"
+            table.add_row(where, output, f"{error:.1e}", f"{limit:.0e}", verdict)
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""Handwritten digits, and how `vit_digits` is trained on them."""

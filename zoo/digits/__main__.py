@@ -1,0 +1,63 @@
+"""`python -m zoo.digits`: trains the weights of `vit_digits`, which the package holds."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zoo.cli.console import progress_bar, run
+from zoo.errors import BadOutput, BadRequest, MissingLibrary
+from zoo.registry.lookup import info
+
+
+def train_digits(
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the split, the first weights, and the order.")
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write the weights, if anywhere.")
+    ] = None,
+    validate: Annotated[
+        bool,
+        typer.Option("--validate", help="Measure on a fifth of the training digits."),
+    ] = False,
+) -> None:
+    """Train, write the weights as safetensors, and say how many held-out digits are read right."""
+    check(out, validate)
+    from zoo.digits import data as digits
+    from zoo.digits.training import Recipe, accuracy, save, train
+    from zoo.files.staging import staged, writing
+
+    entry = info("vit_digits")
+    seen, unseen = digits.split(seed, validate)
+    with progress_bar() as progress:
+        progress.stage(f"training on {len(seen.labels)} digits")
+
+        def tell(steps: int, loss: float) -> None:
+            progress.stage(f"step {steps}: loss {loss:.3f}")
+
+        model, _ = train(entry, seen, seed, Recipe(), tell)
+    if out is not None:
+        with staged(out.parent) as stage, writing(out):
+            save(stage / out.name, model, entry)
+            (stage / out.name).replace(out)
+    right = accuracy(model, entry, unseen)
+    kind = "validation" if validate else "held-out"
+    print(f"{right:.2%} of {len(unseen.labels)} {kind} digits")
+
+
+def check(out: Path | None, validate: bool) -> None:
+    """**Raises** a `ZooError` before minutes of training would be for nothing."""
+    if out is not None and validate:
+        raise BadRequest("--validate trains on fewer digits, only to measure: leave --out out.")
+    if out is not None and out.exists():
+        raise BadOutput(f"{out} exists already: remove it or name another file.")
+    if importlib.util.find_spec("optax") is None:
+        raise MissingLibrary("training needs optax, which is not installed: `pip install optax`.")
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False)
+    app.command()(train_digits)
+    run(app)

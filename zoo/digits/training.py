@@ -1,0 +1,180 @@
+"""How a vision transformer is trained on the digits: augmentation, loss, schedule, averaging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from weights import LazyArrays, LazyTensor, Provenance, Weights, bind, leaf_shapes, leaf_values
+from weights.distributions import periods
+from weights.writers.items import items_for
+from weights.writers.safetensors import write_safetensors
+from zoo.digits.data import Digits
+from zoo.models.build import Model, build
+from zoo.models.config import Preprocessing, ViTConfig
+from zoo.registry.entry import ModelInfo
+
+Images = Float[Array, "n height width"]
+"""Grey, 0 to 1."""
+
+PERIODS = "local_pos_embed.periods"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: AdamW, warm-up and cosine, smoothed labels, a running mean of the weights.
+
+    `shift` is in pixels, `angle` in degrees, `zoom` a logarithm: a `share` of the images is moved
+    by up to these. `average` is how much of the mean a step keeps.
+    """
+
+    epochs: int = 60
+    batch: int = 32
+    warmup: int = 100
+    rate: float = 4e-3
+    decay: float = 0.05
+    smoothing: float = 0.1
+    average: float = 0.995
+    shift: float = 0.7
+    angle: float = 10.0
+    zoom: float = 0.1
+    share: float = 0.5
+
+
+def train(
+    entry: ModelInfo,
+    digits: Digits,
+    seed: int,
+    recipe: Recipe,
+    tell: Callable[[int, float], None] = lambda step, loss: None,
+) -> tuple[Model, list[float]]:
+    """A trained model and the loss of every step. The same arguments give the same bits.
+
+    `tell` hears of every epoch: the steps so far, and the last loss.
+    """
+    init_key, order_key, jitter_key = jr.split(jr.key(seed), 3)
+    images, labels = grey(digits), jnp.asarray(digits.labels, jnp.int32)
+    an_epoch = len(labels) // recipe.batch
+    optimiser = make_optimiser(recipe, recipe.epochs * an_epoch)
+    model, static = eqx.partition(initial(entry, init_key), eqx.is_array)
+
+    @jax.jit
+    def step(model: Model, average: Model, state: Any, rows: Any, key: PRNGKeyArray) -> Any:
+        pixels = pixel_values(jittered(images[rows], recipe, key), entry.preprocessing)
+
+        def objective(model: Model) -> Float[Array, ""]:
+            return loss(eqx.combine(model, static), pixels, labels[rows], recipe.smoothing)
+
+        value, gradient = jax.value_and_grad(objective)(model)
+        updates, state = optimiser.update(gradient, state, model)
+        model = optax.apply_updates(model, updates)
+        # Written so that what never changes, the periods, keeps its bits.
+        average = jax.tree.map(lambda a, m: a + (1 - recipe.average) * (m - a), average, model)
+        return model, average, state, value
+
+    average, state = model, optimiser.init(model)
+    losses: list[float] = []
+    for epoch in range(recipe.epochs):
+        order = np.asarray(jr.permutation(jr.fold_in(order_key, epoch), len(labels)))
+        for rows in order[: an_epoch * recipe.batch].reshape(an_epoch, recipe.batch):
+            key = jr.fold_in(jitter_key, len(losses))
+            model, average, state, value = step(model, average, state, rows, key)
+            losses.append(float(value))
+        tell(len(losses), losses[-1])
+    return eqx.combine(average, static), losses
+
+
+def initial(entry: ModelInfo, key: PRNGKeyArray) -> Model:
+    """A model to start from. Its rotary periods are rounded to bfloat16, as files hold them."""
+    assert isinstance(entry.config, ViTConfig)
+    model = build(entry.config, key=key)
+    rounded = periods(entry.config.head_dim // 4)
+    return bind(model, {**leaf_values(model), PERIODS: rounded})
+
+
+def make_optimiser(recipe: Recipe, steps: int) -> optax.GradientTransformation:
+    """AdamW that decays matrices only, over so many steps."""
+    warmup = min(recipe.warmup, steps // 2)
+    rate = optax.warmup_cosine_decay_schedule(0.0, recipe.rate, warmup, steps)
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.adamw(rate, weight_decay=recipe.decay, mask=_matrices),
+    )
+
+
+def _matrices(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
+
+
+def loss(
+    model: Model, pixels: Float[Array, "n 3 H W"], labels: Int[Array, " n"], smoothing: float
+) -> Float[Array, ""]:
+    """Cross-entropy against smoothed labels, the mean of a batch."""
+    logits = jax.vmap(model)(pixels).logits
+    assert logits is not None
+    targets = optax.smooth_labels(jax.nn.one_hot(labels, logits.shape[-1]), smoothing)
+    return optax.softmax_cross_entropy(logits, targets).mean()
+
+
+def grey(digits: Digits) -> Images:
+    """One channel, 0 to 1."""
+    return jnp.asarray(digits.images[..., 0], jnp.float32) / 255
+
+
+def pixel_values(images: Images, how: Preprocessing) -> Float[Array, "n 3 height width"]:
+    """What `preprocess` makes of grey images that have the model's own size."""
+    mean, std = (jnp.asarray(values)[:, None, None] for values in (how.mean, how.std))
+    return (images[:, None] - mean) / std
+
+
+def jittered(images: Images, recipe: Recipe, key: PRNGKeyArray) -> Images:
+    """A share of the images turned, scaled and shifted, each by a little of its own."""
+    angle = recipe.angle * np.pi / 180
+    spread = jnp.array([angle, recipe.zoom, recipe.shift, recipe.shift])
+    which, how = jr.split(key)
+    draws = jr.uniform(how, (len(images), 4), minval=-spread, maxval=spread)
+    # Moving blurs, and what is to be read in the end is not blurred.
+    chosen = jr.bernoulli(which, recipe.share, (len(images), 1))
+    return jax.vmap(moved)(images, jnp.where(chosen, draws, 0.0))
+
+
+def moved(
+    image: Float[Array, "height width"], by: Float[Array, " 4"]
+) -> Float[Array, "height width"]:
+    """An image turned by an angle, scaled, and shifted along both axes; 0 where nothing was."""
+    cos, sin = jnp.exp(by[1]) * jnp.cos(by[0]), jnp.exp(by[1]) * jnp.sin(by[0])
+    matrix = jnp.array([[cos, -sin], [sin, cos]])
+    axes = [jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2 for side in image.shape]
+    grid = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1)
+    centre = (jnp.array(image.shape, jnp.float32) - 1) / 2
+    rows_and_columns = jnp.moveaxis(grid @ matrix.T + centre + by[2:], -1, 0)
+    return jax.scipy.ndimage.map_coordinates(image, list(rows_and_columns), order=1)
+
+
+def accuracy(model: Model, entry: ModelInfo, digits: Digits) -> float:
+    """The share of images whose largest logit is the right one."""
+    pixels = pixel_values(grey(digits), entry.preprocessing)
+    logits = eqx.filter_jit(lambda model, x: jax.vmap(model)(x).logits)(model, pixels)
+    return float((np.asarray(logits).argmax(axis=-1) == digits.labels).mean())
+
+
+def save(path: Path, model: Model, entry: ModelInfo) -> None:
+    """A safetensors file, in the names of the model's first naming."""
+    tensors = {
+        name: LazyTensor(value.shape, "float32", partial(np.asarray, value))
+        for name, value in leaf_values(model).items()
+    }
+    weights = Weights(LazyArrays(tensors), Provenance("trained"))
+    items = items_for(entry.namings[0], weights, leaf_shapes(model))
+    write_safetensors(path, items, lambda size: None)

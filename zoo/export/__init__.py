@@ -1,0 +1,1 @@
+"""One ONNX file: what is asked for, made, lowered, verified and published."""

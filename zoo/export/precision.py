@@ -1,0 +1,95 @@
+"""The precisions of a file, and how files of lower precision are made from one in float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+import converter
+from zoo.export.quantise import quantise
+from zoo.export.request import Precision
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What is asked of an output: `max_abs` at most, or `cosine` at least `value`."""
+
+    measure: Literal["max_abs", "cosine"]
+    value: float
+
+    def holds(self, max_abs: float, cosine: float) -> bool:
+        """Whether these errors are within it. A NaN never is."""
+        return max_abs <= self.value if self.measure == "max_abs" else cosine >= self.value
+
+
+LIMITS: dict[Precision, Limit] = {
+    # Ten times what float32 rounding explains, in outputs of unit size.
+    "float32": Limit("max_abs", 1e-4),
+    # A hundred roundings in a row, of relative size 2^-11 and 2^-8, take 1e-5 and 8e-4 off the
+    # cosine; the 7 bits of a weight and 8 of an activation about 5e-4 for each dozen of blocks.
+    "float16": Limit("cosine", 0.9999),
+    "bfloat16": Limit("cosine", 0.999),
+    "int8": Limit("cosine", 0.99),
+}
+
+LARGEST = 65504 / 8
+"""Values above this in a photograph's are not computed in float16: another one may have larger."""
+
+
+def derive(source: Path, target: Path, precision: Precision, pixels: NDArray[np.float32]) -> None:
+    """Write the float32 file `source` in a lower precision.
+
+    `pixels` is an input on which the size of the values is measured.
+    """
+    if precision == "int8":
+        return quantise(source, target)
+    assert precision != "float32"
+    model = ir.load(source)
+    large = outgrown(source, pixels) if precision == "float16" else []
+    converter.save(converter.lower_precision(model, precision, large), target)
+
+
+def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:
+    """Names of the values of a float32 file that float16 may be too small for."""
+    model = ir.load(file)
+    graph = model.graph
+    ir.passes.common.ShapeInferencePass()(model)
+    values = [v for node in graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
+    graph.outputs.clear()
+    graph.outputs.extend(_peak(graph, value) for value in values)
+    # Beside the original, so that tensors in a sidecar are found.
+    probe = file.with_name(f"{file.stem}-peaks.onnx")
+    try:
+        ir.save(model, probe)
+        peaks = converter.run(probe, [pixels])
+    finally:
+        probe.unlink(missing_ok=True)
+    found = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
+    for name, value in graph.initializers.items():
+        if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
+            found[name] = abs(value.const_value.numpy()).max(initial=0)
+    # Not `peak > …`: a NaN is large.
+    return [name for name, peak in found.items() if not peak <= LARGEST]
+
+
+def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
+    """The largest magnitude in a value."""
+    size = ir.node("Abs", [value])
+    peak = ir.node("ReduceMax", size.outputs, {"keepdims": 0})
+    graph.extend([size, peak])
+    (result,) = peak.outputs
+    result.name = f"{value.name}_peak"
+    result.dtype, result.shape = ir.DataType.FLOAT, ir.Shape([])
+    return result
+
+
+def runnable(file: Path, precision: Precision) -> Path | ir.Model:
+    """What ONNX Runtime's CPU provider can run of a file, with the numbers that the file gives."""
+    if precision == "bfloat16":
+        return converter.emulate_bfloat16(ir.load(file))
+    return file

@@ -1,0 +1,199 @@
+"""What the user asks for, read from the text of options and checked before any work starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from zoo.checkpoints.choice import Choice, read_weights
+from zoo.errors import BadOutput, BadRequest
+from zoo.files.staging import manifest_path, sidecar_path
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import info
+
+Layout = Literal["4d", "3d"]
+
+
+Precision = Literal["float32", "float16", "bfloat16", "int8"]
+
+
+SUFFIX: dict[Precision, str] = {
+    "float32": "",
+    "float16": "-fp16",
+    "bfloat16": "-bf16",
+    "int8": "-int8",
+}
+
+"""What the names of files say."""
+
+
+Input = Literal["float32", "uint8"]
+
+"""Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an exported file takes and gives.
+
+    `size` is (height, width), `batch` the batch size; None where the file leaves it open.
+    `layers` are the blocks whose hidden states are outputs as well, from 1 and in order,
+    `as_maps` says that those are maps `[batch, dim, height, width]`. With `input` uint8 the file
+    resizes images to `size` itself.
+    """
+
+    size: tuple[int, int] | None
+    batch: int | None
+    layers: tuple[int, ...] = ()
+    as_maps: bool = False
+    input: Input = "float32"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request."""
+
+    model: ModelInfo
+    opsets: tuple[int, ...]
+    weights: Choice
+    signature: Signature
+    layout: Layout
+    targets: tuple[Path, ...]
+    verify: bool
+    precision: Precision = "float32"
+    force: bool = False
+    offline: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `export` as the user wrote them."""
+
+    opsets: Sequence[int] = (23,)
+    weights: str = "auto"
+    size: str | None = None
+    batch: str = "dynamic"
+    layers: str | None = None
+    reshape: bool = False
+    input: Input = "float32"
+    layout: Layout = "4d"
+    precision: Precision = "float32"
+    out: Path | None = None
+    force: bool = False
+    verify: bool = True
+    offline: bool = False
+
+
+def read_request(model: str, options: Options, supported: range) -> Request:
+    """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
+    entry = info(model)
+    opsets = tuple(dict.fromkeys(options.opsets))
+    for opset in opsets:
+        if opset not in supported:
+            raise BadRequest(
+                f"--opset {opset} is not supported: choose from {supported[0]} to {supported[-1]}."
+            )
+    targets = read_targets(entry.name, opsets, options.precision, options.out)
+    for target in targets:
+        check_free(target, options.force)
+    return Request(
+        model=entry,
+        opsets=opsets,
+        weights=read_weights(options.weights),
+        signature=read_signature(entry, options),
+        layout=options.layout,
+        targets=targets,
+        verify=options.verify,
+        precision=options.precision,
+        force=options.force,
+        offline=options.offline,
+    )
+
+
+def read_signature(entry: ModelInfo, options: Options) -> Signature:
+    """What the file is to take and to give."""
+    layers = read_layers(options.layers, entry)
+    if options.reshape and not layers:
+        raise BadRequest("--reshape is about hidden states: say which with --layers.")
+    size, batch = read_size(options.size, entry), read_batch(options.batch)
+    if options.input == "uint8" and size is None:
+        raise BadRequest(
+            "--input uint8 resizes images inside the file, so --size dynamic leaves open what to: "
+            f"write a size such as {entry.preprocessing.size[0]}, or leave --size out."
+        )
+    return Signature(size, batch, layers, options.reshape, options.input)
+
+
+def read_layers(text: str | None, entry: ModelInfo) -> tuple[int, ...]:
+    """Block numbers, from 1 and in order, from `3,6,9,12` or `last4`."""
+    if text is None:
+        return ()
+    count = entry.config.layers
+    last = re.fullmatch(r"last([1-9]\d*)", text, re.ASCII)
+    if last and int(last[1]) <= count:
+        return tuple(range(count - int(last[1]) + 1, count + 1))
+    if not last and not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):
+        raise BadRequest(f"--layers {text} names no layers: write 3,6,9,12 or last4.")
+    chosen = [] if last else [int(number) for number in text.split(",")]
+    if last or not all(1 <= layer <= count for layer in chosen):
+        raise BadRequest(f"--layers {text} does not fit {entry.name}: it has layers 1 to {count}.")
+    if len(set(chosen)) < len(chosen):
+        raise BadRequest(f"--layers {text} names a layer twice: name each once.")
+    return tuple(sorted(chosen))
+
+
+def read_size(text: str | None, entry: ModelInfo) -> tuple[int, int] | None:
+    """(height, width) from `224` or `256x384`, the model's own from None, None from `dynamic`."""
+    if text is None:
+        return entry.preprocessing.size
+    if text == "dynamic":
+        return None
+    stride = entry.config.stride
+    found = re.fullmatch(r"(\d+)(?:x(\d+))?", text, re.ASCII)
+    if not found:
+        raise BadRequest(
+            f"--size {text} is no size: write one such as 224, or 256x384 (HxW), or `dynamic`."
+        )
+    height, width = int(found[1]), int(found[2] or found[1])
+    if not height or not width or height % stride or width % stride:
+        raise BadRequest(
+            f"--size {text} does not fit {entry.name}: height and width must be positive "
+            f"multiples of its patch size, {stride}."
+        )
+    return height, width
+
+
+def read_batch(text: str) -> int | None:
+    """None from `dynamic`, else the number."""
+    if text == "dynamic":
+        return None
+    if not re.fullmatch(r"\d+", text, re.ASCII) or int(text) == 0:
+        raise BadRequest(f"--batch {text} is no batch size: write `dynamic` or a positive number.")
+    return int(text)
+
+
+def read_targets(
+    name: str, opsets: tuple[int, ...], precision: Precision, out: Path | None
+) -> tuple[Path, ...]:
+    """The `.onnx` file to write for each opset."""
+    if out is not None and out.suffix == ".onnx":
+        if len(opsets) > 1:
+            raise BadRequest(
+                f"--out {out} names one file for {len(opsets)} opsets: name a folder instead."
+            )
+        return (out,)
+    folder = out or Path()
+    ending = f"{SUFFIX[precision]}.onnx"
+    return tuple(folder / f"{name}-opset{opset}{ending}" for opset in opsets)
+
+
+def check_free(target: Path, force: bool) -> None:
+    """Refuse to write over an earlier export unless told to."""
+    for path in (target, manifest_path(target), sidecar_path(target)):
+        if path.is_dir():
+            raise BadOutput(f"{path} is a folder: name another place with --out.")
+        if path.exists() and not force:
+            raise BadOutput(f"{path} exists already: replace it with --force, or use --out.")

@@ -1,0 +1,190 @@
+"""Is the file right? ONNX Runtime against JAX, on a photograph, at several sizes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import ArrayLike, NDArray
+
+import converter
+from weights import bind
+from zoo import runtime
+from zoo.export.precision import LIMITS, Limit, runnable
+from zoo.export.request import Precision, Signature
+from zoo.images.photograph import photographs, photographs_of_one_size
+from zoo.images.preprocess import preprocess
+from zoo.models.build import Model, batched
+from zoo.models.output import Output
+from zoo.registry.entry import ModelInfo
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from PIL.Image import Image
+
+BATCHES = (1, 3)
+"""Batch sizes tried where the batch size is open."""
+
+SIDES = ((1.0, 1.0), (0.5, 0.8), (0.7, 1.2), (1.3, 0.6), (1.3, 1.3))
+"""Height and width tried where they are open, as multiples of the model's own."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far ONNX Runtime's output is from JAX's, for one output at one batch and image size."""
+
+    batch: int
+    height: int
+    width: int
+    output: str
+    max_abs: float
+    max_rel: float
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All comparisons, what was asked of them, and whether they all meet it.
+
+    In float32 `measure` is `max_abs`, which `limit` bounds from above; in lower precisions it is
+    `cosine`, and `limit` its least value.
+    """
+
+    input: str
+    measure: str
+    limit: float
+    passed: bool
+    comparisons: tuple[Comparison, ...]
+
+
+PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
+IMAGES = "chelsea.png in 8 bits, and cropped on its side; mirrored where the batch is larger"
+
+VIEWS = 2
+"""How many sizes of images are tried on a file that takes any."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Preprocessed photographs and what the model makes of them in JAX.
+
+    `images` are the photographs themselves where the file takes those.
+    """
+
+    pixels: NDArray[np.float32]
+    outputs: Output
+    images: NDArray[np.uint8] | None = None
+
+    @property
+    def fed(self) -> NDArray[Any]:
+        """What a file gets."""
+        return self.pixels if self.images is None else self.images
+
+
+def reference(
+    entry: ModelInfo,
+    model: Model,
+    values: Mapping[str, ArrayLike],
+    signature: Signature,
+) -> list[Sample]:
+    """Run a model in JAX, once for all the files that are exported from it.
+
+    **Arguments:** the registry's entry; the abstract model and the values of its leaves; and
+    what the files take and give.
+    """
+    concrete = bind(model, values)
+    run = eqx.filter_jit(partial(batched, layers=signature.layers, as_maps=signature.as_maps))
+    samples: list[Sample] = []
+    for photos, size in pictures(entry, signature):
+        pixels = preprocess(photos, entry.preprocessing, size)
+        images = np.stack([*map(np.asarray, photos)]) if signature.input == "uint8" else None
+        samples.append(Sample(pixels, run(concrete, pixels), images))
+    return samples
+
+
+def pictures(
+    entry: ModelInfo, signature: Signature
+) -> Iterator[tuple[list[Image], tuple[int, int]]]:
+    """The photographs of every sample, and the (height, width) they are preprocessed to."""
+    for step, (batch, size) in enumerate(shapes(entry, signature)):
+        if signature.input == "uint8":
+            yield photographs_of_one_size(batch, step), size
+        else:
+            yield photographs(batch), size
+
+
+def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Batch size and (height, width) of every sample: what is open gets several values."""
+    views = VIEWS if signature.input == "uint8" else 1
+    batches = BATCHES if signature.batch is None else (signature.batch,) * views
+    if signature.size is not None:
+        return ((batch, signature.size) for batch in batches)
+    stride = entry.config.stride
+    sides = (
+        [
+            round(share * side / stride) * stride
+            for share, side in zip(shares, entry.native, strict=True)
+        ]
+        for shares in SIDES
+    )
+    return zip(itertools.cycle(batches), ((height, width) for height, width in sides))
+
+
+def verify(
+    file: Path,
+    samples: Sequence[Sample],
+    precision: Precision = "float32",
+    provider: str = runtime.CPU,
+) -> Verification:
+    """Run an ONNX file on the same photographs and compare with float32 in JAX.
+
+    Of a file that takes images the `pixel_values` inside are compared as well, as in float32: one
+    level of 8 bits is at least 0.004 there, in the outputs it may be nothing.
+    """
+    takes_images = any(sample.images is not None for sample in samples)
+    inside = list(_compared(preprocessing_of(file), samples, provider)) if takes_images else []
+    outputs = list(_compared(runnable(file, precision), samples, provider))
+    limit = LIMITS[precision]
+    return Verification(
+        input=IMAGES if takes_images else PIXELS,
+        measure=limit.measure,
+        limit=limit.value,
+        passed=within(inside, LIMITS["float32"]) and within(outputs, limit),
+        comparisons=(*inside, *outputs),
+    )
+
+
+def within(comparisons: Sequence[Comparison], limit: Limit) -> bool:
+    """Whether all comparisons are within a limit."""
+    return all(limit.holds(item.max_abs, item.cosine) for item in comparisons)
+
+
+def _compared(
+    model: Path | ir.Model, samples: Sequence[Sample], provider: str
+) -> Iterator[Comparison]:
+    live = runtime.session(model, provider)
+    for sample in samples:
+        yield from _compare(live, sample)
+
+
+def preprocessing_of(file: Path) -> ir.Model:
+    """The part of a file that makes `pixel_values` of images."""
+    model = ir.load(file)
+    graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
+    return ir.Model(graph, ir_version=model.ir_version)
+
+
+def _compare(live: InferenceSession, sample: Sample) -> Iterator[Comparison]:
+    names = [output.name for output in live.get_outputs()]
+    wanted = sample.pixels if names == ["pixel_values"] else sample.outputs
+    batch, *sides = sample.fed.shape
+    height, width = sides[1:] if sample.images is None else sides[:2]
+    for output, error in converter.check(live, lambda _: wanted, [sample.fed]).items():
+        yield Comparison(batch, height, width, output, error.max_abs, error.max_rel, error.cosine)

@@ -1,0 +1,244 @@
+"""Files that somebody built, from a hub into a folder: all of one commit, whole, and checked.
+
+They are collected in a hidden folder beside their places, where an interrupted download goes on
+next time, and moved when all of them are right; the manifest comes last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights.errors import Unreachable
+from weights.progress import Progress
+from weights.sources.hub import HubFile, cached
+from weights.sources.transfer import check, commit_of, fetch, read
+from zoo.errors import BadFile, BadOutput, BadRequest
+from zoo.files.staging import writing
+from zoo.manifest.read import LARGEST_MANIFEST, parse
+from zoo.manifest.schema import MANIFEST, Artifact, File, Variant
+
+NAMESPACE = "jax-onnx-zoo"
+"""Whose repositories are asked, unless the environment's ZOO_HUB names somebody else."""
+
+BRANCH = "main"
+
+COLLECTING = ".zoo-pull"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to pull, and where to. No revision means the newest, or offline what there is."""
+
+    model: str
+    variants: tuple[str, ...]
+    folder: Path
+    revision: str | None = None
+    offline: bool = False
+    force: bool = False
+
+    @property
+    def manifest(self) -> HubFile:
+        """The first file to ask for."""
+        return HubFile(f"{namespace()}/{self.model}", MANIFEST, self.revision or BRANCH)
+
+    @property
+    def advice(self) -> str:
+        """How to go on without."""
+        return (
+            "Name a repository's owner with ZOO_HUB and its branch, tag or commit with "
+            f"--revision, or make the files yourself with `zoo build {self.model}`."
+        )
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A manifest, the bytes it was read from, and the revision its files are taken from."""
+
+    artifact: Artifact
+    content: bytes
+    revision: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What is in the folder now, and how many files had to be brought there."""
+
+    where: str
+    variants: tuple[Variant, ...]
+    brought: int
+    kept: int
+
+
+def namespace() -> str:
+    """The owner of the repositories. **Raises** `BadRequest`."""
+    name = os.environ.get("ZOO_HUB") or NAMESPACE
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}", name, re.ASCII):
+        raise BadRequest(f"ZOO_HUB is {name!r}: name a user or an organization of the hub.")
+    return name
+
+
+def pull(wanted: Wanted, progress: Progress) -> Pulled:
+    """Bring what the variants need into the folder; what is there and right stays.
+
+    **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
+    `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
+    """
+    listing = _listing(wanted)
+    variants = listing.artifact.pick(wanted.variants)
+    _check_verified(listing, variants)
+    needed = listing.artifact.needed(variants)
+    with (
+        writing(wanted.folder),
+        _alone(wanted.folder, progress),
+        _collecting(wanted.folder) as parts,
+    ):
+        right = _right(wanted.folder, listing.artifact, progress)
+        in_the_way = _in_the_way(wanted, listing, right)
+        missing = [file for file in needed if file.name not in right]
+        for file in missing:
+            _bring(file, listing, wanted, parts, progress)
+        _put_in_place(wanted.folder, parts, missing, in_the_way, listing.content)
+    return Pulled(listing.where, tuple(variants), len(missing), len(needed) - len(missing))
+
+
+def _check_verified(listing: Listing, variants: Sequence[Variant]) -> None:
+    """Refuse what its builder would not have been allowed to push. **Raises** `BadFile`."""
+    failed = [variant.name for variant in variants if not variant.passed]
+    if failed or not listing.artifact.complete:
+        what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
+        raise BadFile(f"{listing.where} is not fit for use ({what}): take another --revision.")
+
+
+@contextmanager
+def _collecting(folder: Path) -> Generator[Path]:
+    """A hidden folder, which stays only if it holds parts of files."""
+    is_new = not folder.exists()
+    parts = folder / COLLECTING
+    parts.mkdir(parents=True, exist_ok=True)
+    try:
+        yield parts
+    finally:
+        if not any(path.is_file() for path in parts.rglob("*")):
+            shutil.rmtree(parts, ignore_errors=True)
+            if is_new and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+@contextmanager
+def _alone(folder: Path, progress: Progress) -> Generator[None]:
+    """Wait until no other process pulls into a folder, and keep others from it."""
+    from filelock import FileLock, Timeout
+
+    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    # Elsewhere, since a lock can only be removed by who knows that nobody waits for it.
+    lock = FileLock(Path(tempfile.gettempdir(), f"zoo-pull-{digest:.32}.lock"), mode=0o666)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress.stage(f"waiting for who else is pulling into {folder}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _listing(wanted: Wanted) -> Listing:
+    """The manifest: of the commit that the revision is at now, or what there is offline."""
+    if wanted.offline:
+        return _listing_offline(wanted)
+    file, advice = wanted.manifest, wanted.advice
+    commit = commit_of(file, advice)
+    pinned = HubFile(file.repository, MANIFEST, commit)
+    content = read(pinned, LARGEST_MANIFEST, advice)
+    where = f"{file.repository} at {commit:.12}"
+    return Listing(parse(content, f"the manifest of {where}", wanted.model), content, commit, where)
+
+
+def _listing_offline(wanted: Wanted) -> Listing:
+    own = wanted.folder / MANIFEST
+    copy = cached(wanted.manifest)
+    # The folder does not say of which revision it is.
+    path = own if wanted.revision is None and own.is_file() else copy
+    if path is None:
+        raise Unreachable(
+            f"{wanted.manifest} is neither in {wanted.folder} nor in the hub's cache, and "
+            "--offline forbids asking: run the command once without it."
+        )
+    content = path.read_bytes()
+    revision = wanted.manifest.revision if copy is None else copy.parent.name
+    return Listing(parse(content, str(path), wanted.model), content, revision, str(path.parent))
+
+
+def _right(folder: Path, artifact: Artifact, progress: Progress) -> set[str]:
+    """Names of the files that are there, byte for byte."""
+    there = [file for file in artifact.files.values() if file.is_complete(folder)]
+    if there:
+        progress.stage(f"checking {folder}", sum(file.bytes for file in there))
+    return {file.name for file in there if file.is_at(folder, progress.step)}
+
+
+def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
+    """Files in the folder that the manifest has otherwise. **Raises** `BadOutput`."""
+    folder = wanted.folder
+    names = [name for name in listing.artifact.files if name not in right]
+    own = folder / MANIFEST
+    if not own.is_file() or own.is_symlink() or own.read_bytes() != listing.content:
+        names.append(MANIFEST)
+    found = [name for name in names if os.path.lexists(folder / name)]
+    if found and not wanted.force:
+        raise BadOutput(
+            f"{folder / found[0]} is not the file of {listing.where}: replace it with --force, "
+            "or name another folder with --dest."
+        )
+    return found
+
+
+def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: Progress) -> None:
+    """Get a file from the hub's cache or the hub."""
+    remote = HubFile(wanted.manifest.repository, file.name, listing.revision, file.sha256)
+    part = _part(parts, file)
+    copy = cached(remote)
+    if copy is not None and copy.stat().st_size == file.bytes:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(copy, part)
+        check(part, remote, progress)
+    elif wanted.offline:
+        raise Unreachable(
+            f"{remote} is neither in {wanted.folder} nor in the hub's cache, and --offline "
+            "forbids asking: run the command once without it."
+        )
+    else:
+        advice = "What there is of it is kept, so run the command again to go on."
+        fetch(remote, file.bytes, part, advice, progress)
+
+
+def _part(parts: Path, file: File) -> Path:
+    # By its digest, so that another revision does not go on with this one's bytes.
+    return parts / file.sha256 / file.name
+
+
+def _put_in_place(
+    folder: Path, parts: Path, files: list[File], in_the_way: list[str], manifest: bytes
+) -> None:
+    """Move everything; who is stopped in the middle leaves a folder without manifest."""
+    for name in sorted(in_the_way, key=lambda name: name != MANIFEST):
+        (folder / name).unlink()
+    # What a model needs comes before it.
+    for file in sorted(files, key=lambda file: file.name.endswith(".onnx")):
+        target = folder / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _part(parts, file).replace(target)
+    (parts / MANIFEST).write_bytes(manifest)
+    (parts / MANIFEST).replace(folder / MANIFEST)
+    # Parts of what was wanted once, too.
+    shutil.rmtree(parts)

@@ -1,0 +1,113 @@
+"""`zoo.load`: a built model, ready to run in ONNX Runtime. JAX is not needed for that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.errors import BadFile, BadRequest
+from zoo.images.pictures import Pictures, pictures, stack
+from zoo.manifest.schema import Artifact, Variant
+from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+
+@dataclass(frozen=True)
+class VisionModel:
+    """A model with its preprocessing. Call it with pictures to get its outputs by name."""
+
+    artifact: Artifact
+    variant: Variant
+    path: Path
+    session: InferenceSession
+
+    def preprocess(self, images: Pictures) -> NDArray[np.float32] | NDArray[np.uint8]:
+        """What the session takes: `pixel_values [n, 3, H, W]`, or `image [n, H, W, 3]` in uint8.
+
+        **Arguments:** one picture or several. They are resized and cropped to the model's size,
+        unless the file does that itself: then they must be equally large.
+
+        **Raises** `BadRequest`.
+        """
+        from zoo.images.preprocess import preprocess
+
+        several = pictures(images)
+        if self.artifact.input == "uint8":
+            return stack(several)
+        how = self.artifact.preprocessing
+        return preprocess(several, how, self.artifact.size or how.size)
+
+    def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
+        """The model's outputs for these pictures, as `[n, ...]`, by name."""
+        feeds = {self.session.get_inputs()[0].name: self.preprocess(images)}
+        names = [output.name for output in self.session.get_outputs()]
+        return dict(zip(names, self.session.run(names, feeds), strict=True))
+
+
+def load(
+    model: str,
+    variant: str = "fp32",
+    folder: str | os.PathLike[str] | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+    providers: Sequence[str] | None = None,
+) -> VisionModel:
+    """A model that was built before, from a folder or else from the hub.
+
+    **Arguments:**
+
+    - `model`: a name or alias.
+    - `variant`: `fp32`, `fused`, `fp16`, `int8` or `bf16`, as far as they were built.
+    - `folder`: what `zoo build` or `zoo pull` made. Without, the files are downloaded once, to
+      the environment's `ZOO_CACHE_DIR` or `~/.cache/jax-onnx-zoo`.
+    - `revision`: branch, tag or commit of the repository on the hub; the newest by default.
+    - `offline`: use only what was downloaded before.
+    - `providers`: ONNX Runtime's execution providers; the CPU by default.
+
+    **Raises** a `ZooError` or `WeightsError`, which say what is missing.
+    """
+    from zoo.hub.cache import cached
+    from zoo.manifest.read import read_folder
+
+    name = info(model).name
+    if folder is not None and revision is not None:
+        raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
+    place = cached(name, variant, revision, offline) if folder is None else Path(folder)
+    artifact = read_folder(place)
+    if artifact.model != name:
+        raise BadFile(f"{place} holds {artifact.model}, not {name}: name another folder.")
+    chosen = artifact.one(variant)
+    _check_complete(artifact, chosen, place)
+    path = place / chosen.model
+    return VisionModel(artifact, chosen, path, _session(path, chosen, providers))
+
+
+def _session(path: Path, variant: Variant, providers: Sequence[str] | None) -> InferenceSession:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    return ort.InferenceSession(
+        path,
+        options,
+        providers=list(providers or ("CPUExecutionProvider",)),
+        # ONNX Runtime 1.31.1 can fall over its own fusion of float16 Transpose and MatMul.
+        disabled_optimizers=["MatmulTransposeFusion"] if variant.precision == "float16" else None,
+    )
+
+
+def _check_complete(artifact: Artifact, variant: Variant, folder: Path) -> None:
+    for name in variant.files:
+        if not artifact.files[name].is_complete(folder):
+            raise BadFile(
+                f"{folder / name} is missing or has another size than its manifest says: run "
+                f"`zoo pull {artifact.model} --variant {variant.name} --dest {folder}`."
+            )

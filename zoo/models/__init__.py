@@ -1,0 +1,1 @@
+"""The networks in Equinox and their configurations. Uses nothing else of ours."""

@@ -1,0 +1,196 @@
+"""Hyperparameters of networks, and what is done to their images: plain data without JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class LearnedPositions:
+    """A learned table of positions, and how it is brought to another grid than its own.
+
+    `grid` is the number of patches along each side of the images it was trained on; `cls_token`
+    says that its first row is the class token's. Another grid is interpolated by cubic
+    convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
+    without (a = -0.75). `offset` is added to the wanted grid before the scale is taken from it,
+    as DINOv2 does.
+    """
+
+    grid: int
+    cls_token: bool = True
+    antialias: bool = False
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class RotaryPeriods:
+    """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
+
+    base: float = 100.0
+
+
+@dataclass(frozen=True)
+class RotaryGrid:
+    """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
+
+    The registers are the patches of a small square image with a `theta` of their own.
+    """
+
+    length: int = 14
+    theta: float = 10000.0
+    register_theta: float = 100.0
+
+
+@dataclass(frozen=True)
+class ViTConfig:
+    """Hyperparameters of a vision transformer; the defaults are DINOv3's.
+
+    `hidden` is the width between the two layers of the feed-forward network, already rounded as
+    the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
+    `local_cls_norm`, which only training uses. `pool` makes `pooler_output`: the class token, the
+    mean of the patches, attention with a learned query, or nothing. With `classes` a linear
+    classifier makes `logits` of it.
+    """
+
+    dim: int
+    depth: int
+    heads: int
+    hidden: int
+    ffn: Literal["mlp", "swiglu", "swiglu_fused"] = "mlp"
+    gelu: Literal["erf", "tanh"] = "erf"
+    qkv_bias: bool = True
+    qk_norm: bool = False
+    norm: Literal["layer", "rms"] = "layer"
+    norm_bias: bool = True
+    norm_eps: float = 1e-5
+    untied_norms: bool = False
+    layer_scale: float | None = 1e-5
+    patch: int = 16
+    cls_token: bool = True
+    registers: int = 4
+    mask_token: bool = True
+    positions: LearnedPositions | None = None
+    rotary: RotaryPeriods | RotaryGrid | None = RotaryPeriods()
+    pool: Literal["token", "mean", "attention"] | None = "token"
+    classes: int = 0
+
+    @property
+    def head_dim(self) -> int:
+        """Channels of one attention head."""
+        return self.dim // self.heads
+
+    @property
+    def prefix(self) -> int:
+        """Tokens in front of the patches: the class token and the registers."""
+        return self.cls_token + self.registers
+
+    @property
+    def layers(self) -> int:
+        """How many hidden states there are to choose from."""
+        return self.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output."""
+        return self.patch
+
+    @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        side = self.positions and self.positions.grid * self.patch
+        return (side, side) if side else None
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        rows = {0: "no registers", 1: "1 register"}.get(
+            self.registers, f"{self.registers} registers"
+        )
+        return (
+            f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
+            f"{self.ffn} {self.hidden}, patch {self.patch}, {rows}"
+        )
+
+
+@dataclass(frozen=True)
+class ConvNeXtConfig:
+    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`."""
+
+    depths: tuple[int, int, int, int]
+    dims: tuple[int, int, int, int]
+    gelu: Literal["erf", "tanh"] = "erf"
+    norm_eps: float = 1e-6
+    layer_scale: float = 1e-6
+    pool: Literal["token"] = "token"
+    classes: int = 0
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last stage."""
+        return self.dims[-1]
+
+    @property
+    def depth(self) -> int:
+        """Blocks of all stages."""
+        return sum(self.depths)
+
+    @property
+    def prefix(self) -> int:
+        """Rows in front of the pixels of the last map: their mean."""
+        return 1
+
+    @property
+    def layers(self) -> int:
+        """How many hidden states there are to choose from: one a stage."""
+        return len(self.depths)
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output."""
+        return 32
+
+    @property
+    def native(self) -> None:
+        """There are no learned positions."""
+        return None
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        stages = ", ".join(
+            f"{depth} of width {dim}" for depth, dim in zip(self.depths, self.dims, strict=True)
+        )
+        return f"4 stages of blocks: {stages}"
+
+
+Config = ViTConfig | ConvNeXtConfig
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From 8-bit RGB to `pixel_values`: resize, crop, rescale, normalise.
+
+    `resize` is the length of the shorter edge before a crop of `size` from the centre; None
+    stretches the image straight to `size`, height x width, without keeping the aspect ratio.
+    `rescale_first` resizes floating-point values (nothing is rounded to 8 bits in between).
+    Every filter antialiases.
+    """
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    size: tuple[int, int] = (224, 224)
+    resize: int | None = None
+    rescale: float = 1 / 255
+    rescale_first: bool = False
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
+
+    def at(self, size: tuple[int, int]) -> Preprocessing:
+        """The same for another height and width: a crop keeps its share of the shorter edge.
+
+        Of a crop that is no square the edge is what covers both sides.
+        """
+        if self.resize is None:
+            return replace(self, size=size)
+        edges = (round(self.resize * a / b) for a, b in zip(size, self.size, strict=True))
+        return replace(self, size=size, resize=max(edges))

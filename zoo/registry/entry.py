@@ -1,0 +1,77 @@
+"""What one entry of the registry holds. Plain data: importing this costs no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weights.mapping import Naming
+from weights.sources.hub import HubFile
+from zoo.models.config import Config, Preprocessing
+
+
+@dataclass(frozen=True)
+class Licence:
+    """Terms under which the weights are published, and the pages that say so.
+
+    `text` is the file in `data/licences` that travels with whatever is made from the weights.
+    """
+
+    name: str
+    text: str
+    page: str
+    download: str
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """One model of the zoo.
+
+    `namings` are those of the checkpoints there are for it. `config` is Equimo's; where somebody
+    else's checkpoint belongs to a model that differs in detail (another GELU, no head), `published`
+    has that model's by the name of the naming.
+
+    `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
+    name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
+    `digest` then has all digits. `archive` is Equimo's file, `repository` holds transformers' or
+    timm's files on the hub, and `hub` are files that may be downloaded. What there is none of is
+    empty.
+    `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
+    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is.
+    """
+
+    name: str
+    family: str
+    aliases: tuple[str, ...]
+    config: Config
+    namings: tuple[Naming, ...]
+    preprocessing: Preprocessing
+    licence: Licence
+    checkpoint: str
+    digest: str
+    archive: str
+    repository: str
+    hub: tuple[HubFile, ...]
+    parameters: int
+    source: str
+    pooler: str
+    published: Mapping[str, Config] = field(default_factory=dict)
+    embedded: bool = False
+
+    @property
+    def file(self) -> str:
+        """What to ask for if there are no weights: a file, or else a repository."""
+        return self.checkpoint or self.repository or self.archive
+
+    @property
+    def native(self) -> tuple[int, int]:
+        """(height, width) that positions were trained on, or else the usual ones."""
+        return self.config.native or self.preprocessing.size
+
+    def naming(self, name: str) -> Naming:
+        """The naming called `name`. **Raises** `StopIteration` if there is none."""
+        return next(naming for naming in self.namings if naming.name == name)
+
+    def config_for(self, naming: str) -> Config:
+        """The model that a checkpoint with these names belongs to."""
+        return self.published.get(naming, self.config)

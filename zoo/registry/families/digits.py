@@ -1,0 +1,51 @@
+"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits.
+
+The one model whose weights the package itself holds. `zoo/digits` makes them, and
+`zoo/data/README.md` says how well they do.
+"""
+
+from weights.namings import meta
+from zoo.models.config import Preprocessing, ViTConfig
+from zoo.registry.entry import Licence, ModelInfo
+from zoo.registry.families.statistics import HALF
+
+# Of the weights. The images are not part of the package; see zoo/data/README.md for theirs.
+LICENCE = Licence(
+    name="Apache License 2.0",
+    text="apache-2.0.txt",
+    page="https://www.apache.org/licenses/LICENSE-2.0",
+    download="",
+)
+
+CONFIG = ViTConfig(
+    dim=64,
+    depth=4,
+    heads=2,
+    hidden=192,
+    qkv_bias=False,
+    layer_scale=0.1,
+    patch=2,
+    mask_token=False,
+    classes=10,
+)
+
+MODELS = (
+    ModelInfo(
+        name="vit_digits",
+        family="digits",
+        aliases=(),
+        config=CONFIG,
+        namings=(meta.DINOV3_VIT,),
+        preprocessing=Preprocessing(mean=HALF, std=HALF, size=(8, 8), rescale_first=True),
+        licence=LICENCE,
+        checkpoint="vit_digits.safetensors",
+        digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
+        archive="",
+        repository="",
+        hub=(),
+        parameters=168_586,
+        source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
+        pooler="the class token",
+        embedded=True,
+    ),
+)

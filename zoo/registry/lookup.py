@@ -1,0 +1,82 @@
+"""Names to models: list, look up, build."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zoo.errors import BadRequest, UnknownModel
+from zoo.registry.entry import ModelInfo
+from zoo.registry.families import convnext, digits, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from zoo.models.build import Model
+
+FAMILIES = (dinov3, convnext, dinov2, tips, siglip2, eupe, vit, vit5, digits)
+
+MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
+_BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliases}
+
+
+def list_models(filter: str | None = None) -> list[str]:
+    """Names of the models, by family; `filter` is a shell pattern such as `"*vitl*"`."""
+    return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
+
+
+def select(name: str | None, everything: bool, patterns: Sequence[str] = ()) -> list[str]:
+    """The models that a command is about: one by name, or all, or all that fit a pattern.
+
+    **Raises** `BadRequest` where that is none or not clear, `UnknownModel`.
+    """
+    if name is not None and (everything or patterns):
+        raise BadRequest(f"got {name} and --all or --filter: name one model, or ask for all.")
+    if name is not None:
+        return [info(name).name]
+    if not everything:
+        hint = "add --all" if patterns else "name one (`zoo list` shows them), or ask for --all"
+        raise BadRequest(f"no model was named: {hint}.")
+    found = [name for name in MODELS if not patterns or _fits(name, patterns)]
+    if not found:
+        raise BadRequest(f"no model fits {' or '.join(patterns)}: `zoo list` names them all.")
+    return found
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def info(name: str) -> ModelInfo:
+    """The entry called `name`, which may be an alias.
+
+    **Raises** `UnknownModel` with the nearest names.
+    """
+    found = MODELS.get(name) or _BY_ALIAS.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, [*MODELS, *_BY_ALIAS], n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else "`zoo list` names them all."
+        raise UnknownModel(f"there is no model called {name!r}: {hint}")
+    return found
+
+
+def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Model:
+    """Build a model.
+
+    **Arguments:**
+
+    - `name`: a name or alias.
+    - `key`: draws the initial parameters (as for training from scratch).
+    - `abstract`: leaves are `jax.ShapeDtypeStruct`s and nothing is allocated; takes no key.
+    """
+    model = info(name)
+    # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
+    from zoo.models import build as models
+
+    if abstract:
+        return models.abstract(model.config)
+    if key is None:
+        raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")
+    return models.build(model.config, key=key)
