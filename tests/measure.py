@@ -242,7 +242,7 @@ One representative of each family at its native size. The other implementations 
 unmodified Equimo 1.1.0 in JAX (difference relative to the largest output), transformers in PyTorch
 (absolute; outputs are of unit size). `ONNX N` is the file at opset N in ONNX Runtime against our
 model in JAX. ViT-5 is compared with stored outputs of Equimo 2.7.0, which wants a newer Python, in
-`tests/test_vit_families.py`.
+`tests/zoo/models/test_vit_families.py`.
 """
 
 GOLDEN_TEXT = """## Against the original networks

@@ -21,7 +21,7 @@ class VisionTransformer(eqx.Module):
     `local_cls_norm` are leaves because the checkpoints have them; inference does not use them.
 
     Sources: `dinov3/models/vision_transformer.py` of facebookresearch/dinov3 and its
-    counterpart of facebookresearch/dinov2; for the rest see `zoo/families`.
+    counterpart of facebookresearch/dinov2; for the rest see `zoo/registry/families`.
     """
 
     patch_embed: PatchEmbedding
