@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from weights.checkpoint import Checkpoint
-from weights.containers import equimo, lz4, npy, npz, pth, safetensors
+from weights.containers import equimo, eqx, lz4, npy, npz, pth, safetensors
 from weights.errors import NotACheckpoint, WeightsNotFound
 
 BEGINNING = 16
@@ -37,6 +37,8 @@ def _open_file(path: Path) -> Checkpoint:
         return equimo.read_archive(path)
     if start.startswith(npy.MAGIC) and path.with_name(equimo.METADATA).is_file():
         return equimo.read_folder(path.parent)
+    if start.startswith(npy.MAGIC):
+        return eqx.read_eqx(path)
     if start[8:9] == b"{":
         return safetensors.read_safetensors(path)
     if start.startswith(b"{") and path.name.endswith(".index.json"):
@@ -46,9 +48,9 @@ def _open_file(path: Path) -> Checkpoint:
         members = npz.read_members(path)
         return pth.read_pth(path) if members is None else npz.read_npz(path, members)
     raise NotACheckpoint(
-        f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes, neither a PyTorch "
-        "nor a numpy archive, nor safetensors, nor an Equimo archive): download it again, or give "
-        "another path."
+        f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes: not a PyTorch, "
+        "numpy or Equimo archive, not safetensors, not leaves of Equinox): download it again, or "
+        "give another path."
     )
 
 

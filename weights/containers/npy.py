@@ -7,10 +7,11 @@ pattern; a header is a Python expression, and evaluating one that somebody made 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from weights.errors import NotACheckpoint
 
@@ -100,6 +101,19 @@ def scan(stream: Stream, size: int) -> Iterator[Record]:
         stream.skip(header.size)
         position += header.size
     raise BadRecord(f"more than {MOST_RECORDS} records")
+
+
+class Seekable:
+    """A file whose values are left unread."""
+
+    def __init__(self, file: BinaryIO):
+        self.file = file
+
+    def read(self, count: int, /) -> bytes:
+        return self.file.read(count)
+
+    def skip(self, count: int) -> None:
+        self.file.seek(count, os.SEEK_CUR)
 
 
 def read_header(stream: Readable) -> Header:

@@ -8,15 +8,16 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weights import Checkpoint, open_checkpoint
+from weights import Checkpoint
 from weights.distributions import Shape
 from weights.mapping import Naming
+from weights.namings.eqx import LEAVES
 from weights.progress import Progress
 from weights.writers.item import Item, total
 from weights.writers.items import items_for
 from zoo.checkpoints import settings as configs
 from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import load_checkpoint, variants
+from zoo.checkpoints.load import load_checkpoint, open_named, variants
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import staged, writing
 from zoo.models.config import Config
@@ -39,27 +40,30 @@ FORMATS = {
     "pytorch": ("meta", "original"),
     "equimo": ("equimo",),
     "huggingface": ("huggingface",),
+    "equinox": ("eqx",),
 }
 """Whose names a file of each form may have."""
+
+SUFFIXES = {".pth": "pytorch", ".eqx": "equinox"}
 
 
 def read_format(target: Path) -> str:
     """Which form of checkpoint to write, by the name of the place for it."""
     if target.name.endswith(".tar.lz4"):
         return "equimo"
-    if target.suffix == ".pth":
-        return "pytorch"
+    if target.suffix in SUFFIXES:
+        return SUFFIXES[target.suffix]
     if not target.suffix or target.is_dir():
         return "huggingface"
     raise BadRequest(
-        f"{target} says nothing of a format: end it in .pth (Meta) or .tar.lz4 (Equimo), or name "
-        "a folder without a dot (Hugging Face)."
+        f"{target} says nothing of a format: end it in .pth (Meta), .tar.lz4 (Equimo) or .eqx "
+        "(Equinox), or name a folder without a dot (Hugging Face)."
     )
 
 
 def naming_to_write(entry: ModelInfo, form: str) -> Naming:
     """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
-    for naming in entry.namings:
+    for naming in entry.readable:
         if naming.name in FORMATS[form]:
             return naming
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
@@ -74,6 +78,11 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
 
     **Raises** `BadRequest` where they have not.
     """
+    if naming is LEAVES and config != entry.config:
+        raise BadRequest(
+            f"the checkpoint is of a network that differs in detail from `zoo.create("
+            f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
+        )
     have, wanted = shapes(config), shapes(entry.config_for(naming.name))
     lacking = [path for path, shape in wanted.items() if have.get(path) != shape]
     if lacking:
@@ -109,7 +118,7 @@ def convert(
     form = read_format(target)
     if (target.exists() or target.is_symlink()) and not force:
         raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
-    checkpoint = open_checkpoint(source)
+    checkpoint = open_named(source)
     entry = find_model(checkpoint, model)
     loaded = load_checkpoint(checkpoint, entry)
     weights = loaded.weights
@@ -129,7 +138,7 @@ def convert(
 
 
 def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
-    """A checkpoint in one of the three forms."""
+    """A checkpoint in one of the forms."""
     if naming in FORMATS["pytorch"]:
         from weights.writers.pth import write_pth
 
@@ -138,6 +147,10 @@ def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress
         from weights.writers.equimo import write_archive
 
         write_archive(path, items, configs.equimo(entry.config), progress.step)
+    elif naming == "eqx":
+        from weights.writers.eqx import write_eqx
+
+        write_eqx(path, items, progress.step)
     else:
         write_folder(path, items, entry, progress)
 

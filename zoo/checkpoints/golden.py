@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights import bind, open_checkpoint
+from weights import bind
 from weights.mapping import plan, source_shapes
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import Loaded, load_checkpoint
+from zoo.checkpoints.load import Loaded, load_checkpoint, open_named
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import staged, writing
 from zoo.images.preprocess import preprocess
@@ -47,7 +47,7 @@ class Golden:
 
 def load(entry: ModelInfo, path: Path) -> Loaded:
     """The checkpoint at `path` for a model."""
-    return load_checkpoint(open_checkpoint(path), entry)
+    return load_checkpoint(open_named(path), entry)
 
 
 def pixels(entry: ModelInfo, image: Path) -> NDArray[np.float32]:

@@ -7,9 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from weights import Checkpoint, open_checkpoint
+from weights import Checkpoint
 from weights.mapping import Naming
-from zoo.checkpoints.load import recognise, variants
+from zoo.checkpoints.load import open_named, recognise, variants
+
+ROTARY = "local_pos_embed."
+"""Where the paths of rotary periods begin."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Inspection:
 
 def inspect(path: Path) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_named(path)
     naming = recognise(checkpoint)
     tensors = checkpoint.tensors.values()
     return Inspection(
@@ -43,7 +46,7 @@ def inspect(path: Path) -> Inspection:
 
 def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
     """Where rotary periods would come from, in words."""
-    rotary = [rule for rule in naming.rules if rule.target.startswith("local_pos_embed.")]
-    if any(rule.leaf(key) for rule in rotary for key in checkpoint.tensors):
+    rotary = [rule for rule in naming.rules if rule.target.startswith(ROTARY)]
+    if any((naming.leaf(key) or "").startswith(ROTARY) for key in checkpoint.tensors):
         return "the file's own"
     return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
+from weights.containers import eqx
 from weights.distributions import Shape
 from weights.errors import MappingError
 from weights.mapping import Naming, plan, source_shapes
@@ -22,6 +24,9 @@ from zoo.registry.lookup import MODELS
 
 DATA = Path(__file__).parents[1] / "data"
 """Where embedded weights lie."""
+
+MOST_PERIODS = 256
+"""Rotary periods and frequencies of a model, at most."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,27 @@ def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = F
     if isinstance(choice, Seed):
         return Loaded(entry.config, random_weights(shapes(entry.config), choice.value))
     found = Found(choice, "") if isinstance(choice, Path) else find(entry, listener, offline)
-    return load_checkpoint(open_checkpoint(found.path), entry, found.sha256)
+    return load_checkpoint(open_named(found.path), entry, found.sha256)
+
+
+def open_named(path: Path) -> Checkpoint:
+    """What lies at `path`. The numbers of Equinox's records become the paths of a model's leaves.
+
+    **Raises** a `WeightsError` if there is nothing, or nothing that is read.
+    """
+    checkpoint = open_checkpoint(path)
+    if checkpoint.container != eqx.CONTAINER:
+        return checkpoint
+    tensors = list(checkpoint.tensors.values())
+    found = [tensor.shape for tensor in tensors]
+    count = sum(map(math.prod, found))
+    for entry in MODELS.values():
+        # Rotary periods are leaves and no parameters; building a model is not cheap.
+        if 0 <= count - entry.parameters <= MOST_PERIODS:
+            leaves = shapes(entry.config)
+            if list(leaves.values()) == found:
+                return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
+    return checkpoint
 
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo, sha256: str | None = None) -> Loaded:
@@ -106,7 +131,7 @@ def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
     """The namings in which a checkpoint has just what a model needs."""
     return [
         naming
-        for naming in entry.namings
+        for naming in entry.readable
         if _has_landmarks(checkpoint, naming, entry.config_for(naming.name))
         and fits(naming, checkpoint.tensors, shapes(entry.config_for(naming.name)))
     ]
@@ -125,7 +150,7 @@ def recognise(checkpoint: Checkpoint) -> Naming:
 
 @cache
 def _all_namings() -> tuple[Naming, ...]:
-    every: Iterable[Naming] = (n for entry in MODELS.values() for n in entry.namings)
+    every: Iterable[Naming] = (n for entry in MODELS.values() for n in entry.readable)
     return tuple(dict.fromkeys(every))
 
 

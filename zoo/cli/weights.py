@@ -25,7 +25,8 @@ def inspect_checkpoint(file: Source) -> None:
 def convert_checkpoint(
     source: Source,
     target: Annotated[
-        Path, typer.Argument(help="NAME.pth (Meta), NAME.tar.lz4 (Equimo), or a folder (HF).")
+        Path,
+        typer.Argument(help="NAME.pth (Meta), .tar.lz4 (Equimo), .eqx, or a folder (HF)."),
     ],
     model: Annotated[
         str | None, typer.Option(help="Where a checkpoint fits several models.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weights.mapping import Naming
+from weights.namings.eqx import LEAVES
 from weights.sources.hub import HubFile
 from zoo.models.config import Config, Preprocessing
 
@@ -59,6 +60,11 @@ class ModelInfo:
     embedded: bool = False
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Everything it is called: by us, by its publishers, and by hubs."""
+        return tuple(filter(None, (self.name, *self.aliases, self.repository)))
+
+    @property
     def file(self) -> str:
         """What to ask for if there are no weights: a file, or else a repository."""
         return self.checkpoint or self.repository or self.archive
@@ -67,6 +73,11 @@ class ModelInfo:
     def native(self) -> tuple[int, int]:
         """(height, width) that positions were trained on, or else the usual ones."""
         return self.config.native or self.preprocessing.size
+
+    @property
+    def readable(self) -> tuple[Naming, ...]:
+        """The names in which its checkpoints are read: publishers', and the leaves' own paths."""
+        return (*self.namings, LEAVES)
 
     def naming(self, name: str) -> Naming:
         """The naming called `name`. **Raises** `StopIteration` if there is none."""

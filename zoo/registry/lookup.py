@@ -19,7 +19,29 @@ if TYPE_CHECKING:
 FAMILIES = (dinov3, convnext, dinov2, tips, siglip2, eupe, vit, vit5, digits)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
-_BY_ALIAS = {alias: model for model in MODELS.values() for alias in model.aliases}
+
+
+def _index() -> dict[str, ModelInfo]:
+    """Everything that a model may be called, in lower case; of two models the first has a name."""
+    found: dict[str, ModelInfo] = {}
+    for spelt in (lambda name: name, _without_owner, _without_tag):
+        for model in MODELS.values():
+            for name in model.names:
+                found.setdefault(spelt(name).casefold(), model)
+    return found
+
+
+def _without_owner(name: str) -> str:
+    """`facebook/dinov2-small` as `dinov2-small`."""
+    return name.rpartition("/")[2]
+
+
+def _without_tag(name: str) -> str:
+    """timm's `timm/vit_small_patch14_dinov2.lvd142m` as `vit_small_patch14_dinov2`."""
+    return _without_owner(name).partition(".")[0]
+
+
+_BY_NAME = _index()
 
 
 def list_models(filter: str | None = None) -> list[str]:
@@ -50,13 +72,19 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def info(name: str) -> ModelInfo:
-    """The entry called `name`, which may be an alias.
+    """The entry of a model.
+
+    **Arguments:** its name, an alias, or how a hub calls it (`facebook/dinov2-small`, with or
+    without the owner, or timm's name with or without its tag), in lower or upper case.
 
     **Raises** `UnknownModel` with the nearest names.
+
+    >>> zoo.info("facebook/dinov3-vits16-pretrain-lvd1689m").name
+    'dinov3_vits16'
     """
-    found = MODELS.get(name) or _BY_ALIAS.get(name)
+    found = _BY_NAME.get(name.casefold())
     if found is None:
-        near = difflib.get_close_matches(name, [*MODELS, *_BY_ALIAS], n=3, cutoff=0.5)
+        near = difflib.get_close_matches(name.casefold(), _BY_NAME, n=3, cutoff=0.5)
         hint = f"did you mean {', '.join(near)}?" if near else "`zoo list` names them all."
         raise UnknownModel(f"there is no model called {name!r}: {hint}")
     return found

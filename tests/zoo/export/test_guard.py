@@ -15,7 +15,8 @@ from zoo import create, info
 from zoo.checkpoints import golden
 from zoo.models.build import batched
 
-TESTS = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+PLACE = "tests/zoo/export/test_pretrained.py"
 
 
 def pretrained(*options, code=0, **variables):
@@ -23,9 +24,9 @@ def pretrained(*options, code=0, **variables):
     clean = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     command = [sys.executable, "-m", "pytest", "-n0", "-rA", "-p", "no:cacheprovider", *options]
     done = subprocess.run(
-        [*command, str(TESTS / "zoo/export/test_pretrained.py")],
+        [*command, PLACE],
         env=clean | {key: str(value) for key, value in variables.items()},
-        cwd=TESTS.parent,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -65,7 +66,7 @@ def test_runs_with_everything_named(vits16, tmp_path):
         "DINO_EQX_VARIANT": "dinov3_vits16",
         "DINO_EQX_ONNX": tmp_path / "model.onnx",
     }
-    assert "PASSED tests/zoo/export/test_pretrained.py::test_the_named_checkpoint" in pretrained(**named)
+    assert f"PASSED {PLACE}::test_the_named_checkpoint" in pretrained(**named)
     wrong = {name: array + 1e-3 for name, array in expected.outputs.items()}
     np.savez(tmp_path / "expected.npz", **wrong)
     assert "FAILED" in pretrained(code=1, **named)
@@ -73,4 +74,4 @@ def test_runs_with_everything_named(vits16, tmp_path):
 
 def test_runs_on_a_folder(vits16):
     told = pretrained(ZOO_WEIGHTS_DIR=vits16.path.parent)
-    assert "PASSED tests/zoo/export/test_pretrained.py::test_every_checkpoint_in_the_folder" in told
+    assert f"PASSED {PLACE}::test_every_checkpoint_in_the_folder" in told

@@ -9,6 +9,7 @@ import pytest
 import zoo
 from zoo.errors import UnknownModel
 from zoo.models.config import ViTConfig
+from zoo.registry.lookup import MODELS
 
 
 def test_the_nine_vision_transformers():
@@ -69,3 +70,39 @@ def test_create_needs_a_key_or_abstract():
 def test_listing_does_not_wait_for_jax():
     code = "import sys, zoo; zoo.info('dinov3_vits16'); sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("facebook/dinov3-vits16-pretrain-lvd1689m", "dinov3_vits16"),
+        ("FACEBOOK/DINOv3-ViTS16-pretrain-LVD1689M", "dinov3_vits16"),
+        ("facebook/dinov3-vitl16-pretrain-sat493m", "dinov3_vitl16_sat493m"),
+        ("facebook/dinov3-convnext-tiny-pretrain-lvd1689m", "dinov3_convnext_tiny"),
+        ("dinov2-small", "dinov2_vits14"),
+        ("facebook/dinov2-with-registers-giant", "dinov2_vitg14_reg"),
+        ("google/siglip2-so400m-patch14-384", "siglip2_vitso400m14_378"),
+        ("timm/vit_small_patch14_reg4_dinov2.lvd142m", "dinov2_vits14_reg"),
+        ("vit_large_patch16_dinov3", "dinov3_vitl16"),
+        ("vit_large_patch16_dinov3_qkvb.sat493m", "dinov3_vitl16_sat493m"),
+        ("vit_tiny_patch16_dinov3_qkvb.eupe_lvd1689m", "eupe_vitt16"),
+        ("convnext_base.dinov3_lvd1689m", "dinov3_convnext_base"),
+        ("ViT_Base_Patch16_SigLIP_224.v2_webli", "siglip2_vitb16_224"),
+        ("timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k", "vit_tiny_patch16_224"),
+        ("facebook/EUPE-ViT-S", "eupe_vits16"),
+    ],
+)
+def test_names_of_hubs(called, name):
+    assert zoo.info(called).name == name
+
+
+@pytest.mark.parametrize("called", ["somebody/dinov2-small", "dinov2", "", "/", "timm/"])
+def test_names_of_nobody(called):
+    with pytest.raises(UnknownModel):
+        zoo.info(called)
+
+
+def test_whole_names_mean_one_model_each():
+    """Only a name without its tag may be short for several; then the first is meant."""
+    names = [name.casefold() for entry in MODELS.values() for name in entry.names]
+    assert len(names) == len(set(names))

@@ -263,6 +263,7 @@ PUBLISHERS = {
     "original": "the authors",
     "huggingface": "Hugging Face transformers",
     "timm": "timm",
+    "eqx": "Equinox",
 }
 
 MOST_TENSORS = 1000

@@ -41,7 +41,7 @@ def _dinov3(size: str, config: ConvNeXtConfig, digest: str, parameters: int) -> 
     return ModelInfo(
         name=f"dinov3_convnext_{size}",
         family="dinov3",
-        aliases=(identifier,),
+        aliases=(identifier, f"timm/convnext_{size}.dinov3_lvd1689m"),
         config=config,
         namings=convnext.NAMINGS,
         preprocessing=dinov3.LVD,

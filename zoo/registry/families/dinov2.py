@@ -76,10 +76,11 @@ def _model(letter: str, size: str, config: ViTConfig, parameters: int) -> ModelI
     name = f"{plain}_reg" if config.registers else plain
     repository = f"facebook/dinov2-{'with-registers-' if config.registers else ''}{size}"
     registers = "_reg4" if config.registers else ""
+    in_timm = f"timm/vit_{size}_patch14{registers}_dinov2.lvd142m"
     return ModelInfo(
         name=name,
         family="dinov2",
-        aliases=(f"vit_{size}_patch14{registers}_dinov2",),
+        aliases=(in_timm,),
         config=config,
         namings=NAMINGS,
         preprocessing=PREPROCESSING,
@@ -91,7 +92,7 @@ def _model(letter: str, size: str, config: ViTConfig, parameters: int) -> ModelI
         hub=(
             equimo_file(name),
             HubFile(repository, "model.safetensors"),
-            HubFile(f"timm/vit_{size}_patch14{registers}_dinov2.lvd142m", "model.safetensors"),
+            HubFile(in_timm, "model.safetensors"),
         ),
         parameters=parameters,
         source="facebookresearch/dinov2",

@@ -45,6 +45,16 @@ VARIANTS = (
     ("dinov3_vit7b16_sat493m", "vit7b16", "sat493m", VIT7B16, "a6675841", 6_716_043_264),
 )
 
+# What timm calls them.
+TIMM = {
+    "vits16": "small",
+    "vits16plus": "small_plus",
+    "vitb16": "base",
+    "vitl16": "large",
+    "vith16plus": "huge_plus",
+    "vit7b16": "7b",
+}
+
 NAMINGS = (meta.DINOV3_VIT, equimo.DINOV3_VIT, huggingface.DINOV3_VIT, timm.DINOV3_VIT)
 
 
@@ -55,6 +65,12 @@ def _hub(identifier: str, repository: str) -> tuple[HubFile, ...]:
     return (HubFile(repository, "model.safetensors"),)
 
 
+def _timm(arch: str, data: str) -> tuple[str, ...]:
+    """With and without biases of queries and values; both hold the same network's weights."""
+    names = (f"timm/vit_{TIMM.get(arch)}_patch16_dinov3{kind}.{data}" for kind in ("", "_qkvb"))
+    return tuple(names) if arch in TIMM else ()
+
+
 def _model(
     name: str, arch: str, data: str, config: ViTConfig, digest: str, parameters: int
 ) -> ModelInfo:
@@ -63,7 +79,7 @@ def _model(
     return ModelInfo(
         name=name,
         family="dinov3",
-        aliases=(identifier,),
+        aliases=(identifier, *_timm(arch, data)),
         config=config,
         namings=NAMINGS,
         preprocessing=LVD if data == "lvd1689m" else SAT,

@@ -20,23 +20,23 @@ LICENCE = Licence(
 
 PREPROCESSING = Preprocessing(mean=IMAGENET_MEAN, std=IMAGENET_STD, size=(256, 256))
 
-# letter, configuration, parameters
+# letter, size in timm's names, configuration, parameters
 VARIANTS = (
-    ("t", ViTConfig(dim=192, depth=12, heads=3, hidden=768), 5_492_160),
-    ("s", ViTConfig(dim=384, depth=12, heads=6, hidden=1536), 21_601_152),
-    ("b", ViTConfig(dim=768, depth=12, heads=12, hidden=3072), 85_669_632),
+    ("t", "tiny", ViTConfig(dim=192, depth=12, heads=3, hidden=768), 5_492_160),
+    ("s", "small", ViTConfig(dim=384, depth=12, heads=6, hidden=1536), 21_601_152),
+    ("b", "base", ViTConfig(dim=768, depth=12, heads=12, hidden=3072), 85_669_632),
 )
 
 NAMINGS = (meta.DINOV3_VIT, equimo.DINOV3_VIT)
 
 
-def _model(letter: str, config: ViTConfig, parameters: int) -> ModelInfo:
+def _model(letter: str, size: str, config: ViTConfig, parameters: int) -> ModelInfo:
     name = f"eupe_vit{letter}16"
     published = f"EUPE-ViT-{letter.upper()}"
     return ModelInfo(
         name=name,
         family="eupe",
-        aliases=(published,),
+        aliases=(published, f"timm/vit_{size}_patch16_dinov3_qkvb.eupe_lvd1689m"),
         config=config,
         namings=NAMINGS,
         preprocessing=PREPROCESSING,

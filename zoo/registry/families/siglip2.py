@@ -91,7 +91,7 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
         family="siglip2",
         aliases=(
             repository.removeprefix("google/"),
-            f"vit_{in_timm}_patch{patch}_siglip_{pixels}.v2_webli",
+            f"timm/vit_{in_timm}_patch{patch}_siglip_{pixels}.v2_webli",
         ),
         config=config,
         namings=NAMINGS,

@@ -1,0 +1,18 @@
+"""Writes a file that `equinox.tree_deserialise_leaves` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from weights.containers.npy import header
+from weights.writers.item import Item, Step
+
+
+def write_eqx(path: Path, items: Sequence[Item], step: Step) -> None:
+    """The tensors as records, in the order of the tree's leaves."""
+    with path.open("wb") as file:
+        for item in items:
+            file.write(header(item.shape, "<f4"))
+            file.write(item.data())
+            step(item.size)
