@@ -19,7 +19,7 @@ from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
 from tests.clients.tensors import decode, decode_all, encode
 from zoo.images.photograph import photograph
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 
 pytestmark = pytest.mark.clients
 
@@ -79,7 +79,7 @@ def test_transformers_js(node, folder, tmp_path):
     pixels = decode_all(answer["processed"])
     assert levels(pixels[whole], folder.outputs["pixel_values"], folder.preprocessing) < RESIZED
     with Image.open(fits) as image:
-        wanted = preprocess([image], folder.preprocessing, folder.preprocessing.size)
+        wanted = pixel_values([image], folder.preprocessing, folder.preprocessing.size)
     np.testing.assert_allclose(pixels[str(fits)], wanted, rtol=0, atol=ROUNDING)
     for name, value in decode_all(answer["features"]).items():
         assert cosine(value, folder.outputs[name]) >= FEATURES
@@ -156,7 +156,7 @@ def settings(tmp_path_factory, root):
         path = folders.disguise(base, model, network)
         picture = folders.fitting(how, path / "fits.png")
         with Image.open(picture) as image:
-            cases[str(path)] = (str(picture), preprocess([image], how, how.size))
+            cases[str(path)] = (str(picture), pixel_values([image], how, how.size))
     return cases
 
 
@@ -191,7 +191,7 @@ def test_transformers_knows_all_settings(settings, photo):
         np.testing.assert_allclose(fitting, settings[path][1], rtol=0, atol=ROUNDING)
         # Where 8 bits are resized torchvision may round another way, twice: once for each axis.
         rounded = 0 if how.rescale_first else 2 * how.rescale / min(how.std)
-        wanted = preprocess([photograph()], how, how.size)
+        wanted = pixel_values([photograph()], how, how.size)
         np.testing.assert_allclose(resized, wanted, rtol=0, atol=ROUNDING + rounded)
 
 
@@ -204,7 +204,7 @@ def test_transformers_knows_all_settings_without_torchvision(settings, photo):
             processor = transformers.AutoImageProcessor.from_pretrained(path, backend="pil")
             with Image.open(photo) as image:
                 pixels = processor(image, return_tensors="np")["pixel_values"]
-            wanted = preprocess([photograph()], how, how.size)
+            wanted = pixel_values([photograph()], how, how.size)
             np.testing.assert_allclose(pixels, wanted, rtol=0, atol=ROUNDING)
 
 
@@ -219,7 +219,7 @@ WRONG = {
 def test_wrong_settings_would_be_noticed(model):
     """Small mistakes are far beyond what resizing in another way makes."""
     how = zoo.info(model).preprocessing
-    right = preprocess([photograph()], how, how.size)
-    wrong = {name: preprocess([photograph()], f(how), how.size) for name, f in WRONG.items()}
+    right = pixel_values([photograph()], how, how.size)
+    wrong = {name: pixel_values([photograph()], f(how), how.size) for name, f in WRONG.items()}
     wrong["channels"] = right[:, ::-1]
     assert min(levels(pixels, right, how) for pixels in wrong.values()) > 3 * RESIZED

@@ -35,7 +35,7 @@ def leaf_values(model: object) -> dict[str, Float32]:
 
 
 def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
-    """The same model with the leaf at each path replaced by the value of that name."""
+    """The same model with the leaf at each path replaced by the value of that name, as it is."""
     import jax
 
     return jax.tree_util.tree_map_with_path(
@@ -48,7 +48,7 @@ def _place(
 ) -> jax.Array:
     import jax.numpy as jnp
 
-    value = jnp.asarray(values[name], leaf.dtype)
+    value = jnp.asarray(values[name])
     if value.shape != leaf.shape:
         raise ValueError(f"{name} has shape {leaf.shape} in the model, {value.shape} in the values")
     return value

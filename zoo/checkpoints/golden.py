@@ -23,7 +23,8 @@ from zoo.checkpoints.leaves import shapes
 from zoo.checkpoints.load import Loaded, load_checkpoint, open_named
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import staged, writing
-from zoo.images.preprocess import preprocess
+from zoo.images.pictures import pictures
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract
 from zoo.registry.entry import ModelInfo
 
@@ -51,17 +52,9 @@ def load(entry: ModelInfo, path: Path) -> Loaded:
 
 
 def pixels(entry: ModelInfo, image: Path) -> NDArray[np.float32]:
-    """`[1, 3, H, W]` from a picture, through the model's preprocessing.
-
-    **Raises** `BadFile`.
-    """
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(image) as picture:
-            return preprocess([picture], entry.preprocessing, entry.preprocessing.size)
-    except (OSError, UnidentifiedImageError) as error:
-        raise BadFile(f"{image} is no picture that can be read: name another one.") from error
+    """`[1, 3, H, W]` from a picture, through the model's preprocessing. **Raises** `BadRequest`."""
+    how = entry.preprocessing
+    return pixel_values(pictures(image), how, how.size)
 
 
 def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:

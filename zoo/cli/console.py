@@ -1,4 +1,4 @@
-"""How the commands talk: progress and errors on stderr, results on stdout, exit codes."""
+"""How the commands talk: errors on stderr, results on stdout, exit codes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,9 +16,7 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.errors import ZooError
 from zoo.files.staging import discard
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
+from zoo.progress import Lines, bar
 
 FAILED_CHECK = 1
 WRONG_USE = 2
@@ -28,74 +24,9 @@ INTERRUPTED = 130
 INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
 
-@contextmanager
-def progress_bar() -> Generator[Progress]:
-    """A progress bar on stderr; only the names of the stages where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield Lines()
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as RichProgress
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-    )
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
-        yield Bar(rich)
-
-
-class Lines:
-    """Progress as one line a stage, and one every ten seconds of a stage that tells its size."""
-
-    PAUSE = 10.0
-
-    def __init__(self) -> None:
-        self.total: int | None = None
-        self.done = 0
-        self.began = self.told = time.monotonic()
-
-    def stage(self, text: str, total: int | None = None) -> None:
-        print(text, file=sys.stderr)
-        self.total, self.done = total, 0
-        self.began = self.told = time.monotonic()
-
-    def step(self, size: int) -> None:
-        self.done += size
-        now = time.monotonic()
-        if self.total is not None and now - self.told >= self.PAUSE:
-            rate = self.done / (now - self.began)
-            print(
-                f"  {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB, {rate / 1e6:,.0f} MB/s",
-                file=sys.stderr,
-            )
-            self.told = now
-
-
-class Bar:
-    """Progress as a bar of rich's."""
-
-    def __init__(self, rich: RichProgress):
-        self.rich = rich
-        self.task = rich.add_task("starting", total=None)
-
-    def stage(self, text: str, total: int | None = None) -> None:
-        self.rich.reset(self.task, description=text, total=total)
-
-    def step(self, size: int) -> None:
-        self.rich.advance(self.task, size)
+def progress_bar() -> AbstractContextManager[Progress]:
+    """A progress bar on stderr, or a line a stage where that is no terminal."""
+    return bar(elsewhere=Lines())
 
 
 def run(app: typer.Typer) -> None:

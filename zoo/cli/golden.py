@@ -39,10 +39,10 @@ def make_golden(
     if out.suffix != ".npz" or weights is None:
         raise BadRequest("name an .npz to write and a checkpoint with --weights, or a .pth.")
     from zoo.images.photograph import photographs
-    from zoo.images.preprocess import preprocess
+    from zoo.images.pixel_values import pixel_values
 
     how = entry.preprocessing
-    pixels = golden.pixels(entry, image) if image else preprocess(photographs(1), how, how.size)
+    pixels = golden.pixels(entry, image) if image else pixel_values(photographs(1), how, how.size)
     golden.write(out, golden.make(entry, golden.load(entry, weights), pixels, reference))
 
 

@@ -71,7 +71,7 @@ def train(
 
     @jax.jit
     def step(model: Model, average: Model, state: Any, rows: Any, key: PRNGKeyArray) -> Any:
-        pixels = pixel_values(jittered(images[rows], recipe, key), entry.preprocessing)
+        pixels = normalised(jittered(images[rows], recipe, key), entry.preprocessing)
 
         def objective(model: Model) -> Float[Array, ""]:
             return loss(eqx.combine(model, static), pixels, labels[rows], recipe.smoothing)
@@ -132,7 +132,7 @@ def grey(digits: Digits) -> Images:
     return jnp.asarray(digits.images[..., 0], jnp.float32) / 255
 
 
-def pixel_values(images: Images, how: Preprocessing) -> Float[Array, "n 3 height width"]:
+def normalised(images: Images, how: Preprocessing) -> Float[Array, "n 3 height width"]:
     """What `preprocess` makes of grey images that have the model's own size."""
     mean, std = (jnp.asarray(values)[:, None, None] for values in (how.mean, how.std))
     return (images[:, None] - mean) / std
@@ -164,7 +164,7 @@ def moved(
 
 def accuracy(model: Model, entry: ModelInfo, digits: Digits) -> float:
     """The share of images whose largest logit is the right one."""
-    pixels = pixel_values(grey(digits), entry.preprocessing)
+    pixels = normalised(grey(digits), entry.preprocessing)
     logits = eqx.filter_jit(lambda model, x: jax.vmap(model)(x).logits)(model, pixels)
     return float((np.asarray(logits).argmax(axis=-1) == digits.labels).mean())
 

@@ -18,7 +18,7 @@ from zoo.export.verify import Sample, Verification, verify
 from zoo.files.staging import writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import Model, batched
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
@@ -68,7 +68,7 @@ class Maker:
         """Write a float32 file in a lower precision."""
         progress.stage(f"{precision}: writing")
         how, signature = self.entry.preprocessing, self.signature
-        pixels = preprocess(photographs(signature.batch or 1), how, signature.size or how.size)
+        pixels = pixel_values(photographs(signature.batch or 1), how, signature.size or how.size)
         with writing(file):
             derive(source, file, precision, pixels)
 

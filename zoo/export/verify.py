@@ -20,7 +20,7 @@ from zoo import runtime
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Precision, Signature
 from zoo.images.photograph import photographs, photographs_of_one_size
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import Model, batched
 from zoo.models.output import Output
 from zoo.registry.entry import ModelInfo
@@ -103,7 +103,7 @@ def reference(
     run = eqx.filter_jit(partial(batched, layers=signature.layers, as_maps=signature.as_maps))
     samples: list[Sample] = []
     for photos, size in pictures(entry, signature):
-        pixels = preprocess(photos, entry.preprocessing, size)
+        pixels = pixel_values(photos, entry.preprocessing, size)
         images = np.stack([*map(np.asarray, photos)]) if signature.input == "uint8" else None
         samples.append(Sample(pixels, run(concrete, pixels), images))
     return samples

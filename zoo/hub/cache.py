@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from weights.sources.transfer import COMMIT, commit_of
-from zoo.cli.console import progress_bar
 from zoo.errors import BadFile
 from zoo.files.staging import staged, writing
 from zoo.hub.pull import BRANCH, Wanted, namespace, pull
 from zoo.manifest.read import read_folder
 from zoo.manifest.schema import MANIFEST
+from zoo.progress import bar
 
 
 def root() -> Path:
@@ -40,7 +40,7 @@ def cached(model: str, variant: str, revision: str | None, offline: bool) -> Pat
         commit = commit_of(asked.manifest, f"{asked.advice} Or load with offline=True.")
     folder = place / commit
     if not _has(folder, variant):
-        with progress_bar() as progress:
+        with bar() as progress:
             pull(Wanted(model, (variant,), folder, commit, offline), progress)
     _write(note, commit)
     return folder

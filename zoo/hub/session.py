@@ -37,13 +37,13 @@ class VisionModel:
 
         **Raises** `BadRequest`.
         """
-        from zoo.images.preprocess import preprocess
+        from zoo.images.pixel_values import pixel_values
 
         several = pictures(images)
         if self.artifact.input == "uint8":
             return stack(several)
         how = self.artifact.preprocessing
-        return preprocess(several, how, self.artifact.size or how.size)
+        return pixel_values(several, how, self.artifact.size or how.size)
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
         """The model's outputs for these pictures, as `[n, ...]`, by name."""

@@ -19,7 +19,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float32, Int64, UInt8
 
 import converter
-from zoo.images.preprocess import Size, centre, resized_size
+from zoo.images.pixel_values import Size, centre, resized_size
 from zoo.models.config import Preprocessing
 
 DIGITS = (8, 7, 7)
@@ -44,7 +44,7 @@ Pixels: TypeAlias = Float32[Array, "batch 3 height width"]
 def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, size: Size) -> Pixels:
     """`pixel_values` of (height, width) `size`, from images of any one size.
 
-    Equals `zoo.preprocess.preprocess` with Pillow 13: exactly where that resizes 8-bit values, to
+    Equals `zoo.images.pixel_values` with Pillow 13: exactly where that resizes 8-bit values, to
     rounding where it resizes floating-point ones. Edges may have up to 26,000 pixels, before and
     after; 64-bit integers have to be allowed (`jax.enable_x64`).
     """

@@ -1,9 +1,10 @@
-"""Pictures as callers have them: one or several, of PIL or as arrays."""
+"""Pictures as callers have them: one or several, of PIL, as arrays, or in files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 UInt8 = NDArray[np.uint8]
 
-Picture: TypeAlias = "Image | UInt8"
-"""A PIL image of any mode and size, or RGB values `[height, width, 3]`."""
+Picture: TypeAlias = "Image | UInt8 | str | os.PathLike[str]"
+"""A PIL image of any mode and size, RGB values `[height, width, 3]`, or the path of a file."""
 
 Pictures: TypeAlias = "Picture | Sequence[Picture]"
 
@@ -28,22 +29,44 @@ def pictures(images: Pictures) -> list[Image]:
     """
     from PIL.Image import Image
 
-    if isinstance(images, Image) or (isinstance(images, np.ndarray) and images.ndim < 4):
-        images = [images]
-    several: list[object] = list(images)
-    if not several:
+    if isinstance(images, Image | str | os.PathLike):
+        return [_picture(images)]
+    if not isinstance(images, list | tuple):
+        # One array; numpy's and JAX's alike.
+        array = np.asarray(images)
+        images = list(array) if array.ndim > 3 else [array]
+    if not images:
         raise BadRequest("got no picture: give one or more.")
-    return [image if isinstance(image, Image) else _from_array(image) for image in several]
+    return [_picture(image) for image in images]
 
 
-def _from_array(array: object) -> Image:
+def _picture(image: Picture) -> Image:
+    from PIL.Image import Image
+
+    if isinstance(image, Image):
+        return image
+    if isinstance(image, str | os.PathLike):
+        return _from_file(image)
+    return _from_array(np.asarray(image))
+
+
+def _from_file(path: str | os.PathLike[str]) -> Image:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        raise BadRequest(f"{path} is no picture that can be read: name another one.") from error
+
+
+def _from_array(array: NDArray[Any]) -> Image:
     from PIL.Image import fromarray
 
-    if not isinstance(array, np.ndarray):
-        raise BadRequest(f"got {type(array).__name__}: give PIL images or uint8 arrays.")
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
         raise BadRequest(
-            f"got an array {array.dtype}{list(array.shape)}: give uint8 [height, width, 3], RGB."
+            f"got an array {array.dtype}{list(array.shape)}: give PIL images, paths, or uint8 "
+            "arrays [height, width, 3] of RGB."
         )
     return fromarray(array)
 

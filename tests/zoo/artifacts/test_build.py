@@ -28,7 +28,7 @@ from zoo.artifacts.build.plan import Plan
 from zoo.errors import BadOutput
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 
 MODEL = "vit_digits"
 FILES = {
@@ -102,7 +102,7 @@ def test_golden_numbers(built):
     folder, _ = built
     golden = load_file(folder / "golden.safetensors")
     how = zoo.info(MODEL).preprocessing
-    assert np.array_equal(golden["pixel_values"], preprocess([photograph()], how, how.size))
+    assert np.array_equal(golden["pixel_values"], pixel_values([photograph()], how, how.size))
     for file, _, precision in FILES.values():
         got = converter.run(folder / file, [golden["pixel_values"]])
         assert set(got) == set(golden) - {"pixel_values"}

@@ -14,7 +14,7 @@ from zoo.export.make import Maker
 from zoo.export.request import Signature
 from zoo.export.verify import reference
 from zoo.images.photograph import photograph
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract
 
 
@@ -30,7 +30,7 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     how = clients_preprocessing(maker)
     assert how.size == (size or (224, 224))
     got = golden(maker, golden_sample(maker))
-    np.testing.assert_array_equal(got["pixel_values"], preprocess([photograph()], how, how.size))
+    np.testing.assert_array_equal(got["pixel_values"], pixel_values([photograph()], how, how.size))
     run = jax.vmap(bind(model, weights.arrays))(got.pop("pixel_values"))
     assert set(got) == {"last_hidden_state", "pooler_output"}
     for name, value in got.items():

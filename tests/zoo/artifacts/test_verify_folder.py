@@ -18,11 +18,11 @@ from zoo.artifacts.audit.findings import record
 from zoo.artifacts.audit.folder import audit_folder, audit_one, failures, holder
 from zoo.artifacts.build.folder import build
 from zoo.cli.build import read_plans
-from zoo.cli.console import Lines
 from zoo.cli.export import export_one
 from zoo.cli.verify import verify
 from zoo.errors import ZooError
 from zoo.export.request import Options
+from zoo.progress import Lines
 from zoo.runtime import CPU
 
 ZOO = [sys.executable, "-c", "from zoo.cli import main; main()"]

@@ -182,7 +182,7 @@ def test_processors_are_those_of_transformers(name, tmp_path):
     from transformers import BitImageProcessorPil, SiglipImageProcessorPil
 
     from zoo.images.photograph import photograph
-    from zoo.images.preprocess import preprocess
+    from zoo.images.pixel_values import pixel_values
 
     how = zoo.info(name).preprocessing
     settings = configs.huggingface_preprocessor(how)
@@ -196,5 +196,5 @@ def test_processors_are_those_of_transformers(name, tmp_path):
         return
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     want = kind.from_pretrained(tmp_path)(photograph(), return_tensors="np")["pixel_values"]
-    got = preprocess([photograph()], how, how.size)
+    got = pixel_values([photograph()], how, how.size)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)

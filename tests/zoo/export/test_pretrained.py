@@ -18,7 +18,7 @@ from zoo import info
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import variants
 from zoo.images.photograph import photographs
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 
 
 def variable(name):
@@ -35,7 +35,7 @@ def reference(entry, loaded):
     """What it must give, for an image that is named or ours."""
     image, expected = variable("DINO_EQX_IMAGE"), variable("DINO_EQX_EXPECTED")
     how = entry.preprocessing
-    pixels = golden.pixels(entry, image) if image else preprocess(photographs(1), how, how.size)
+    pixels = golden.pixels(entry, image) if image else pixel_values(photographs(1), how, how.size)
     return golden.make(entry, loaded, pixels, str(expected or "transformers"))
 
 
@@ -82,6 +82,6 @@ def test_every_checkpoint_in_the_folder():
         entry = info(variants(open_checkpoint(path))[0])
         loaded = golden.load(entry, path)
         how = entry.preprocessing
-        pixels = preprocess(photographs(1), how, how.size)
+        pixels = pixel_values(photographs(1), how, how.size)
         wanted = golden.make(entry, loaded, pixels, "transformers")
         assert_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)

@@ -21,7 +21,7 @@ from zoo.export.request import Options, Signature, read_request
 from zoo.export.verify import reference, verify
 from zoo.images.in_graph import front
 from zoo.images.photograph import photograph
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract
 from zoo.models.config import Preprocessing
 
@@ -89,7 +89,7 @@ def test_pixels_are_pillows(name):
             # A long strip becomes huge before it is cropped.
             image = noisy((int(width), int(np.clip(height, width // 9 + 1, 9 * width))))
             got = run(live, [np.asarray(image)[None]])["pixel_values"]
-            np.testing.assert_array_equal(got, preprocess([image], how, size), str(image.size))
+            np.testing.assert_array_equal(got, pixel_values([image], how, size), str(image.size))
 
 
 @pytest.mark.parametrize("name", ["dinov3_vits16", "dinov2_vits14"])
@@ -103,7 +103,7 @@ def test_every_opset(name, opset):
     assert ir.DataType.DOUBLE not in types
     images = [photograph(), photograph().transpose(Image.Transpose.ROTATE_180)]
     got = run(made, [np.stack([np.asarray(image) for image in images])])["pixel_values"]
-    np.testing.assert_allclose(got, preprocess(images, how, how.size), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(got, pixel_values(images, how, how.size), rtol=0, atol=2e-6)
 
 
 def test_a_wrong_level_is_seen(tmp_path):

@@ -8,8 +8,8 @@ from tests import folders
 from tests.command import Command
 from tests.hub_pushes import TOKEN, Pushes, receiving
 from zoo.artifacts.audit.publishable import check_folder
-from zoo.cli.console import Lines
 from zoo.errors import BadFile
+from zoo.progress import Lines
 
 REPOSITORY = "somebody/network"
 FILES = folders.contents()

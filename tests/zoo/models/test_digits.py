@@ -20,13 +20,13 @@ from tests.references.digits import by_transformers
 from weights import bind, leaf_values
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.load import DATA, load
-from zoo.cli.console import Lines
 from zoo.digits import __main__ as train_digits
 from zoo.digits import data as digits
-from zoo.digits.training import Recipe, grey, initial, pixel_values, save, train
+from zoo.digits.training import Recipe, grey, initial, normalised, save, train
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract, batched, count_parameters
+from zoo.progress import Lines
 
 ENTRY = zoo.info("vit_digits")
 FILE = DATA / ENTRY.checkpoint
@@ -44,7 +44,7 @@ def held_out_pixels():
     """`pixel_values` of the held-out digits, as anybody would make them, and their labels."""
     images, labels = digits.held_out()
     pictures = [Image.fromarray(image) for image in images]
-    return preprocess(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), labels
+    return pixel_values(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), labels
 
 
 def predictions(model, pixels):
@@ -158,7 +158,7 @@ def test_every_part_was_trained_with(part, values):
 def test_training_sees_what_everybody_sees():
     pixels, _ = held_out_pixels()
     _, apart = digits.split()
-    ours = pixel_values(grey(apart), ENTRY.preprocessing)
+    ours = normalised(grey(apart), ENTRY.preprocessing)
     np.testing.assert_allclose(ours, pixels, atol=1e-6)
 
 

@@ -18,7 +18,7 @@ from zoo.checkpoints import settings as configs
 from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import photographs
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import pixel_values
 from zoo.models.config import Preprocessing
 from zoo.models.output import output_names
 
@@ -68,7 +68,7 @@ def golden_sample(maker: Maker) -> Sample:
     """The first sample, unless its pixels are not those that the published settings lead to."""
     first = maker.samples[0]
     how = clients_preprocessing(maker)
-    pixels = preprocess(photographs(1), how, how.size)
+    pixels = pixel_values(photographs(1), how, how.size)
     if first.images is not None or np.array_equal(first.pixels, pixels):
         return first
     # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.

@@ -5,7 +5,7 @@ import pytest
 
 import zoo
 from zoo.images.photograph import photograph, photographs
-from zoo.images.preprocess import preprocess, resized_size
+from zoo.images.pixel_values import pixel_values, resized_size
 
 
 def test_the_photograph():
@@ -28,7 +28,7 @@ def test_resize_is_the_reference_processors(name, size):
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
     resized = torch.nn.functional.interpolate(pixels, size, mode="bilinear", antialias=True)
     mean, std = (torch.tensor(values)[:, None, None] for values in (how.mean, how.std))
-    got = preprocess([image], how, size)
+    got = pixel_values([image], how, size)
     assert (got.shape, got.dtype) == ((1, 3, *size), np.float32)
     np.testing.assert_allclose(got, ((resized - mean) / std).numpy(), rtol=0, atol=5e-5)
 
@@ -64,7 +64,7 @@ def test_pixels_are_the_image_processors(name):
     how = zoo.info(name).preprocessing
     for image in pictures():
         want = processor(name)(image, return_tensors="np")["pixel_values"]
-        got = preprocess([image], how, how.size)
+        got = pixel_values([image], how, how.size)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
 
@@ -75,7 +75,7 @@ def test_timms_resize_and_crop():
     image = photograph()  # 336 x 224
     resized = image.resize((372, 248), 3).crop((74, 12, 298, 236))
     want = (np.asarray(resized, np.float32).transpose(2, 0, 1) / 255 - 0.5) / 0.5
-    np.testing.assert_allclose(preprocess([image], how, how.size)[0], want, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(pixel_values([image], how, how.size)[0], want, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(518, 518), (224, 448), (448, 224), (98, 70)])
@@ -105,5 +105,5 @@ def test_settings_for_another_size(name, size, resize):
     assert how.at(how.size) == how
     if size[0] == size[1] or resize is None:
         for image in pictures():
-            want = preprocess([image], how, size)
-            np.testing.assert_array_equal(preprocess([image], other, size), want)
+            want = pixel_values([image], how, size)
+            np.testing.assert_array_equal(pixel_values([image], other, size), want)

@@ -1,0 +1,64 @@
+"""`zoo.from_pretrained`: a model with its weights, and `zoo.create`: one without."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from zoo.checkpoints.choice import read_weights
+from zoo.progress import bar
+from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+    from numpy.typing import DTypeLike
+
+    from zoo.models.build import Model
+
+FLOAT32 = "local_pos_embed."
+"""Leaves that stay float32: the periods of rotary positions, whose angles need it."""
+
+
+def from_pretrained(
+    name: str, weights: str | os.PathLike[str] = "auto", *, dtype: DTypeLike | None = None
+) -> Model:
+    """A model of the zoo with its weights, as an Equinox module for one image.
+
+    It takes `pixel_values [3, height, width]` (see `zoo.preprocess`) and returns an `Output` with
+    `last_hidden_state [tokens, dim]`, `pooler_output [dim]` and, for a classifier,
+    `logits [classes]`; `jax.vmap(model)` takes a batch. It knows its own `name` and
+    `preprocessing`, so that `zoo.preprocess` and `zoo.to_onnx` need nothing else.
+
+    **Arguments:**
+
+    - `name`: a name (`zoo.list_models()`), an alias, or how a hub calls it, such as
+      `facebook/dinov3-vits16-pretrain-lvd1689m`.
+    - `weights`: the path of a checkpoint in any format that is read (Meta's `.pth`, Hugging Face
+      or timm safetensors, an Equimo archive, `.eqx`, Google's `.npz`); `"auto"` for the usual
+      folders and caches and then the hub; `"random"` or `"random:7"` for seeded numbers.
+    - `dtype`: of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary periods stay
+      float32.
+
+    **Raises** `UnknownModel`, or a `WeightsError` if there are no weights, or if they are of
+    something else.
+
+    >>> model = zoo.from_pretrained("dinov3_vits16")
+    >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
+    """
+    entry = info(name)
+    choice = read_weights(os.fspath(weights))
+    # A misspelt name should not wait for JAX to load.
+    import jax.numpy as jnp
+
+    from weights import bind
+    from zoo.checkpoints.load import load
+    from zoo.models.build import abstract
+
+    with bar() as progress:
+        loaded = load(choice, entry, progress)
+        values = {
+            path: jnp.asarray(value, None if path.startswith(FLOAT32) else dtype)
+            for path, value in loaded.weights.arrays.items()
+        }
+    model = abstract(loaded.config, name=entry.name, preprocessing=entry.preprocessing)
+    return bind(model, values)

@@ -1,0 +1,84 @@
+"""Progress on stderr: a bar on a terminal, or lines for a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from weights.progress import Progress, Quiet
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+
+@contextmanager
+def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
+    """A progress bar on stderr; where that is no terminal, `elsewhere`, or else nothing."""
+    if not sys.stderr.isatty():
+        yield elsewhere or Quiet()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+    )
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
+        yield Bar(rich)
+
+
+class Lines:
+    """Progress as one line a stage, and one every ten seconds of a stage that tells its size."""
+
+    PAUSE = 10.0
+
+    def __init__(self) -> None:
+        self.total: int | None = None
+        self.done = 0
+        self.began = self.told = time.monotonic()
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        print(text, file=sys.stderr)
+        self.total, self.done = total, 0
+        self.began = self.told = time.monotonic()
+
+    def step(self, size: int) -> None:
+        self.done += size
+        now = time.monotonic()
+        if self.total is not None and now - self.told >= self.PAUSE:
+            rate = self.done / (now - self.began)
+            print(
+                f"  {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB, {rate / 1e6:,.0f} MB/s",
+                file=sys.stderr,
+            )
+            self.told = now
+
+
+class Bar:
+    """Progress as a bar of rich's."""
+
+    def __init__(self, rich: RichProgress):
+        self.rich = rich
+        self.task = rich.add_task("starting", total=None)
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        self.rich.reset(self.task, description=text, total=total)
+
+    def step(self, size: int) -> None:
+        self.rich.advance(self.task, size)
