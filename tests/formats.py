@@ -169,7 +169,7 @@ def equimo_model(config: ViTConfig, state: State, dtype=np.float32):
 
     with jax.numpy_dtype_promotion("standard"):
         model = VisionTransformer(
-            **configs.equimo(config)["model_config"], key=jax.random.PRNGKey(0)
+            **configs.equimo_metadata(config)["model_config"], key=jax.random.PRNGKey(0)
         )
         return jax.tree_util.tree_map_with_path(replace, model)
 
@@ -189,7 +189,7 @@ def write_equimo(folder: Path, config: ViTConfig, state: State) -> Path:
     from zoo.checkpoints import settings as configs
 
     path = folder / "equimo.tar.lz4"
-    model = configs.equimo(config)["model_config"]
+    model = configs.equimo_metadata(config)["model_config"]
     save_model(path, equimo_model(config, state), model)
     return path
 
@@ -200,7 +200,7 @@ def write_equimo_folder(folder: Path, config: ViTConfig, state: State) -> Path:
     from zoo.checkpoints import settings as configs
 
     path = folder / "equimo_folder"
-    model = configs.equimo(config)["model_config"]
+    model = configs.equimo_metadata(config)["model_config"]
     save_model(path, equimo_model(config, state), model, compression=False)
     return path
 

@@ -1,4 +1,4 @@
-"""What may import what: `zoo` ties `converter` and `weights` together, which ignore each other."""
+"""What may import what: packages, and the rooms inside of them, which use those below them."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 
 FORBIDDEN = {
     "converter": {"zoo", "weights", "onnx"},
@@ -17,21 +17,124 @@ FORBIDDEN = {
 ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 """The checker of ONNX itself, which judges files that may have come from elsewhere."""
 
+ROOMS = {
+    "weights": (
+        *("errors", "progress", "tensors", "distributions", "files", "transforms", "mapping"),
+        *("namings", "checkpoint", "containers", "writers", "sources"),
+        *("tree", "load", "random", "recognise", "synthetic"),
+    ),
+    "zoo": (
+        *("errors", "progress", "models", "registry", "images", "files", "runtime"),
+        *("checkpoints", "manifest", "export", "bench", "artifacts", "hub", "digits", "cli"),
+    ),
+}
+"""From the bottom to the top: a room uses itself and the rooms before it."""
 
-def imports(path: Path) -> Iterator[str]:
-    """Top-level packages that a file imports, at its top or inside a function."""
+SELF_CONTAINED = {"zoo/models"}
+"""Rooms that use nothing else of ours, not even what lies below them."""
+
+DATA_OF_MODELS = {"zoo/registry": "zoo.models.config", "zoo/images": "zoo.models.config"}
+"""Rooms that know networks by their hyperparameters alone, so that they need no JAX."""
+
+
+def modules(path: Path) -> Iterator[tuple[ast.stmt, str]]:
+    """Every module that a file imports, at its top or inside a function, and where it does."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name.split(".")[0] for alias in names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.split(".")[0]
+                yield from ((node, alias.name) for alias in names)
+            case ast.ImportFrom(module=str(module), level=0, names=names):
+                inner = (f"{module}.{alias.name}" for alias in names)
+                yield from ((node, name if is_module(name) else module) for name in inner)
+
+
+def is_module(name: str) -> bool:
+    """Whether this is a module of ours and not something in one."""
+    place = ROOT / name.replace(".", "/")
+    return place.is_dir() or place.with_suffix(".py").is_file()
+
+
+def files(package: str) -> list[Path]:
+    found = sorted((ROOT / package).rglob("*.py"))
+    assert found
+    return found
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
-def test_imports(package):
-    files = list((ROOT / package).rglob("*.py"))
-    assert files
-    for path in files:
+def test_packages(package):
+    for path in files(package):
+        used = {module.split(".")[0] for _, module in modules(path)}
         allowed = ALLOWED.get(path.relative_to(ROOT).as_posix(), set())
-        assert not (FORBIDDEN[package] & set(imports(path))) - allowed, path
+        assert not (FORBIDDEN[package] & used) - allowed, path
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_has_its_place(package):
+    there = {path.relative_to(ROOT / package).parts[0] for path in files(package)}
+    assert {name.removesuffix(".py") for name in there} - {"__init__", "__main__"} == set(
+        ROOMS[package]
+    )
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_import_upwards(package):
+    order = ROOMS[package]
+    for path in files(package):
+        room = path.relative_to(ROOT / package).parts[0].removesuffix(".py")
+        # A package's face, and what starts a program, use everything.
+        if room == "__init__" or path.name == "__main__.py":
+            continue
+        for _, module in modules(path):
+            used = room_of(module)
+            if module.split(".")[0] == package and used in order:
+                assert order.index(used) <= order.index(room), f"{path} imports {module}"
+            assert module != package or room == "cli", f"{path} imports its package's face"
+
+
+@pytest.mark.parametrize("room", SELF_CONTAINED)
+def test_rooms_by_themselves(room):
+    own = room.replace("/", ".")
+    for path in files(room):
+        for _, module in modules(path):
+            ours = module.split(".")[0] in FORBIDDEN
+            assert not ours or module == own or module.startswith(f"{own}."), (path, module)
+
+
+@pytest.mark.parametrize("room", DATA_OF_MODELS)
+def test_what_knows_networks_by_their_data(room):
+    """Functions that build a network import it when they are called."""
+    for path in files(room):
+        tree = ast.parse(path.read_text())
+        top = {id(node) for node in tree.body}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and id(node) in top:
+                module = node.module or ""
+                assert not module.startswith("zoo.models") or module == DATA_OF_MODELS[room], path
+                assert module.split(".")[0] not in ("jax", "equinox") or path.name == "in_graph.py"
+
+
+@pytest.mark.parametrize("package", ["weights", "zoo"])
+def test_every_room_says_what_belongs_there(package):
+    for folder in {path.parent for path in files(package)}:
+        face = folder / "__init__.py"
+        assert face.is_file(), folder
+        told = ast.get_docstring(ast.parse(face.read_text()))
+        assert told and told.splitlines()[0].endswith((".", ":")), face
+
+
+@pytest.mark.parametrize("package", ["weights", "zoo"])
+def test_faces_do_not_hide_modules(package):
+    """`import zoo.export as module` gives the module, whatever the package exports."""
+    for face in (path for path in files(package) if path.name == "__init__.py"):
+        package = ".".join(face.parent.relative_to(ROOT).parts)
+        names = {
+            alias.asname or alias.name
+            for node in ast.walk(ast.parse(face.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module != package
+            for alias in node.names
+        }
+        assert not [name for name in names if is_module(f"{package}.{name}")], face

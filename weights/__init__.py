@@ -1,6 +1,5 @@
 """Checkpoints of others as values for our models."""
 
-from weights.bind import bind, leaf_shapes, leaf_values
 from weights.checkpoint import Checkpoint
 from weights.containers import open_checkpoint
 from weights.errors import WeightsError
@@ -8,6 +7,7 @@ from weights.load import load_weights
 from weights.random import random_weights
 from weights.sources.locate import locate
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
+from weights.tree import bind, leaf_shapes, leaf_values
 
 __all__ = [
     "Checkpoint",

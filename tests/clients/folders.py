@@ -79,8 +79,8 @@ def disguise(root: Path, model: str, network: Folder) -> Path:
     (folder / "onnx" / "model.onnx").symlink_to(network.path / "onnx" / "model.onnx")
     entry = info(model)
     settings = {
-        "config.json": configs.portable(entry.config, entry.family),
-        "preprocessor_config.json": configs.huggingface_preprocessor(entry.preprocessing),
+        "config.json": configs.portable_config(entry.config, entry.family),
+        "preprocessor_config.json": configs.transformers_processor(entry.preprocessing),
     }
     for name, content in settings.items():
         (folder / name).write_text(json.dumps(content))

@@ -46,7 +46,7 @@ def archive(vits16) -> bytes:
     weights = load(vits16.path, vits16.shapes)
     path = vits16.path.with_name(NAME)
     items = items_for(zoo.info("dinov3_vits16").naming("equimo"), weights, vits16.shapes)
-    write_archive(path, items, configs.equimo(vits16.config), lambda _: None)
+    write_archive(path, items, configs.equimo_metadata(vits16.config), lambda _: None)
     content = path.read_bytes()
     path.unlink()
     return content

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zoo.bench.inputs import Spec, draw
-from zoo.checkpoints.settings import huggingface
+from zoo.checkpoints.settings import transformers_config
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.registry.lookup import info
 
@@ -32,7 +32,7 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Callab
             "--against torch needs to know the architecture: let the first file be one that takes "
             "float32 pixel_values and has its manifest beside it or in the folder above."
         )
-    settings = huggingface(info(model).config, key_bias=False)
+    settings = transformers_config(info(model).config, key_bias=False)
     kind = settings.pop("model_type")
     torch.set_num_threads(threads)
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)

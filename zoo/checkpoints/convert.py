@@ -146,7 +146,7 @@ def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress
     elif naming == "equimo":
         from weights.writers.equimo import write_archive
 
-        write_archive(path, items, configs.equimo(entry.config), progress.step)
+        write_archive(path, items, configs.equimo_metadata(entry.config), progress.step)
     elif naming == "eqx":
         from weights.writers.eqx import write_eqx
 
@@ -161,8 +161,8 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
 
     path.mkdir()
     key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
-    _write_json(path / "config.json", configs.huggingface(entry.config, key_bias))
-    how = configs.huggingface_preprocessor(entry.preprocessing)
+    _write_json(path / "config.json", configs.transformers_config(entry.config, key_bias))
+    how = configs.transformers_processor(entry.preprocessing)
     _write_json(path / "preprocessor_config.json", how)
     write_safetensors(path / "model.safetensors", items, progress.step)
 

@@ -10,8 +10,7 @@ from zoo.progress import bar
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from jaxtyping import PRNGKeyArray
-    from numpy.typing import DTypeLike
+    from jax.typing import DTypeLike
 
     from zoo.models.build import Model
 

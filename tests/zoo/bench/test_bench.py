@@ -20,7 +20,7 @@ from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec, Wanted, draw, read_size, settle
 from zoo.bench.products import Product, Products, products
 from zoo.bench.rounds import interleave
-from zoo.checkpoints.settings import huggingface
+from zoo.checkpoints.settings import transformers_config
 from zoo.cli.bench import bench
 from zoo.errors import ZooError
 from zoo.export.make import convert
@@ -87,7 +87,7 @@ def test_operations_of_vits16(vits16):
     transformers = pytest.importorskip("transformers")
     from torch.utils.flop_counter import FlopCounterMode
 
-    settings = huggingface(info("dinov3_vits16").config, key_bias=False)
+    settings = transformers_config(info("dinov3_vits16").config, key_bias=False)
     kind = settings.pop("model_type")
     config = transformers.AutoConfig.for_model(kind, **settings, attn_implementation="eager")
     with torch.device("meta"), FlopCounterMode(display=False) as counter:

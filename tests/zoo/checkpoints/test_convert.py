@@ -100,7 +100,9 @@ def test_equimo(source, tmp_path):
 
     config, _, weights = source
     path = tmp_path / "model.tar.lz4"
-    write_archive(path, items("equimo", config, weights), configs.equimo(config), lambda _: None)
+    write_archive(
+        path, items("equimo", config, weights), configs.equimo_metadata(config), lambda _: None
+    )
     image = jax.numpy.asarray(make_image(1, 48, 64))
     with jax.numpy_dtype_promotion("standard"):
         theirs = load_model("vit", path=path)

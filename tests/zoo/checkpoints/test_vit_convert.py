@@ -185,7 +185,7 @@ def test_processors_are_those_of_transformers(name, tmp_path):
     from zoo.images.pixel_values import pixel_values
 
     how = zoo.info(name).preprocessing
-    settings = configs.huggingface_preprocessor(how)
+    settings = configs.transformers_processor(how)
     kinds = {
         "BitImageProcessor": BitImageProcessorPil,
         "SiglipImageProcessor": SiglipImageProcessorPil,

@@ -14,7 +14,7 @@ from converter.check import run
 from tests.seeded import nano, values_of
 from tests.zoo.export.test_export import EXPORT, ZOO, call
 from tests.zoo.export.test_export import no_weights_around as no_weights_around
-from zoo.checkpoints.settings import huggingface_preprocessor
+from zoo.checkpoints.settings import transformers_processor
 from zoo.errors import BadRequest
 from zoo.export.make import convert
 from zoo.export.request import Options, Signature, read_request
@@ -52,7 +52,7 @@ def expected(image: Image.Image, how: Preprocessing) -> np.ndarray:
     """What transformers' processor gives; for DINOv3 the function of torch that it calls."""
     if not how.rescale_first:
         transformers = pytest.importorskip("transformers")
-        settings = huggingface_preprocessor(how)
+        settings = transformers_processor(how)
         # The classes of these names want torchvision, whose resize is not Pillow's.
         kind = getattr(transformers, settings.pop("image_processor_type") + "Pil")
         return kind(**settings)(image, return_tensors="np")["pixel_values"]

@@ -342,8 +342,8 @@ def test_a_reference_by_transformers(nano, tmp_path):
 
 def test_configurations_of_others():
     config = zoo.info("dinov3_convnext_base").config
-    assert configs.huggingface(config, False)["hidden_sizes"] == [128, 256, 512, 1024]
-    assert configs.equimo(config)["model_config"]["depths"] == [3, 3, 27, 3]
+    assert configs.transformers_config(config, False)["hidden_sizes"] == [128, 256, 512, 1024]
+    assert configs.equimo_metadata(config)["model_config"]["depths"] == [3, 3, 27, 3]
 
 
 # ---------------------------------------------------------------------------------------- ONNX

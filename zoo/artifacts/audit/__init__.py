@@ -1,1 +1,1 @@
-"""`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
+"""Whether a folder is still what its manifest says, and still right."""

@@ -29,7 +29,7 @@ LICENCE = "LICENSE"
 
 def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: dict[str, Any]) -> list[str]:
     """Write them to `stage`, with the numbers of a golden sample; their names."""
-    settings = configs.portable(maker.model.config, maker.entry.family)
+    settings = configs.portable_config(maker.model.config, maker.entry.family)
     outside = [
         Path(VARIANTS[name].file).name
         for name, variant in manifest["variants"].items()
@@ -41,7 +41,7 @@ def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: dict[str, 
         settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
     how = clients_preprocessing(maker)
     _write_json(stage / "config.json", settings)
-    _write_json(stage / "preprocessor_config.json", configs.huggingface_preprocessor(how))
+    _write_json(stage / "preprocessor_config.json", configs.transformers_processor(how))
     write_arrays(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)

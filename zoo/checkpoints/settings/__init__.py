@@ -1,11 +1,17 @@
 """A model's hyperparameters as other libraries write them."""
 
-from zoo.checkpoints.settings.equimo import equimo
+from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import (
-    huggingface,
-    huggingface_preprocessor,
-    portable,
+    portable_config,
+    transformers_config,
     transformers_kind,
+    transformers_processor,
 )
 
-__all__ = ["equimo", "huggingface", "huggingface_preprocessor", "portable", "transformers_kind"]
+__all__ = [
+    "equimo_metadata",
+    "portable_config",
+    "transformers_config",
+    "transformers_kind",
+    "transformers_processor",
+]

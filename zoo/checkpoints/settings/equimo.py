@@ -16,7 +16,7 @@ FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 POOL = {"token": "token", "mean": "avg"}
 
 
-def equimo(config: Config) -> dict[str, Any]:
+def equimo_metadata(config: Config) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
     settings = _convnext(config) if isinstance(config, ConvNeXtConfig) else _vit(config)
     return {

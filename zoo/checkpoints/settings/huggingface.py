@@ -33,7 +33,7 @@ class Kind:
     antialias: bool = False
 
 
-def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
+def transformers_config(config: Config, key_bias: bool) -> dict[str, Any]:
     """`config.json` of the class that computes a network. **Raises** `BadRequest`: there is none.
 
     `key_bias` is whether the keys have a bias, which only DINOv3's class asks.
@@ -44,10 +44,10 @@ def huggingface(config: Config, key_bias: bool) -> dict[str, Any]:
     return named | {"num_channels": 3} | kind.settings(config) | asked
 
 
-def portable(config: Config, family: str) -> dict[str, Any]:
+def portable_config(config: Config, family: str) -> dict[str, Any]:
     """`config.json` beside an ONNX file: of transformers' class, or at least with its words."""
     try:
-        return huggingface(config, key_bias=False)
+        return transformers_config(config, key_bias=False)
     except BadRequest:
         # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
         return {
@@ -162,7 +162,7 @@ SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate)
 VIT = Kind("ViTForImageClassification", "vit", _classifier)
 
 
-def huggingface_preprocessor(how: Preprocessing) -> dict[str, Any]:
+def transformers_processor(how: Preprocessing) -> dict[str, Any]:
     """`preprocessor_config.json` of the image processor that works as `how` says."""
     size = {"height": how.size[0], "width": how.size[1]}
     settings = {
