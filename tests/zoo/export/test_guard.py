@@ -65,7 +65,9 @@ def test_runs_with_everything_named(vits16, tmp_path):
         "DINO_EQX_VARIANT": "dinov3_vits16",
         "DINO_EQX_ONNX": tmp_path / "model.onnx",
     }
-    assert "PASSED tests/zoo/export/test_pretrained.py::test_the_named_checkpoint" in pretrained(**named)
+    assert "PASSED tests/zoo/export/test_pretrained.py::test_the_named_checkpoint" in pretrained(
+        **named
+    )
     wrong = {name: array + 1e-3 for name, array in expected.outputs.items()}
     np.savez(tmp_path / "expected.npz", **wrong)
     assert "FAILED" in pretrained(code=1, **named)
