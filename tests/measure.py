@@ -84,8 +84,9 @@ def counts(entry: ModelInfo) -> Row:
 
 def outputs(model: Model, image: np.ndarray) -> Arrays:
     """A model's outputs for one image, in JAX."""
-    result = jax.tree.leaves(eqx.filter_jit(lambda model, x: model(x))(model, image))
-    return dict(zip(output_names(model.config), map(np.asarray, result), strict=True))
+    result = eqx.filter_jit(lambda model, x: model(x))(model, image)
+    arrays = map(np.asarray, jax.tree.leaves(result))
+    return dict(zip(output_names(result), arrays, strict=True))
 
 
 def worst(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> tuple[float, float]:
@@ -148,7 +149,7 @@ def golden_model(name: str) -> tuple[Config, Arrays, Mapping[str, np.ndarray]]:
 
 def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) -> float:
     """Largest absolute error of one image's outputs against a golden file's."""
-    rows, prefix = got["last_hidden_state"], config.prefix
+    rows, prefix = got["last_hidden_state"], config.prefix_tokens
     patches = rows[prefix:]
     pairs = (
         (got["pooler_output"], want["x_norm_clstoken"][0]),

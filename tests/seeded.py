@@ -73,7 +73,7 @@ def native(config: Config) -> tuple[int, int]:
     """The images that a model's positions were trained on, or ones of 14 x 14 patches."""
     assert isinstance(config, ViTConfig)
     grid = config.positions.grid if isinstance(config.positions, LearnedPositions) else 14
-    return grid * config.patch, grid * config.patch
+    return grid * config.patch_size, grid * config.patch_size
 
 
 REPRESENTATIVES = {

@@ -34,8 +34,8 @@ def settings_of(config: Config) -> dict:
         "mlp_ratio": 4 if gated else config.hidden // config.dim,
         "use_swiglu_ffn": gated,
         "layer_norm_eps": config.norm_eps,
-        "patch_size": config.patch,
-        "image_size": config.positions.grid * config.patch,
+        "patch_size": config.patch_size,
+        "image_size": config.positions.grid * config.patch_size,
     }
 
 

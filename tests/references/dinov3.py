@@ -22,7 +22,7 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         num_attention_heads=config.heads,
         intermediate_size=config.hidden,
         num_register_tokens=config.registers,
-        patch_size=config.patch,
+        patch_size=config.patch_size,
         query_bias=config.qkv_bias,
         key_bias=config.qkv_bias,
         value_bias=config.qkv_bias,

@@ -28,8 +28,8 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         num_attention_heads=config.heads,
         intermediate_size=config.hidden,
         layer_norm_eps=config.norm_eps,
-        patch_size=config.patch,
-        image_size=config.positions.grid * config.patch,
+        patch_size=config.patch_size,
+        image_size=config.positions.grid * config.patch_size,
     )
     model = transformers_model(SiglipVisionModel, settings, huggingface.SIGLIP_VIT, values)
     names = ("last_hidden_state", "pooler_output")

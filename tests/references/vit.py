@@ -34,8 +34,8 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         intermediate_size=config.hidden,
         hidden_act="gelu",
         layer_norm_eps=config.norm_eps,
-        patch_size=config.patch,
-        image_size=config.positions.grid * config.patch,
+        patch_size=config.patch_size,
+        image_size=config.positions.grid * config.patch_size,
         num_labels=config.classes,
     )
     model = transformers_model(ViTForImageClassification, settings, huggingface.VIT, values)

@@ -158,7 +158,7 @@ def landmarks(config: Config) -> dict[str, Shape]:
     """Shapes of a few leaves that tell most models apart, without building one."""
     found: dict[str, Shape] = {"norm.weight": (config.dim,)}
     if isinstance(config, ViTConfig):
-        found["patch_embed.proj.weight"] = (config.dim, 3, config.patch, config.patch)
+        found["patch_embed.proj.weight"] = (config.dim, 3, config.patch_size, config.patch_size)
         found[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
         if config.positions is not None:
             rows = config.positions.grid**2 + config.positions.cls_token

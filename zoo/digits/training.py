@@ -98,7 +98,7 @@ def train(
 def initial(entry: ModelInfo, key: PRNGKeyArray) -> Model:
     """A model to start from. Its rotary periods are rounded to bfloat16, as files hold them."""
     assert isinstance(entry.config, ViTConfig)
-    model = build(entry.config, key=key)
+    model = build(entry.config, name=entry.name, preprocessing=entry.preprocessing, key=key)
     rounded = periods(entry.config.head_dim // 4)
     return bind(model, {**leaf_values(model), PERIODS: rounded})
 

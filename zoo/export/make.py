@@ -19,7 +19,7 @@ from zoo.files.staging import writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import Model, batched
+from zoo.models.build import Model, abstract_output, batched
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
 
@@ -101,7 +101,7 @@ def convert(
     model: Model, opset: int, signature: Signature, layout: Layout = "4d"
 ) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
-    stride = model.config.stride
+    stride = model.stride
     height, width = signature.size or (f"{stride}*h", f"{stride}*w")
     export = converter.to_onnx(
         partial(batched, layers=signature.layers, as_maps=signature.as_maps),
@@ -110,7 +110,7 @@ def convert(
         opset=opset,
         attention_layout=layout,
         input_names=["pixel_values"],
-        output_names=output_names(model.config, signature.layers),
+        output_names=output_names(abstract_output(model, signature.layers), signature.layers),
     )
     if signature.size is None:
         name_sides(export.model.graph, stride)

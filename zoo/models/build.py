@@ -1,36 +1,148 @@
-"""From a configuration to a model."""
+"""From a configuration to a model: the one place where its words and numbers become layers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.config import Config, ConvNeXtConfig
+from zoo.models.activations import Activation, gelu, gelu_tanh
+from zoo.models.block import Block
+from zoo.models.config import (
+    Config,
+    LearnedPositions,
+    Preprocessing,
+    RopeGrid,
+    RopePeriods,
+    ViTConfig,
+)
 from zoo.models.convnext import ConvNeXt
+from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
+from zoo.models.learned_positions import LearnedPositionEmbedding
+from zoo.models.norm import Norm
 from zoo.models.output import Output
-from zoo.models.positions import AxialRoPE, GridRoPE
+from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.vit import VisionTransformer
 
 Model: TypeAlias = VisionTransformer | ConvNeXt
 
+ACTIVATIONS: Mapping[str, Activation] = {"erf": gelu, "tanh": gelu_tanh}
+NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
+POOLS: Mapping[str | None, Pool | None] = {
+    "token": class_token,
+    "mean": mean_of_patches,
+    "attention": None,
+    None: None,
+}
 
-def build(config: Config, *, key: PRNGKeyArray) -> Model:
-    """A model with initial parameters drawn from `key`."""
-    if isinstance(config, ConvNeXtConfig):
-        return ConvNeXt(config, key=key)
-    return VisionTransformer(config, key=key)
+
+def build(
+    config: Config,
+    *,
+    name: str = "",
+    preprocessing: Preprocessing | None = None,
+    key: PRNGKeyArray,
+) -> Model:
+    """A model with initial parameters drawn from `key`.
+
+    `name` and `preprocessing` are what the model knows of itself.
+    """
+    if isinstance(config, ViTConfig):
+        return _vit(config, name, preprocessing, key)
+    return ConvNeXt(
+        config.depths,
+        config.dims,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        activation=ACTIVATIONS[config.gelu],
+        layer_scale=config.layer_scale,
+        name=name,
+        preprocessing=preprocessing,
+        key=key,
+    )
+
+
+def _vit(
+    config: ViTConfig, name: str, preprocessing: Preprocessing | None, key: PRNGKeyArray
+) -> VisionTransformer:
+    norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
+    feed_forward: Mapping[str, MakeFeedForward] = {
+        "mlp": partial(Mlp, activation=ACTIVATIONS[config.gelu]),
+        "swiglu": SwiGlu,
+        "swiglu_fused": SwiGluFused,
+    }
+    # What blocks and attention pooling have in common.
+    shared: dict[str, Any] = {
+        "heads": config.heads,
+        "hidden": config.hidden,
+        "feed_forward": feed_forward[config.ffn],
+        "norm": norm,
+    }
+    block = partial(
+        Block,
+        **shared,
+        qkv_bias=config.qkv_bias,
+        qk_norm=norm if config.qk_norm else None,
+        layer_scale=config.layer_scale,
+    )
+    return VisionTransformer(
+        config.dim,
+        config.depth,
+        block,
+        patch_size=config.patch_size,
+        cls_token=config.cls_token,
+        registers=config.registers,
+        mask_token=config.mask_token,
+        positions=_positions(config.positions),
+        rope=_rope(config),
+        norm=norm,
+        untied_norms=config.untied_norms,
+        pool=POOLS[config.pool],
+        attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
+        classes=config.classes,
+        name=name,
+        preprocessing=preprocessing,
+        key=key,
+    )
+
+
+def _positions(how: LearnedPositions | None) -> Callable[..., LearnedPositionEmbedding] | None:
+    if how is None:
+        return None
+    return partial(
+        LearnedPositionEmbedding,
+        grid=how.grid,
+        cls_token=how.cls_token,
+        antialias=how.antialias,
+        offset=how.offset,
+    )
+
+
+def _rope(config: ViTConfig) -> RoPE | None:
+    match config.rope:
+        case RopePeriods(base):
+            return AxialRoPE(config.head_dim, base=base)
+        case RopeGrid(length, theta, register_theta):
+            return GridRoPE(
+                config.head_dim, length=length, theta=theta, register_theta=register_theta
+            )
+        case None:
+            return None
 
 
 @cache
-def abstract(config: Config) -> Model:
+def abstract(
+    config: Config, *, name: str = "", preprocessing: Preprocessing | None = None
+) -> Model:
     """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
-    return eqx.filter_eval_shape(lambda key: build(config, key=key), jr.key(0))
+    make = partial(build, config, name=name, preprocessing=preprocessing)
+    return eqx.filter_eval_shape(lambda key: make(key=key), jr.key(0))
 
 
 def batched(
@@ -43,13 +155,19 @@ def batched(
     return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
 
 
+def abstract_output(model: Model, layers: Sequence[int] = ()) -> Output:
+    """What `batched` gives for one small image, its leaves `jax.ShapeDtypeStruct`s."""
+    image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
+    return eqx.filter_eval_shape(partial(batched, layers=layers), model, image)
+
+
 def count_parameters(model: Model) -> int:
-    """How many numbers training adjusts: every array leaf but the rotary periods."""
+    """How many numbers training adjusts: every array leaf but those of rotary positions."""
     trained = eqx.filter(model, is_array_or_spec)
     trained = jax.tree.map(
-        lambda part: None if isinstance(part, AxialRoPE | GridRoPE) else part,
+        lambda part: None if isinstance(part, RoPE) else part,
         trained,
-        is_leaf=lambda part: isinstance(part, AxialRoPE | GridRoPE),
+        is_leaf=lambda part: isinstance(part, RoPE),
     )
     return sum(leaf.size for leaf in jax.tree.leaves(trained))
 

@@ -24,14 +24,14 @@ class LearnedPositions:
 
 
 @dataclass(frozen=True)
-class RotaryPeriods:
+class RopePeriods:
     """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
 
     base: float = 100.0
 
 
 @dataclass(frozen=True)
-class RotaryGrid:
+class RopeGrid:
     """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
 
     The registers are the patches of a small square image with a `theta` of their own.
@@ -66,12 +66,12 @@ class ViTConfig:
     norm_eps: float = 1e-5
     untied_norms: bool = False
     layer_scale: float | None = 1e-5
-    patch: int = 16
+    patch_size: int = 16
     cls_token: bool = True
     registers: int = 4
     mask_token: bool = True
     positions: LearnedPositions | None = None
-    rotary: RotaryPeriods | RotaryGrid | None = RotaryPeriods()
+    rope: RopePeriods | RopeGrid | None = RopePeriods()
     pool: Literal["token", "mean", "attention"] | None = "token"
     classes: int = 0
 
@@ -81,7 +81,7 @@ class ViTConfig:
         return self.dim // self.heads
 
     @property
-    def prefix(self) -> int:
+    def prefix_tokens(self) -> int:
         """Tokens in front of the patches: the class token and the registers."""
         return self.cls_token + self.registers
 
@@ -93,12 +93,12 @@ class ViTConfig:
     @property
     def stride(self) -> int:
         """Pixels along a side of what becomes one row of the output."""
-        return self.patch
+        return self.patch_size
 
     @property
     def native(self) -> tuple[int, int] | None:
         """(height, width) of the images that learned positions were trained on."""
-        side = self.positions and self.positions.grid * self.patch
+        side = self.positions and self.positions.grid * self.patch_size
         return (side, side) if side else None
 
     @property
@@ -109,7 +109,7 @@ class ViTConfig:
         )
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
-            f"{self.ffn} {self.hidden}, patch {self.patch}, {rows}"
+            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
         )
 
 
@@ -136,7 +136,7 @@ class ConvNeXtConfig:
         return sum(self.depths)
 
     @property
-    def prefix(self) -> int:
+    def prefix_tokens(self) -> int:
         """Rows in front of the pixels of the last map: their mean."""
         return 1
 

@@ -1,7 +1,15 @@
-"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545), as DINOv3 and EUPE distilled it."""
+"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545), as DINOv3 and EUPE distilled it.
 
+Everything but a convolution has the channels last, the residual stream too: norms and matrix
+products want them there, and ONNX Runtime, which reorders around every convolution anyway, then
+takes all transposes into that (measured: none is left). Pointwise convolutions of 1 x 1 would be
+6 % faster in float32 there, but int8 makes matrix products 2.4 times as fast and convolutions
+four times as slow.
+"""
+
+import math
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -9,15 +17,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.config import ConvNeXtConfig
-from zoo.models.layers import LayerScale, gelu
-from zoo.models.output import Output
-
-# Everything but a convolution has the channels last, the residual stream too: norms and matrix
-# products want them there, and ONNX Runtime, which reorders around every convolution anyway, then
-# takes all transposes into that (measured: none is left). Pointwise convolutions of 1 x 1 would be
-# 6 % faster in float32 there, but int8 makes matrix products 2.4 times as fast and convolutions
-# four times as slow.
+from zoo.models.activations import Activation, gelu
+from zoo.models.config import Preprocessing
+from zoo.models.layer_scale import LayerScale
+from zoo.models.norm import MakeNorm, Norm
+from zoo.models.output import Output, check_layers
 
 
 def convolve(
@@ -28,86 +32,153 @@ def convolve(
 
 
 def per_pixel(
-    layer: eqx.nn.Linear | eqx.nn.LayerNorm, x: Float[Array, "height width dim"]
+    layer: eqx.nn.Linear | Norm, x: Float[Array, "height width dim"]
 ) -> Float[Array, "height width dim2"]:
     """A layer applied to each pixel alone."""
     return jax.vmap(jax.vmap(layer))(x)
 
 
 class Stem(eqx.Module):
-    """Cuts the image into patches of 4 x 4 pixels: `norm(conv(x))`."""
+    """Cuts the image into patches of 4 x 4 pixels: `norm(conv(image))`.
+
+    Source: section 2.2 of the paper, "patchify stem".
+    """
 
     conv: eqx.nn.Conv2d
-    norm: eqx.nn.LayerNorm
+    norm: Norm
 
-    def __init__(self, dim: int, eps: float, *, key: PRNGKeyArray):
-        self.conv = eqx.nn.Conv2d(3, dim, 4, stride=4, key=key)
-        self.norm = eqx.nn.LayerNorm(dim, eps=eps)
+    def __init__(
+        self,
+        dim: int,
+        *,
+        channels: int = 3,
+        norm: MakeNorm = eqx.nn.LayerNorm,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
 
-    def __call__(self, image: Float[Array, "3 H W"]) -> Float[Array, "height width dim"]:
-        """What does not fill a patch at the right and bottom edge is dropped."""
+        - `dim`: channels of the map that it makes.
+        - `channels`: of the image.
+        - `norm`: makes the norm, such as `partial(eqx.nn.LayerNorm, eps=1e-6)`.
+        - `key`: draws the initial parameters.
+        """
+        self.conv = eqx.nn.Conv2d(channels, dim, 4, stride=4, key=key)
+        self.norm = norm(dim)
+
+    def __call__(self, image: Float[Array, "channels H W"]) -> Float[Array, "height width dim"]:
+        """**Returns** a map of `height = H // 4` and `width = W // 4`.
+
+        What does not fill a patch at the right and bottom edge is dropped.
+        """
         return per_pixel(self.norm, self.conv(image).transpose(1, 2, 0))
 
 
 class Downsampler(eqx.Module):
-    """Halves height and width between stages: `conv(norm(x))`."""
+    """Halves height and width between stages: `conv(norm(x))`.
 
-    norm: eqx.nn.LayerNorm
+    Source: section 2.6 of the paper, "separate downsampling layers".
+    """
+
+    norm: Norm
     conv: eqx.nn.Conv2d
 
-    def __init__(self, dim: int, wider: int, eps: float, *, key: PRNGKeyArray):
-        self.norm = eqx.nn.LayerNorm(dim, eps=eps)
+    def __init__(
+        self, dim: int, wider: int, *, norm: MakeNorm = eqx.nn.LayerNorm, key: PRNGKeyArray
+    ):
+        """**Arguments:**
+
+        - `dim`, `wider`: channels of the map that it takes, and of the one that it makes.
+        - `norm`, `key`: as for `Stem`.
+        """
+        self.norm = norm(dim)
         self.conv = eqx.nn.Conv2d(dim, wider, 2, stride=2, key=key)
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height2 width2 wider"]:
-        """An odd last row or column is dropped."""
+        """**Returns** a map of `height2 = height // 2` and `width2 = width // 2`."""
         return convolve(self.conv, per_pixel(self.norm, x))
 
 
 class Block(eqx.Module):
-    """`x + ls(pwconv2(gelu(pwconv1(norm(dwconv(x))))))`, a depthwise 7 x 7 and an MLP."""
+    """`x + ls(pwconv2(activation(pwconv1(norm(dwconv(x))))))`.
+
+    The depthwise convolution of 7 x 7 mixes pixels, the two linear layers mix channels.
+
+    Source: sections 2.4 to 2.6 of the paper.
+    """
 
     dwconv: eqx.nn.Conv2d
-    norm: eqx.nn.LayerNorm
+    norm: Norm
     pwconv1: eqx.nn.Linear
     pwconv2: eqx.nn.Linear
     ls: LayerScale
-    gelu: Literal["erf", "tanh"] = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
 
-    def __init__(self, config: ConvNeXtConfig, dim: int, *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        norm: MakeNorm = eqx.nn.LayerNorm,
+        activation: Activation = gelu,
+        layer_scale: float = 1e-6,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`: channels of the map; there are `4 * dim` between the linear layers.
+        - `norm`, `key`: as for `Stem`.
+        - `activation`: between the linear layers; a function of a module.
+        - `layer_scale`: what the factors of the branch begin with.
+        """
         conv_key, key1, key2 = jr.split(key, 3)
         self.dwconv = eqx.nn.Conv2d(dim, dim, 7, padding=3, groups=dim, key=conv_key)
-        self.norm = eqx.nn.LayerNorm(dim, eps=config.norm_eps)
+        self.norm = norm(dim)
         self.pwconv1 = eqx.nn.Linear(dim, 4 * dim, key=key1)
         self.pwconv2 = eqx.nn.Linear(4 * dim, dim, key=key2)
-        self.ls = LayerScale(dim, config.layer_scale)
-        self.gelu = config.gelu
+        self.ls = LayerScale(dim, layer_scale)
+        self.activation = activation
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
-        """Height and width stay."""
+        """**Returns** a map of the same shape."""
         y = per_pixel(self.norm, convolve(self.dwconv, x))
-        y = per_pixel(self.pwconv2, gelu(per_pixel(self.pwconv1, y), self.gelu))
+        y = per_pixel(self.pwconv2, self.activation(per_pixel(self.pwconv1, y)))
         return x + self.ls(y)
 
 
 class Stage(eqx.Module):
-    """Fewer pixels of more channels, then blocks."""
+    """Fewer pixels of more channels, then blocks: `blocks(downsample(x))`."""
 
     downsample: Stem | Downsampler
     blocks: tuple[Block, ...]
 
-    def __init__(self, config: ConvNeXtConfig, index: int, *, key: PRNGKeyArray):
-        dim, eps = config.dims[index], config.norm_eps
-        down_key, *block_keys = jr.split(key, 1 + config.depths[index])
+    def __init__(
+        self,
+        narrower: int | None,
+        dim: int,
+        depth: int,
+        *,
+        norm: MakeNorm = eqx.nn.LayerNorm,
+        activation: Activation = gelu,
+        layer_scale: float = 1e-6,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `narrower`: channels of the map that it takes; None for a stage that takes the image.
+        - `dim`: channels of the map that it makes.
+        - `depth`: how many blocks there are.
+        - `norm`, `activation`, `layer_scale`, `key`: as for `Block`.
+        """
+        down_key, *block_keys = jr.split(key, 1 + depth)
         self.downsample = (
-            Downsampler(config.dims[index - 1], dim, eps, key=down_key)
-            if index
-            else Stem(dim, eps, key=down_key)
+            Stem(dim, norm=norm, key=down_key)
+            if narrower is None
+            else Downsampler(narrower, dim, norm=norm, key=down_key)
         )
-        self.blocks = tuple(Block(config, dim, key=block_key) for block_key in block_keys)
+        block = partial(Block, norm=norm, activation=activation, layer_scale=layer_scale)
+        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
 
     def __call__(self, x: Float[Array, "_ _ _"]) -> Float[Array, "height width dim"]:
-        """From the map of the stage before, or from the image `[3, H, W]`."""
+        """**Arguments:** a map `[height, width, narrower]`, or the image `[3, H, W]`."""
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -115,23 +186,71 @@ class Stage(eqx.Module):
 
 
 class ConvNeXt(eqx.Module):
-    """Four stages, each with half the height and width of the one before, and a final norm.
+    """Stages, each with half the height and width of the one before, and a final norm.
 
-    Mirrors Equimo's `ConvNeXt` in names and semantics; pointwise convolutions are linear layers.
+        x = stage(x)                                for every stage; the first takes the image
+        last_hidden_state = norm([mean(x), x])      rows: the mean, then the pixels
+        pooler_output = last_hidden_state[0]
+
+    DINOv3's ConvNeXt-T, with initial parameters:
+
+        norm = partial(eqx.nn.LayerNorm, eps=1e-6)
+        model = ConvNeXt((3, 3, 9, 3), (96, 192, 384, 768), norm=norm, key=jax.random.key(0))
+        output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
+
+    Names of leaves are those of Equimo's `ConvNeXt`; pointwise convolutions are linear layers.
 
     Source: `dinov3/models/convnext.py` of facebookresearch/dinov3.
     """
 
     blocks: tuple[Stage, ...]
-    norm: eqx.nn.LayerNorm
-    config: ConvNeXtConfig = eqx.field(static=True)
+    norm: Norm
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
 
-    def __init__(self, config: ConvNeXtConfig, *, key: PRNGKeyArray):
-        """Draw initial parameters from `key`."""
-        keys = jr.split(key, config.layers)
-        self.blocks = tuple(Stage(config, i, key=stage_key) for i, stage_key in enumerate(keys))
-        self.norm = eqx.nn.LayerNorm(config.dim, eps=config.norm_eps)
-        self.config = config
+    def __init__(
+        self,
+        depths: Sequence[int],
+        dims: Sequence[int],
+        *,
+        norm: MakeNorm = eqx.nn.LayerNorm,
+        activation: Activation = gelu,
+        layer_scale: float = 1e-6,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `depths`, `dims`: blocks and channels of every stage.
+        - `norm`: makes every norm, the final one too, over as many channels as it is told.
+        - `activation`, `layer_scale`: as for `Block`.
+        - `name`, `preprocessing`: what the model is called, and what is done to its images.
+        - `key`: draws the initial parameters.
+        """
+        keys = jr.split(key, len(dims))
+        stage = partial(Stage, norm=norm, activation=activation, layer_scale=layer_scale)
+        rows = zip((None, *dims[:-1]), dims, depths, keys, strict=True)
+        self.blocks = tuple(
+            stage(narrower, dim, depth, key=key) for narrower, dim, depth, key in rows
+        )
+        self.norm = norm(dims[-1])
+        self.name, self.preprocessing = name, preprocessing
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output: 32 for four stages."""
+        return math.prod(stage.downsample.conv.stride[0] for stage in self.blocks)
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Rows in front of the pixels of the last map: their mean."""
+        return 1
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the stages."""
+        return len(self.blocks)
 
     def __call__(
         self,
@@ -145,11 +264,12 @@ class ConvNeXt(eqx.Module):
         **Arguments:**
 
         - `pixel_values`: preprocessed RGB. Height and width need not be equal; what does not
-          fill 32 pixels at the right and bottom edge is dropped.
+          fill `stride` pixels at the right and bottom edge is dropped.
         - `layers`: stages, counted from 1, whose maps are wanted as well, their mean in front.
           Only the last has a norm: the reference trains none for the others.
         - `as_maps`: give those as `[dim, height, width]`, without the mean.
         """
+        check_layers(layers, self.num_hidden_states)
         x, maps = pixel_values, []
         for stage in self.blocks:
             x = stage(x)
@@ -165,7 +285,9 @@ def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]
     return jnp.concatenate([x.mean(axis=(0, 1))[None], x.reshape(height * width, dim)])
 
 
-def as_images(maps: Sequence[Array], rows: Float[Array, "tokens dim"]) -> list[Array]:
+def as_images(
+    maps: Sequence[Float[Array, "_ _ _"]], rows: Float[Array, "tokens dim"]
+) -> list[Float[Array, "_ _ _"]]:
     """Each stage's map as `[dim, height, width]`, the last one's pixels from `rows`."""
     last = rows[1:].reshape(maps[-1].shape)
     return [x.transpose(2, 0, 1) for x in (*maps[:-1], last)]

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Float
 
-from zoo.models.config import Config
-
 
 class Output(NamedTuple):
     """Features of one image, after the final norm.
@@ -14,18 +12,27 @@ class Output(NamedTuple):
     The rows of `last_hidden_state` are the class token, the registers and the patches by rows; a
     ConvNeXt's are the mean and then the pixels of its last map. `pooler_output` is one vector for
     the image (`zoo info` says which), `logits` are a classifier's, and `hidden_states` are those
-    of the layers that were asked for.
+    of the layers that were asked for, as tokens or as maps.
     """
 
     last_hidden_state: Float[Array, "tokens dim"]
     pooler_output: Float[Array, " dim"] | None = None
     logits: Float[Array, " classes"] | None = None
-    hidden_states: tuple[Array, ...] = ()
+    hidden_states: tuple[Float[Array, "tokens dim"] | Float[Array, "dim height width"], ...] = ()
 
 
-def output_names(config: Config, layers: Sequence[int] = ()) -> list[str]:
-    """Names of the outputs that a model has, in the order of their leaves."""
-    names = ["last_hidden_state"]
-    names += ["pooler_output"] if config.pool else []
-    names += ["logits"] if config.classes else []
-    return names + [f"hidden_state_{layer}" for layer in layers]
+def output_names(output: Output, layers: Sequence[int] = ()) -> list[str]:
+    """Names of an output's leaves in their order; it may be abstract, or that of a batch.
+
+    `layers` are those that were asked for: their hidden states are called by their numbers.
+    """
+    values = output._asdict()
+    hidden = values.pop("hidden_states")
+    names = [name for name, value in values.items() if value is not None]
+    return names + [f"hidden_state_{layer}" for layer, _ in zip(layers, hidden, strict=True)]
+
+
+def check_layers(layers: Sequence[int], count: int) -> None:
+    """**Raises** `ValueError` if a layer is asked for that there is none of."""
+    if not all(1 <= layer <= count for layer in layers):
+        raise ValueError(f"layers are counted from 1 to {count}: got {list(layers)}")

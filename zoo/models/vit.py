@@ -1,6 +1,6 @@
 """The vision transformer of DINOv2, DINOv3, SigLIP2, TIPS, EUPE and ViT-5, and the plain one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -8,56 +8,130 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.config import ViTConfig
-from zoo.models.layers import AttentionPool, Block, Norm, PatchEmbedding, Rotation, norm
-from zoo.models.output import Output
-from zoo.models.positions import LearnedPosEmbed, RoPE, Size, rotary
+from zoo.models.block import Block
+from zoo.models.config import Preprocessing
+from zoo.models.learned_positions import LearnedPositionEmbedding
+from zoo.models.norm import MakeNorm, Norm
+from zoo.models.output import Output, check_layers
+from zoo.models.patch_embedding import PatchEmbedding, Size
+from zoo.models.pool import AttentionPool, Pool, class_token
+from zoo.models.rope import RoPE, Rotation
 
 
 class VisionTransformer(eqx.Module):
-    """Vision transformer: learned or rotary positions, registers, a pooling head, a classifier.
+    """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
 
-    Mirrors Equimo's `VisionTransformer` in names and semantics. `mask_token` and
-    `local_cls_norm` are leaves because the checkpoints have them; inference does not use them.
+        x = [cls_token, reg_tokens, patch_embed(image) + positions]
+        x = block(x, rotation)                      for every block
+        last_hidden_state = norm(x)
+        pooler_output = pool(last_hidden_state)     or attn_pool
+        logits = head(pooler_output)
 
-    Sources: `dinov3/models/vision_transformer.py` of facebookresearch/dinov3 and its
-    counterpart of facebookresearch/dinov2; for the rest see `zoo/registry/families`.
+    DINOv3's ViT-S/16, with initial parameters:
+
+        model = VisionTransformer(
+            384,
+            12,
+            partial(Block, heads=6, hidden=1536, layer_scale=1e-5),
+            patch_size=16,
+            registers=4,
+            rope=AxialRoPE(head_dim=64),
+            key=jax.random.key(0),
+        )
+        output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
+
+    Names of leaves are those of Equimo's `VisionTransformer`. `mask_token` and `local_cls_norm`
+    are there because checkpoints have them; inference does not use them. There is no dropout:
+    what does nothing at inference should leave no trace in an exported file.
+
+    Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; `dinov3/models/vision_transformer.py` of
+    facebookresearch/dinov3 (Siméoni et al., 2025, arXiv:2508.10104) and its counterpart of
+    facebookresearch/dinov2; registers: Darcet et al., 2023, arXiv:2309.16588; for the rest see
+    `zoo/registry/families`.
     """
 
     patch_embed: PatchEmbedding
     cls_token: Float[Array, "1 dim"] | None
     reg_tokens: Float[Array, "registers dim"] | None
     mask_token: Float[Array, "1 dim"] | None
-    global_pos_embed: LearnedPosEmbed | None
+    global_pos_embed: LearnedPositionEmbedding | None
     local_pos_embed: RoPE | None
     blocks: tuple[Block, ...]
     norm: Norm
     local_cls_norm: Norm | None
     attn_pool: AttentionPool | None
     head: eqx.nn.Linear | None
-    config: ViTConfig = eqx.field(static=True)
+    pool: Pool | None = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
 
-    def __init__(self, config: ViTConfig, *, key: PRNGKeyArray):
-        """Draw initial parameters from `key`."""
-        keys = jr.split(key, 6 + config.depth)
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        block: Callable[..., Block],
+        *,
+        patch_size: int = 16,
+        cls_token: bool = True,
+        registers: int = 0,
+        mask_token: bool = False,
+        positions: Callable[..., LearnedPositionEmbedding] | None = None,
+        rope: RoPE | None = None,
+        norm: MakeNorm = eqx.nn.LayerNorm,
+        untied_norms: bool = False,
+        pool: Pool | None = class_token,
+        attn_pool: Callable[..., AttentionPool] | None = None,
+        classes: int = 0,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`, `depth`: channels of a token, and how many blocks there are.
+        - `block`: makes one; is called as `block(dim, key=key)`.
+        - `patch_size`: pixels along a side of a patch.
+        - `cls_token`, `registers`: whether there is a class token, and how many registers.
+        - `mask_token`: whether to have that leaf.
+        - `positions`: makes learned positions; is called as `positions(dim, key=key)`.
+        - `rope`: makes rotary positions of a grid, for the blocks' attention.
+        - `norm`: makes the final norm, over `dim` channels.
+        - `untied_norms`: whether to have a second one, `local_cls_norm`.
+        - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`; None for none.
+        - `attn_pool`: makes a layer that does so instead; is called as `attn_pool(dim, key=key)`.
+        - `classes`: outputs of a linear classifier on top; 0 for none.
+        - `name`, `preprocessing`: what the model is called, and what is done to its images.
+        - `key`: draws the initial parameters.
+        """
+        keys = jr.split(key, 6 + depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
-        dim, registers, positions = config.dim, config.registers, config.positions
-        self.patch_embed = PatchEmbedding(config, key=patch_key)
-        self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if config.cls_token else None
+        self.patch_embed = PatchEmbedding(dim, patch_size, key=patch_key)
+        self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if cls_token else None
         self.reg_tokens = 0.02 * jr.normal(reg_key, (registers, dim)) if registers else None
-        self.mask_token = jnp.zeros((1, dim)) if config.mask_token else None
-        learned = None if positions is None else LearnedPosEmbed(positions, dim, key=position_key)
-        self.global_pos_embed = learned
-        turns = config.rotary
-        self.local_pos_embed = None if turns is None else rotary(turns, config.head_dim)
-        self.blocks = tuple(Block(config, key=block_key) for block_key in block_keys)
-        self.norm = norm(config, dim)
-        self.local_cls_norm = norm(config, dim) if config.untied_norms else None
-        pools = config.pool == "attention"
-        self.attn_pool = AttentionPool(config, key=pool_key) if pools else None
-        classes = config.classes
+        self.mask_token = jnp.zeros((1, dim)) if mask_token else None
+        self.global_pos_embed = None if positions is None else positions(dim, key=position_key)
+        self.local_pos_embed = rope
+        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
+        self.norm = norm(dim)
+        self.local_cls_norm = norm(dim) if untied_norms else None
+        self.attn_pool = None if attn_pool is None else attn_pool(dim, key=pool_key)
         self.head = eqx.nn.Linear(dim, classes, key=head_key) if classes else None
-        self.config = config
+        self.pool, self.name, self.preprocessing = pool, name, preprocessing
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output: a patch."""
+        return self.patch_embed.patch_size
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens in front of the patches: the class token and the registers."""
+        return sum(len(rows) for rows in (self.cls_token, self.reg_tokens) if rows is not None)
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the blocks."""
+        return len(self.blocks)
 
     def __call__(
         self,
@@ -76,15 +150,16 @@ class VisionTransformer(eqx.Module):
           norm.
         - `as_maps`: give those as `[dim, height, width]`, patches only.
         """
+        check_layers(layers, self.num_hidden_states)
         x, height, width = self.tokens(self.patch_embed(pixel_values))
         rotation = self.rotation(height, width)
-        wanted: dict[int, Array] = {}
+        wanted: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
             if number in layers:
                 wanted[number] = jax.vmap(self.norm)(x)
         x = wanted[len(self.blocks)] if len(self.blocks) in layers else jax.vmap(self.norm)(x)
-        pooled = self.pool(x)
+        pooled = self.pooled(x)
         hidden = tuple(wanted[number] for number in layers)
         if as_maps:
             hidden = tuple(self.as_map(tokens, height, width) for tokens in hidden)
@@ -100,7 +175,7 @@ class VisionTransformer(eqx.Module):
         token = self.cls_token
         if self.global_pos_embed is not None:
             positions = self.global_pos_embed(height, width)
-            first = self.global_pos_embed.prefix
+            first = self.global_pos_embed.prefix_tokens
             x = x + positions[first:]
             token = token + positions[:1] if first and token is not None else token
         prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]
@@ -110,19 +185,16 @@ class VisionTransformer(eqx.Module):
         """How queries and keys of a grid are rotated, computed once for all blocks."""
         if self.local_pos_embed is None:
             return None
-        sin, cos = self.local_pos_embed(height, width, self.config.prefix)
-        return Rotation(sin, cos, self.local_pos_embed.rotate)
+        return self.local_pos_embed(height, width, self.prefix_tokens)
 
-    def pool(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"] | None:
+    def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"] | None:
         """One vector for the image."""
         if self.attn_pool is not None:
             return self.attn_pool(x)
-        if self.config.pool == "mean":
-            return x[self.config.prefix :].mean(axis=0)
-        return x[0] if self.config.pool == "token" else None
+        return None if self.pool is None else self.pool(x, self.prefix_tokens)
 
     def as_map(
         self, x: Float[Array, "tokens dim"], height: Size, width: Size
     ) -> Float[Array, "dim height width"]:
         """The patches on their grid."""
-        return x[self.config.prefix :].T.reshape(x.shape[-1], height, width)
+        return x[self.prefix_tokens :].T.reshape(x.shape[-1], height, width)

@@ -104,7 +104,7 @@ def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
     from zoo.models import build as models
 
     if abstract:
-        return models.abstract(model.config)
+        return models.abstract(model.config, name=model.name, preprocessing=model.preprocessing)
     if key is None:
         raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")
-    return models.build(model.config, key=key)
+    return models.build(model.config, name=model.name, preprocessing=model.preprocessing, key=key)

@@ -169,7 +169,7 @@ def test_a_head_that_equimo_has_no_place_for(tmp_path):
 def test_positions_that_transformers_interpolates_in_another_way():
     for name in ("dinov2_vits14", "vit_tiny_patch16_224"):
         entry, loaded = small(name, "huggingface")
-        side = 5 * loaded.config.patch
+        side = 5 * loaded.config.patch_size
         with pytest.raises(BadRequest, match="interpolates these positions by another rule"):
             run_transformers(entry, loaded, np.zeros((1, 3, side, side), np.float32))
 

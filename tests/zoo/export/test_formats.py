@@ -127,7 +127,7 @@ def test_what_a_file_is_like(files):
         assert naming.name == name.split()[0]
         assert fits(naming, tensors, shapes_of(config))
         assert not fits(naming, tensors, shapes_of(replace(config, depth=config.depth + 1)))
-        assert not fits(naming, tensors, shapes_of(replace(config, patch=14)))
+        assert not fits(naming, tensors, shapes_of(replace(config, patch_size=14)))
         untied = replace(config, untied_norms=not config.untied_norms)
         assert fits(naming, tensors, shapes_of(untied)) == (name not in HAS_PERIODS)
 

@@ -75,7 +75,7 @@ def small_equimo(name, entry):
         "num_heads": heads,
         "depths": [config.depth],
         "mlp_ratio": ratio,
-        "img_size": grid * config.patch,
+        "img_size": grid * config.patch_size,
         "num_classes": config.classes,
     }
     return config, base | own | changes
@@ -137,8 +137,8 @@ def small_huggingface(entry):
             num_hidden_layers=config.depth,
             num_attention_heads=config.heads,
             intermediate_size=config.hidden,
-            patch_size=config.patch,
-            image_size=config.positions.grid * config.patch,
+            patch_size=config.patch_size,
+            image_size=config.positions.grid * config.patch_size,
         )
         return config, transformers.SiglipVisionModel, settings, huggingface.SIGLIP_VIT
     if entry is VIT:
@@ -147,8 +147,8 @@ def small_huggingface(entry):
             num_hidden_layers=config.depth,
             num_attention_heads=config.heads,
             intermediate_size=config.hidden,
-            patch_size=config.patch,
-            image_size=config.positions.grid * config.patch,
+            patch_size=config.patch_size,
+            image_size=config.positions.grid * config.patch_size,
             num_labels=config.classes,
         )
         return config, transformers.ViTForImageClassification, settings, huggingface.VIT

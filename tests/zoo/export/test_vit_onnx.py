@@ -15,7 +15,7 @@ from converter.check import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo.export.make import convert
 from zoo.export.request import Signature
-from zoo.models.build import abstract, batched
+from zoo.models.build import abstract, abstract_output, batched
 from zoo.models.output import output_names
 
 ATOL = 1e-4
@@ -47,13 +47,14 @@ forward = eqx.filter_jit(batched)
 
 
 def exported(config, size, opset, params=None):
+    model = abstract(config) if params is None else params
     return converter.to_onnx(
         batched,
         [("batch_size", 3, *size)],
-        params=abstract(config) if params is None else params,
+        params=model,
         opset=opset,
         input_names=["pixel_values"],
-        output_names=output_names(config),
+        output_names=output_names(abstract_output(model)),
     )
 
 
@@ -96,7 +97,7 @@ def test_the_large_ones_convert_without_weights(name, layers):
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
     """All switches of a network, at a size that is not square and not that of its positions."""
     config = nano(NETWORKS[name])
-    size = (3 * config.patch, 5 * config.patch)
+    size = (3 * config.patch_size, 5 * config.patch_size)
     model = model_of(config)
     exported(config, size, opset, model).save(tmp_path / "model.onnx")
     pixels = np.random.default_rng(7).standard_normal((2, 3, *size)).astype(np.float32)
@@ -120,7 +121,7 @@ def test_one_file_for_every_size(name, tmp_path):
     live = converter.session(tmp_path / "one")
     for height, width in ((4, 4), (9, 2)):
         # A rest at the edges is no patch.
-        size = (height * config.patch + 3, width * config.patch + 1)
+        size = (height * config.patch_size + 3, width * config.patch_size + 1)
         pixels = np.random.default_rng(7).standard_normal((2, 3, *size)).astype(np.float32)
         wanted = partial(forward, model, layers=layers)
         for output, error in converter.check(live, wanted, [pixels]).items():
@@ -131,7 +132,7 @@ def test_one_file_for_every_size(name, tmp_path):
 def test_positions_for_another_size_are_weights(name):
     """Interpolated once, when the file is written: nothing of it is left in the graph."""
     config = NETWORKS[name]
-    patch = config.patch
+    patch = config.patch_size
     export = exported(config, (12 * patch, 18 * patch), 23)
     at_home = exported(config, native(config), 23)
     assert export.report.histogram == at_home.report.histogram
@@ -149,7 +150,7 @@ def test_a_much_larger_table_stays_two_products():
 def test_interpolated_positions_are_values_of_the_leaf(tmp_path):
     """Saved with other values, the same export has another table."""
     config = replace(nano(NETWORKS["dinov2_vits14"]), depth=1)
-    size = (3 * config.patch, 5 * config.patch)
+    size = (3 * config.patch_size, 5 * config.patch_size)
     export = exported(config, size, 18)
     pixels = np.zeros((1, 3, *size), np.float32)
     for seed in (1, 2):

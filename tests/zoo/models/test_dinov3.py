@@ -8,10 +8,9 @@ import pytest
 import zoo
 from weights import bind, leaf_shapes
 from weights.synthetic import digest, make_image
-from zoo.models.build import abstract, count_parameters
-from zoo.models.config import RotaryPeriods, ViTConfig
-from zoo.models.positions import AxialRoPE
-from zoo.models.vit import VisionTransformer
+from zoo.models.build import abstract, build, count_parameters
+from zoo.models.config import ViTConfig
+from zoo.models.rope import AxialRoPE
 
 ATOL = 3e-5
 """The reference's own float32 noise is 7e-6; the smallest known mistake costs 5e-5."""
@@ -53,7 +52,8 @@ def test_agrees_with_the_original(fixture, size, request):
 def test_rotary_tables(fixture, size, request):
     golden = request.getfixturevalue(fixture)
     height, width = (int(side) // 16 for side in size.split("x"))
-    sin, cos = golden.model.local_pos_embed(height, width, prefix=5)
+    rotation = golden.model.local_pos_embed(height, width, prefix_tokens=5)
+    sin, cos = rotation.sin, rotation.cos
     chosen = 5 + golden.expected[f"{size}/patch_indices"]
     np.testing.assert_allclose(sin[chosen], golden.expected[f"{size}/rope_sin_16"], atol=2e-6)
     np.testing.assert_allclose(cos[chosen], golden.expected[f"{size}/rope_cos_16"], atol=2e-6)
@@ -162,7 +162,7 @@ def test_parameter_counts_of_the_published_files(name):
 def test_initialisation_has_the_abstract_shapes():
     config = ViTConfig(dim=32, depth=2, heads=2, hidden=64, ffn="swiglu", untied_norms=True)
     shapes = abstract(config)
-    model = VisionTransformer(config, key=jax.random.key(0))
+    model = build(config, key=jax.random.key(0))
     assert jax.tree.structure(model) == jax.tree.structure(shapes)
     assert leaf_shapes(model) == leaf_shapes(shapes)
     assert np.isfinite(forward(model, make_image(0, 32, 48)).last_hidden_state).all()
@@ -185,7 +185,7 @@ def test_half_precision_stays_half_precision(tiny7b):
 
 def test_head_width_must_allow_two_axes_and_two_halves():
     with pytest.raises(ValueError, match="multiple of 4"):
-        AxialRoPE(RotaryPeriods(), head_dim=30)
+        AxialRoPE(head_dim=30)
 
 
 def test_bind_refuses_another_shape():

@@ -119,7 +119,7 @@ SAME_POSITIONS = ["dinov2_vits14_reg", "tips_vits14_hr", "siglip2_vitb16_224"]
     ],
 )
 def test_agrees_with_transformers(name, factors):
-    patch = zoo.info(name).config.patch
+    patch = zoo.info(name).config.patch_size
     want, got = case(name, "transformers", factors and tuple(patch * n for n in factors))
     for output, values in want.items():
         np.testing.assert_allclose(got[output], values, rtol=0, atol=ATOL, err_msg=output)
@@ -149,10 +149,12 @@ def test_vit5_agrees_with_equimo_2(who, size):
 def test_every_switch_works_in_half_precision_and_by_vmap(name):
     config = nano(NETWORKS[name])
     model = jax.tree.map(lambda leaf: leaf.astype("bfloat16"), model_of(config))
-    images = np.stack([make_image(seed, 3 * config.patch, 5 * config.patch) for seed in (1, 2)])
+    images = np.stack(
+        [make_image(seed, 3 * config.patch_size, 5 * config.patch_size) for seed in (1, 2)]
+    )
     with jax.numpy_dtype_promotion("strict"):
         out = batched_forward(model, images.astype("bfloat16"))
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
-    assert out.last_hidden_state.shape == (2, config.prefix + 15, config.dim)
+    assert out.last_hidden_state.shape == (2, config.prefix_tokens + 15, config.dim)
     assert (out.pooler_output is None) == (config.pool is None)
     assert (out.logits is None) == (config.classes == 0)

@@ -143,7 +143,7 @@ def outputs(manifest: Manifest) -> Iterator[str]:
             layout.insert(0, f"{config.registers} registers")
         if config.cls_token:
             layout.insert(0, "the class token")
-        counted = f"{config.prefix} + (height / {config.stride}) * (width / {config.stride})"
+        counted = f"{config.prefix_tokens} + (height / {config.stride}) * (width / {config.stride})"
     else:
         layout = ["the mean", "the pixels of the last map, by rows"]
         counted = f"1 + (height / {config.stride}) * (width / {config.stride})"

@@ -19,7 +19,7 @@ from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.models.config import Preprocessing
+from zoo.models.config import Config, Preprocessing
 from zoo.models.output import output_names
 
 PHOTOGRAPH = "photograph.png"
@@ -27,9 +27,11 @@ GOLDEN = "golden.safetensors"
 LICENCE = "LICENSE"
 
 
-def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: dict[str, Any]) -> list[str]:
+def write_extras(
+    stage: Path, maker: Maker, config: Config, sample: Sample, manifest: dict[str, Any]
+) -> list[str]:
     """Write them to `stage`, with the numbers of a golden sample; their names."""
-    settings = configs.portable_config(maker.model.config, maker.entry.family)
+    settings = configs.portable_config(config, maker.entry.family)
     outside = [
         Path(VARIANTS[name].file).name
         for name, variant in manifest["variants"].items()
@@ -57,7 +59,7 @@ def clients_preprocessing(maker: Maker) -> Preprocessing:
 def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
     """The photograph as the network gets it from a client, and what it makes of it in JAX."""
     taken = "pixel_values" if sample.images is None else "image"
-    names = output_names(maker.model.config, maker.signature.layers)
+    names = output_names(sample.outputs, maker.signature.layers)
     return {taken: sample.fed} | {
         name: np.asarray(value)
         for name, value in zip(names, jax.tree.leaves(sample.outputs), strict=True)

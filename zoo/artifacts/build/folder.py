@@ -24,6 +24,7 @@ from zoo.files.staging import sidecar_path, staged, sweep, writing
 from zoo.manifest.describe import about, origin, preprocessing, sizes, structure, tools
 from zoo.manifest.schema import FORMAT, FORMAT_VERSION
 from zoo.models.build import abstract
+from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
 
@@ -60,7 +61,7 @@ def build(plan: Plan, progress: Progress) -> Built:
         maker = prepare(entry, loaded, plan, progress)
         make_variants(plan, maker, ledger, built, progress)
         ledger.drop_strangers()
-        finish(maker, ledger, complete=not built.wrong, progress=progress)
+        finish(maker, loaded.config, ledger, not built.wrong, progress)
         return built
 
 
@@ -153,7 +154,9 @@ def settle(
     built.made.append(variant.name)
 
 
-def finish(maker: Maker, ledger: Ledger, complete: bool, progress: Progress) -> None:
+def finish(
+    maker: Maker, config: Config, ledger: Ledger, complete: bool, progress: Progress
+) -> None:
     """What belongs to all variants; written anew whenever one was made."""
     sample = golden_sample(maker)
     progress.stage("measuring speed")
@@ -161,7 +164,7 @@ def finish(maker: Maker, ledger: Ledger, complete: bool, progress: Progress) -> 
     measured = speeds(files, sample.fed)
     progress.stage("writing what goes along")
     with staged(ledger.folder) as stage:
-        names = write_extras(stage, maker, sample, ledger.content)
+        names = write_extras(stage, maker, config, sample, ledger.content)
         ledger.publish(stage, names, speeds=measured)
         with writing(ledger.folder):
             (stage / CARD).write_text(card(ledger.content))

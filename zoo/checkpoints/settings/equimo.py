@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, RotaryGrid, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, RopeGrid, ViTConfig
 
 EQUIMO = "1.1.0"
 """The version whose format is written."""
@@ -47,11 +47,11 @@ def _vit(config: ViTConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "img_size": 224,
         "in_channels": 3,
-        "patch_size": config.patch,
+        "patch_size": config.patch_size,
         "num_classes": config.classes,
         "use_mask_token": config.mask_token,
         "use_global_pos_embed": config.positions is not None,
-        "use_local_pos_embed": config.rotary is not None,
+        "use_local_pos_embed": config.rope is not None,
         "reg_tokens": config.registers,
         "init_values": config.layer_scale,
         "eps": config.norm_eps,
@@ -69,24 +69,24 @@ def _vit(config: ViTConfig) -> dict[str, Any]:
         settings["global_pool"] = POOL[config.pool]
     if config.positions is not None:
         settings |= _learned(config, config.positions)
-    if isinstance(config.rotary, RotaryGrid):
-        settings |= _vit5(config, config.rotary)
+    if isinstance(config.rope, RopeGrid):
+        settings |= _vit5(config, config.rope)
     return settings
 
 
 def _learned(config: ViTConfig, positions: LearnedPositions) -> dict[str, Any]:
     return {
-        "img_size": positions.grid * config.patch,
+        "img_size": positions.grid * config.patch_size,
         "class_token": config.cls_token,
         "global_pos_embed_cls": positions.cls_token,
         "interpolate_antialias": positions.antialias,
     }
 
 
-def _vit5(config: ViTConfig, rotary: RotaryGrid) -> dict[str, Any]:
+def _vit5(config: ViTConfig, rope: RopeGrid) -> dict[str, Any]:
     frequencies = {"strategy": "mode", "freqs_for": "lang"}
-    patches = {"theta": rotary.theta, "pt_seq_len": rotary.length}
-    registers = {"theta": rotary.register_theta, "pt_seq_len": round(config.registers**0.5)}
+    patches = {"theta": rope.theta, "pt_seq_len": rope.length}
+    registers = {"theta": rope.register_theta, "pt_seq_len": round(config.registers**0.5)}
     return {
         "local_pos_embed_reg": True,
         "local_pos_embed_config_patch": frequencies | patches,

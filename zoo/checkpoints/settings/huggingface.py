@@ -12,7 +12,7 @@ from zoo.models.config import (
     ConvNeXtConfig,
     LearnedPositions,
     Preprocessing,
-    RotaryPeriods,
+    RopePeriods,
     ViTConfig,
 )
 
@@ -63,9 +63,9 @@ def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
     if isinstance(config, ConvNeXtConfig):
         return DINOV3_CONVNEXT
-    if isinstance(config.rotary, RotaryPeriods):
+    if isinstance(config.rope, RopePeriods):
         return DINOV3
-    learned = isinstance(config.positions, LearnedPositions) and config.rotary is None
+    learned = isinstance(config.positions, LearnedPositions) and config.rope is None
     if learned and config.mask_token and config.pool == "token":
         return DINOV2_WITH_REGISTERS if config.registers else DINOV2
     if learned and config.pool == "attention":
@@ -79,7 +79,7 @@ def transformers_kind(config: Config) -> Kind:
 
 
 def _dinov3(config: ViTConfig) -> dict[str, Any]:
-    assert isinstance(config.rotary, RotaryPeriods)
+    assert isinstance(config.rope, RopePeriods)
     return {
         "hidden_size": config.dim,
         "num_hidden_layers": config.depth,
@@ -92,11 +92,11 @@ def _dinov3(config: ViTConfig) -> dict[str, Any]:
         "proj_bias": True,
         "mlp_bias": True,
         "num_register_tokens": config.registers,
-        "patch_size": config.patch,
+        "patch_size": config.patch_size,
         "image_size": 224,
         "layer_norm_eps": config.norm_eps,
         "layerscale_value": config.layer_scale,
-        "rope_theta": config.rotary.base,
+        "rope_theta": config.rope.base,
     }
 
 
@@ -120,8 +120,8 @@ def _learned(config: ViTConfig) -> dict[str, Any]:
         "num_attention_heads": config.heads,
         "hidden_act": GELU[config.gelu],
         "layer_norm_eps": config.norm_eps,
-        "patch_size": config.patch,
-        "image_size": config.positions.grid * config.patch,
+        "patch_size": config.patch_size,
+        "image_size": config.positions.grid * config.patch_size,
     }
 
 

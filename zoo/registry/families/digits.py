@@ -24,7 +24,7 @@ CONFIG = ViTConfig(
     hidden=192,
     qkv_bias=False,
     layer_scale=0.1,
-    patch=2,
+    patch_size=2,
     mask_token=False,
     classes=10,
 )

@@ -38,10 +38,10 @@ def _config(dim: int, depth: int, heads: int, registers: int) -> ViTConfig:
         heads=heads,
         hidden=4 * dim,
         norm_eps=1e-6,
-        patch=14,
+        patch_size=14,
         registers=registers,
         positions=WITH_REGISTERS if registers else PLAIN,
-        rotary=None,
+        rope=None,
     )
 
 

@@ -64,12 +64,12 @@ def _config(dim: int, depth: int, heads: int, hidden: int, patch: int, pixels: i
         gelu="tanh",
         norm_eps=1e-6,
         layer_scale=None,
-        patch=patch,
+        patch_size=patch,
         cls_token=False,
         registers=0,
         mask_token=False,
         positions=LearnedPositions(grid=pixels // patch, cls_token=False),
-        rotary=None,
+        rope=None,
         pool="attention",
     )
 

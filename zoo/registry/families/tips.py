@@ -26,10 +26,10 @@ def _config(dim: int, depth: int, heads: int, hidden: int, size: int = 448) -> V
         heads=heads,
         hidden=hidden,
         norm_eps=1e-6,
-        patch=14,
+        patch_size=14,
         registers=1,
         positions=LearnedPositions(grid=size // 14, antialias=True),
-        rotary=None,
+        rope=None,
     )
 
 
@@ -57,7 +57,7 @@ NAMINGS = (google.TIPS_VIT, equimo.VIT)
 
 def _model(name: str, published: str, config: ViTConfig, parameters: int) -> ModelInfo:
     assert config.positions is not None
-    side = config.positions.grid * config.patch
+    side = config.positions.grid * config.patch_size
     return ModelInfo(
         name=name,
         family="tips",

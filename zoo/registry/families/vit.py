@@ -35,11 +35,11 @@ def _config(dim: int, depth: int, heads: int, patch: int) -> ViTConfig:
         gelu="tanh",
         norm_eps=1e-5,
         layer_scale=None,
-        patch=patch,
+        patch_size=patch,
         registers=0,
         mask_token=False,
         positions=LearnedPositions(grid=224 // patch, antialias=True),
-        rotary=None,
+        rope=None,
         pool="mean",
         classes=1000,
     )

@@ -14,7 +14,7 @@ Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
 from dataclasses import replace
 
 from weights.namings import equimo, original
-from zoo.models.config import LearnedPositions, Preprocessing, RotaryGrid, ViTConfig
+from zoo.models.config import LearnedPositions, Preprocessing, RopeGrid, ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families.statistics import IMAGENET_MEAN, IMAGENET_STD
 
@@ -44,7 +44,7 @@ def _config(dim: int, depth: int, heads: int) -> ViTConfig:
         layer_scale=1e-4,
         mask_token=False,
         positions=LearnedPositions(grid=14, cls_token=False),
-        rotary=RotaryGrid(),
+        rope=RopeGrid(),
         pool="mean",
         classes=1000,
     )

@@ -1,0 +1,92 @@
+"""Self-attention over the tokens of one image."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.models.norm import MakeNorm, Norm
+from zoo.models.rope import Rotation
+
+
+class Attention(eqx.Module):
+    """Multi-head self-attention: `proj(softmax(Q Kᵀ / √head_dim) V)`, where `Q, K, V = qkv(x)`.
+
+    The rows of `qkv` are the queries', the keys' and the values', each head by head. Queries and
+    keys may be normed and are then rotated by their positions.
+
+    **Example:**
+
+        attention = Attention(384, heads=6, key=jax.random.key(0))
+        rotation = AxialRoPE(head_dim=64)(14, 14)
+        y = attention(x, rotation)  # x and y are [14 * 14, 384]
+
+    Sources: Vaswani et al., 2017, arXiv:1706.03762; for the normed queries and keys Dehghani et
+    al., 2023, arXiv:2302.05442.
+    """
+
+    qkv: eqx.nn.Linear
+    proj: eqx.nn.Linear
+    q_norm: Norm | None
+    k_norm: Norm | None
+    heads: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        qkv_bias: bool = True,
+        qk_norm: MakeNorm | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`: channels of a token, `head_dim = dim / heads` in each head.
+        - `heads`: how many of them there are.
+        - `qkv_bias`: whether the projection to queries, keys and values has a bias.
+        - `qk_norm`: makes the norms of queries and keys, over `head_dim` channels.
+        - `key`: draws the initial parameters.
+        """
+        if dim % heads:
+            raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")
+        qkv_key, proj_key = jr.split(key)
+        self.qkv = eqx.nn.Linear(dim, 3 * dim, use_bias=qkv_bias, key=qkv_key)
+        self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
+        self.q_norm = None if qk_norm is None else qk_norm(dim // heads)
+        self.k_norm = None if qk_norm is None else qk_norm(dim // heads)
+        self.heads = heads
+
+    def __call__(
+        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+    ) -> Float[Array, "tokens dim"]:
+        """**Arguments:**
+
+        - `x`: the tokens.
+        - `rotation`: how their positions rotate queries and keys, if they do.
+
+        **Returns** a token for each.
+        """
+        tokens, dim = x.shape
+        qkv = jax.vmap(self.qkv)(x).reshape(tokens, 3, self.heads, dim // self.heads)
+        q, k, v = qkv.transpose(1, 2, 0, 3)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = jax.vmap(jax.vmap(self.q_norm))(q), jax.vmap(jax.vmap(self.k_norm))(k)
+        if rotation is not None:
+            q, k = rotation(q), rotation(k)
+        return jax.vmap(self.proj)(attend(q, k, v))
+
+
+def attend(
+    q: Float[Array, "heads queries head_dim"],
+    k: Float[Array, "heads keys head_dim"],
+    v: Float[Array, "heads keys head_dim"],
+) -> Float[Array, "queries dim"]:
+    """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side."""
+    heads, queries, width = q.shape
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) * width**-0.5
+    # The softmax is taken in float32, whatever the parameters' type.
+    weights = jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(q.dtype)
+    out = jnp.einsum("hqk,hkd->hqd", weights, v)
+    return out.transpose(1, 0, 2).reshape(queries, heads * width)

@@ -1,0 +1,66 @@
+"""What a vision transformer repeats."""
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.models.attention import Attention
+from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
+from zoo.models.layer_scale import LayerScale
+from zoo.models.norm import MakeNorm, Norm
+from zoo.models.rope import Rotation
+
+
+class Block(eqx.Module):
+    """Pre-norm transformer block: `y = x + ls1(attn(prenorm(x)))`, `z = y + ls2(mlp(norm(y)))`.
+
+    Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; for the scales Touvron et al., 2021,
+    arXiv:2103.17239.
+    """
+
+    prenorm: Norm
+    attn: Attention
+    ls1: LayerScale | None
+    norm: Norm
+    mlp: FeedForward
+    ls2: LayerScale | None
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        hidden: int,
+        *,
+        feed_forward: MakeFeedForward = Mlp,
+        norm: MakeNorm = eqx.nn.LayerNorm,
+        qkv_bias: bool = True,
+        qk_norm: MakeNorm | None = None,
+        layer_scale: float | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`, `heads`, `qkv_bias`, `qk_norm`: as for `Attention`.
+        - `hidden`: channels inside the feed-forward network.
+        - `feed_forward`: makes it: `Mlp`, `SwiGlu`, `partial(Mlp, activation=gelu_tanh)`.
+        - `norm`: makes both norms: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm, eps=1e-6)`.
+        - `layer_scale`: what the factors of both branches begin with; None leaves them out.
+        - `key`: draws the initial parameters.
+        """
+        attn_key, mlp_key = jr.split(key)
+        self.prenorm = norm(dim)
+        self.attn = Attention(dim, heads, qkv_bias=qkv_bias, qk_norm=qk_norm, key=attn_key)
+        self.norm = norm(dim)
+        self.mlp = feed_forward(dim, hidden, key=mlp_key)
+        self.ls1 = None if layer_scale is None else LayerScale(dim, layer_scale)
+        self.ls2 = None if layer_scale is None else LayerScale(dim, layer_scale)
+
+    def __call__(
+        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+    ) -> Float[Array, "tokens dim"]:
+        """**Arguments** and **returns** as `Attention`."""
+        attended = self.attn(jax.vmap(self.prenorm)(x), rotation)
+        x = x + (attended if self.ls1 is None else self.ls1(attended))
+        fed = self.mlp(jax.vmap(self.norm)(x))
+        return x + (fed if self.ls2 is None else self.ls2(fed))
