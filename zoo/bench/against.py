@@ -27,7 +27,7 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Callab
             "--against torch needs PyTorch and transformers: "
             'run `pip install "jax-onnx-zoo[torch]" transformers`.'
         ) from error
-    if model is None or [spec.dtype for spec in specs] != ["float32"]:
+    if not model or [spec.dtype for spec in specs] != ["float32"]:
         raise BadRequest(
             "--against torch needs to know the architecture: let the first file be one that takes "
             "float32 pixel_values and has its manifest beside it or in the folder above."

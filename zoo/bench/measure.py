@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from weights.progress import Progress
 from zoo import runtime
-from zoo.bench.about import about
 from zoo.bench.against import torch_task
 from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
@@ -19,6 +18,7 @@ from zoo.bench.inputs import Spec, Wanted, draw, settle
 from zoo.bench.products import products
 from zoo.bench.rounds import interleave, run, session
 from zoo.errors import BadFile
+from zoo.manifest.read import near
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
     }
     if options.torch:
         progress.stage("building transformers' model")
-        timed[len(files)] = torch_task(about(files[0]).model, sources[0][0], options.threads)
+        known = near(files[0])
+        model = known.model if known else None
+        timed[len(files)] = torch_task(model, sources[0][0], options.threads)
     found = products(ir.load(files[0]), sources[0][0])
     timed |= tasks(found, options.threads)
     footprints: list[Footprint | None] = []
@@ -93,8 +95,9 @@ def _open(file: Path, options: Options) -> tuple[list[Spec], Callable[[], object
     """The inputs of a file, and a run of it that has succeeded once."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
-    usual = about(file).size
-    wanted = Wanted(options.batch, options.size, *([usual] if usual else []))
+    manifest = near(file)
+    usual = [manifest.preprocessing.size] if manifest else []
+    wanted = Wanted(options.batch, options.size, *usual)
     try:
         live = session(file, options.threads)
         specs = settle(file, live.get_inputs(), wanted)

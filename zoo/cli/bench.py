@@ -30,7 +30,7 @@ def bench(
     from zoo.bench import measure
     from zoo.bench.inputs import read_size
     from zoo.cli.tables.bench import record, show_bench
-    from zoo.manifest.describe import to_text
+    from zoo.manifest.text import to_text
 
     options = measure.Options(batch, read_size(size), threads, rounds, against == "torch")
     with progress_bar() as progress:

@@ -71,7 +71,7 @@ def build(
     )
     outcomes = run(read_plans(names, options, variant or ()), jobs, memory, scheduler)
     if json:
-        from zoo.manifest.describe import to_text
+        from zoo.manifest.text import to_text
 
         print(to_text([record(outcome) for outcome in outcomes]), end="")
     else:

@@ -51,7 +51,7 @@ def export(
     ] = "4d",
     precision: Annotated[
         Precision, typer.Option(help="Of the weights and of what is computed inside.")
-    ] = "float32",
+    ] = "fp32",
     out: Annotated[
         Path | None, typer.Option(help="Folder, or a .onnx file for a single opset.")
     ] = None,
@@ -107,7 +107,7 @@ def export_one(name: str, options: Options, json: bool) -> int:
         exports = pipeline.run(request, progress)
     warn_nonfinite(exports[0].nonfinite)
     if json:
-        from zoo.manifest.describe import to_text
+        from zoo.manifest.text import to_text
 
         print(to_text([export.manifest for export in exports]), end="")
     else:
@@ -124,7 +124,7 @@ def export_many(jobs: Sequence[tuple[str, Options]], json: bool) -> int:
     with progress_bar() as progress:
         outcomes = bulk.run([(info(name), options) for name, options in jobs], progress)
     if json:
-        from zoo.manifest.describe import to_text
+        from zoo.manifest.text import to_text
 
         print(to_text([bulk.record(outcome) for outcome in outcomes]), end="")
     else:

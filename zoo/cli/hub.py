@@ -37,8 +37,8 @@ def pull(
     with progress_bar() as progress:
         pulled = bring(wanted, progress)
     print(f"{folder}: {pulled.brought} files from {pulled.where}, {pulled.kept} were there already")
-    for item in pulled.variants:
-        print(f"{item.name}: {folder / item.model}")
+    for label, item in pulled.variants.items():
+        print(f"{label}: {folder / item.file}")
 
 
 def push(

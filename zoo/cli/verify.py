@@ -52,7 +52,7 @@ def verify(
         report = audit(target, provider, progress)
     if json:
         from zoo.artifacts.audit.findings import record
-        from zoo.manifest.describe import to_text
+        from zoo.manifest.text import to_text
 
         print(to_text(record(report)), end="")
     else:
@@ -85,7 +85,7 @@ def recheck_export(file: Path, weights: str | None, provider: str, json: bool) -
         checked = recheck(file, weights, progress, provider)
     if json:
         from zoo.artifacts.audit.findings import record_export
-        from zoo.manifest.describe import to_text
+        from zoo.manifest.text import to_text
 
         print(to_text(record_export(checked.verification, checked.report)), end="")
     else:

@@ -14,11 +14,12 @@ from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive
 from zoo.export.request import Layout, Precision, Signature
-from zoo.export.verify import Sample, Verification, verify
+from zoo.export.verify import Sample, verify
 from zoo.files.staging import writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.schema import Verification
 from zoo.models.build import Model, abstract_output, batched
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo

@@ -17,7 +17,7 @@ from zoo.cli.console import FAILED_CHECK, WRONG_USE
 from zoo.errors import BadRequest, ZooError
 from zoo.export.request import Options, read_request
 from zoo.export.run import run as export
-from zoo.manifest.describe import Manifest
+from zoo.manifest.schema import Manifest
 from zoo.registry.entry import ModelInfo
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -13,27 +12,31 @@ from numpy.typing import NDArray
 import converter
 from zoo.export.quantise import quantise
 from zoo.export.request import Precision
+from zoo.manifest.schema import Comparison, Measure
 
 
 @dataclass(frozen=True)
 class Limit:
     """What is asked of an output: `max_abs` at most, or `cosine` at least `value`."""
 
-    measure: Literal["max_abs", "cosine"]
+    measure: Measure
     value: float
 
-    def holds(self, max_abs: float, cosine: float) -> bool:
-        """Whether these errors are within it. A NaN never is."""
-        return max_abs <= self.value if self.measure == "max_abs" else cosine >= self.value
+    def holds(self, found: Comparison) -> bool:
+        """Whether these errors are within it. One that is not finite never is."""
+        error = found.error(self.measure)
+        if error is None:
+            return False
+        return error <= self.value if self.measure == "max_abs" else error >= self.value
 
 
 LIMITS: dict[Precision, Limit] = {
     # Ten times what float32 rounding explains, in outputs of unit size.
-    "float32": Limit("max_abs", 1e-4),
+    "fp32": Limit("max_abs", 1e-4),
     # A hundred roundings in a row, of relative size 2^-11 and 2^-8, take 1e-5 and 8e-4 off the
     # cosine; the 7 bits of a weight and 8 of an activation about 5e-4 for each dozen of blocks.
-    "float16": Limit("cosine", 0.9999),
-    "bfloat16": Limit("cosine", 0.999),
+    "fp16": Limit("cosine", 0.9999),
+    "bf16": Limit("cosine", 0.999),
     "int8": Limit("cosine", 0.99),
 }
 
@@ -48,10 +51,11 @@ def derive(source: Path, target: Path, precision: Precision, pixels: NDArray[np.
     """
     if precision == "int8":
         return quantise(source, target)
-    assert precision != "float32"
+    assert precision != "fp32"
     model = ir.load(source)
-    large = outgrown(source, pixels) if precision == "float16" else []
-    converter.save(converter.lower_precision(model, precision, large), target)
+    large = outgrown(source, pixels) if precision == "fp16" else []
+    half = converter.lower_precision(model, "float16" if precision == "fp16" else "bfloat16", large)
+    converter.save(half, target)
 
 
 def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:
@@ -90,6 +94,6 @@ def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
 
 def runnable(file: Path, precision: Precision) -> Path | ir.Model:
     """What ONNX Runtime's CPU provider can run of a file, with the numbers that the file gives."""
-    if precision == "bfloat16":
+    if precision == "bf16":
         return converter.emulate_bfloat16(ir.load(file))
     return file

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from weights import Weights
 from weights.progress import Progress
@@ -17,96 +15,75 @@ from zoo.artifacts.audit.onnx_file import load as open_session
 from zoo.checkpoints.choice import Choice, Seed, read_weights
 from zoo.checkpoints.load import find, load, published
 from zoo.errors import BadFile
-from zoo.export.precision import LIMITS
-from zoo.export.request import Input, Precision, Signature
-from zoo.export.verify import Verification, reference, verify
+from zoo.export.request import Signature
+from zoo.export.verify import reference, verify
 from zoo.files.staging import manifest_path
-from zoo.manifest import describe as manifest
+from zoo.manifest.read import read
+from zoo.manifest.schema import File, Manifest, Variant, Verification
 from zoo.models.build import abstract
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
 
 
-@dataclass(frozen=True)
-class Record:
-    """What a check needs from a manifest."""
-
-    entry: ModelInfo
-    signature: Signature
-    weights: Mapping[str, Any]
-    digests: Mapping[str, str]
-    precision: Precision
-    fused: Mapping[str, int]
-
-
-def read_record(path: Path) -> Record:
-    """**Raises** `BadFile` if the manifest is missing, damaged or somebody else's."""
-    content = manifest.read(path)
-    try:
-        return Record(
-            entry=info(content["model"]),
-            signature=_signature(content),
-            weights=dict(content["weights"]),
-            digests={file["name"]: file["sha256"] for file in content["files"]},
-            precision=_precision(content),
-            fused={op: int(count) for op, count in content["fused"].items()},
-        )
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise BadFile(f"{path} is damaged ({error!r}): export the model again.") from error
-
-
-def _precision(content: Mapping[str, Any]) -> Precision:
-    for known in LIMITS:
-        if content["precision"] == known:
-            return known
-    raise ValueError(f"precision {content['precision']!r}")
-
-
-def _signature(content: Mapping[str, Any]) -> Signature:
-    batch, *sides = content["inputs"][0]["shape"]
-    # Images have any size; what they are resized to is part of the preprocessing.
-    input: Input = "uint8" if content["input"] == "uint8" else "float32"
-    size = content["preprocessing"]["size"] if input == "uint8" else sides[1:]
-    return Signature(
-        size=None if size[0] == "height" else (int(size[0]), int(size[1])),
-        batch=batch if isinstance(batch, int) else None,
-        layers=tuple(map(int, content["layers"])),
-        as_maps=bool(content["reshape"]),
-        input=input,
-    )
-
-
-def check_digests(file: Path, record: Record) -> None:
-    """Refuse files that are not those the manifest describes."""
-    if file.name not in record.digests:
+def find_variant(file: Path, manifest: Manifest) -> Variant:
+    """What the manifest says of a file. **Raises** `BadFile` unless that and its tensors are it."""
+    variant = next((each for each in manifest.variants.values() if each.file == file.name), None)
+    if variant is None:
         raise BadFile(
-            f"the manifest of {file} describes {', '.join(record.digests)}: "
+            f"the manifest of {file} describes {', '.join(manifest.listed)}: "
             "keep the names that export gave."
         )
-    for name, digest in record.digests.items():
+    for name in variant.files:
         path = file.with_name(name)
         if not path.is_file():
             raise BadFile(f"{path} is missing: export the model again.")
-        if manifest.fingerprint(path)["sha256"] != digest:
+        if File.at(path) != manifest.listed[name]:
             raise BadFile(f"{path} has changed since it was exported: export the model again.")
+    return variant
 
 
-def read_choice(option: str | None, record: Record, listener: Progress) -> Choice:
+def read_signature(manifest: Manifest, variant: Variant, entry: ModelInfo) -> Signature:
+    """What a file takes and gives. **Raises** `BadFile` if its model cannot do that."""
+    batch = variant.inputs[0].shape[0] if variant.inputs and variant.inputs[0].shape else 0
+    sides = manifest.size or ()
+    if (
+        batch == 0
+        or any(side % entry.config.stride for side in sides)
+        or any(layer > entry.config.layers for layer in manifest.layers)
+    ):
+        raise BadFile(
+            f"the manifest describes no export of {manifest.model} (size {manifest.size}, layers "
+            f"{list(manifest.layers)}, batch {batch}): export the model again."
+        )
+    return Signature(
+        size=manifest.size,
+        batch=batch if isinstance(batch, int) else None,
+        layers=manifest.layers,
+        as_maps=manifest.reshape,
+        input=manifest.input,
+    )
+
+
+def read_choice(
+    option: str | None, manifest: Manifest, entry: ModelInfo, listener: Progress
+) -> Choice:
     """The weights that the option names, by default those that the file was made from."""
     if option is not None:
         chosen = read_weights(option)
-        return find(record.entry, listener).path if chosen == "auto" else chosen
-    if record.weights["kind"] == "random":
-        return Seed(record.weights["seed"])
-    return find_named(record.weights["name"], published(record.entry))
+        return find(entry, listener).path if chosen == "auto" else chosen
+    if manifest.weights.seed is not None:
+        return Seed(manifest.weights.seed)
+    if manifest.weights.name is None:
+        raise BadFile("the manifest names no checkpoint: name the weights with `--weights`.")
+    return find_named(manifest.weights.name, published(entry))
 
 
-def check_weights(weights: Weights, record: Record) -> None:
+def check_weights(weights: Weights, manifest: Manifest) -> None:
     """Refuse weights that the file was not made from."""
-    found = weights.provenance
-    if (found.seed, found.sha256) != (record.weights.get("seed"), record.weights.get("sha256")):
+    found, wanted = weights.provenance, manifest.weights
+    if (found.seed, found.sha256) != (wanted.seed, wanted.sha256):
         raise BadFile(
-            f"the file was made from other weights ({dict(record.weights)}): name those with "
+            f"the file was made from other weights ({wanted.name or wanted.seed}): name those with "
             "`--weights`."
         )
 
@@ -129,25 +106,26 @@ def recheck(
 ) -> Rechecked:
     """Check digests and graph, then run the file and its model on the photograph again."""
     runtime.check_provider(provider)
-    record = read_record(manifest_path(file))
-    check_digests(file, record)
-    choice = read_choice(weights_option, record, progress)
-    loaded = load(choice, record.entry, progress)
-    check_weights(loaded.weights, record)
+    manifest = read(manifest_path(file))
+    variant = find_variant(file, manifest)
+    entry = info(manifest.model)
+    signature = read_signature(manifest, variant, entry)
+    loaded = load(read_choice(weights_option, manifest, entry, progress), entry, progress)
+    check_weights(loaded.weights, manifest)
     model = abstract(loaded.config)
-    samples = reference(record.entry, model, loaded.weights.arrays, record.signature)
-    verification = verify(file, samples, record.precision, provider)
-    return Rechecked(verification, inspect(file, record, provider))
+    samples = reference(entry, model, loaded.weights.arrays, signature)
+    verification = verify(file, samples, variant.precision, provider)
+    return Rechecked(verification, inspect(file, variant, provider))
 
 
-def inspect(file: Path, record: Record, provider: str) -> FileReport:
+def inspect(file: Path, variant: Variant, provider: str) -> FileReport:
     """What a file consists of, and which provider runs what of it."""
-    sidecars = [name for name in record.digests if name != file.name]
+    sidecars = [name for name in variant.files if name != file.name]
     readable, model = read_graph(file, sidecars)
     findings = [readable, check_model(file)]
     if model is not None:
-        findings.append(check_fused(model, record.fused))
-    loaded, live = open_session(file, record.precision, provider)
+        findings.append(check_fused(model, variant.fused))
+    loaded, live = open_session(file, variant.precision, provider)
     findings.append(loaded)
     if live is None:
         return FileReport(file.stem, file.name, findings)

@@ -10,20 +10,20 @@ from typing import Literal
 
 from zoo.checkpoints.choice import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import manifest_path, sidecar_path
+from zoo.files.staging import NAME, manifest_path, sidecar_path
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
 
 Layout = Literal["4d", "3d"]
 
 
-Precision = Literal["float32", "float16", "bfloat16", "int8"]
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 
 SUFFIX: dict[Precision, str] = {
-    "float32": "",
-    "float16": "-fp16",
-    "bfloat16": "-bf16",
+    "fp32": "",
+    "fp16": "-fp16",
+    "bf16": "-bf16",
     "int8": "-int8",
 }
 
@@ -63,7 +63,7 @@ class Request:
     layout: Layout
     targets: tuple[Path, ...]
     verify: bool
-    precision: Precision = "float32"
+    precision: Precision = "fp32"
     force: bool = False
     offline: bool = False
 
@@ -80,7 +80,7 @@ class Options:
     reshape: bool = False
     input: Input = "float32"
     layout: Layout = "4d"
-    precision: Precision = "float32"
+    precision: Precision = "fp32"
     out: Path | None = None
     force: bool = False
     verify: bool = True
@@ -183,6 +183,11 @@ def read_targets(
         if len(opsets) > 1:
             raise BadRequest(
                 f"--out {out} names one file for {len(opsets)} opsets: name a folder instead."
+            )
+        if not re.fullmatch(NAME, out.name) or len(out.name) > 150:
+            raise BadRequest(
+                f"--out {str(out)!r}: a manifest cannot hold that name. Write one of at most 150 "
+                "letters (a to z), digits, `_`, `-` and `.`, the first a letter, a digit or `_`."
             )
         return (out,)
     folder = out or Path()

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from weights.progress import Progress
 from zoo.checkpoints.load import load
+from zoo.export.describe import describe
 from zoo.export.make import Maker
 from zoo.export.request import Request
 from zoo.export.verify import reference
 from zoo.files.staging import manifest_path, publish, staged, writing
-from zoo.manifest.describe import Manifest, describe, to_text
+from zoo.manifest.schema import Manifest
+from zoo.manifest.text import to_text
 from zoo.models.build import abstract
 
 
@@ -54,7 +56,7 @@ def export_one(
     """
     with staged(target.parent) as stage:
         file = stage / target.name
-        if request.precision == "float32":
+        if request.precision == "fp32":
             near_misses = maker.float32(opset, file, progress)
         else:
             source = stage / f"float32-{target.name}"
@@ -64,9 +66,9 @@ def export_one(
         made = maker.checked(file, request.precision, near_misses, progress)
         provenance = maker.weights.provenance
         record = describe(request, file, made, provenance)
-        kept = made.right or (request.force and request.precision != "float32")
+        kept = made.right or (request.force and request.precision != "fp32")
         if kept:
             with writing(target):
-                manifest_path(file).write_text(to_text(record))
+                manifest_path(file).write_text(to_text(record), encoding="utf-8")
                 publish(stage, target)
         return Exported(target, record, kept, tuple(maker.weights.arrays.nonfinite))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Precision, Signature
 from zoo.images.photograph import photographs, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.schema import Comparison, Verification
 from zoo.models.build import Model, batched
 from zoo.models.output import Output
 from zoo.registry.entry import ModelInfo
@@ -34,34 +35,6 @@ BATCHES = (1, 3)
 
 SIDES = ((1.0, 1.0), (0.5, 0.8), (0.7, 1.2), (1.3, 0.6), (1.3, 1.3))
 """Height and width tried where they are open, as multiples of the model's own."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How far ONNX Runtime's output is from JAX's, for one output at one batch and image size."""
-
-    batch: int
-    height: int
-    width: int
-    output: str
-    max_abs: float
-    max_rel: float
-    cosine: float
-
-
-@dataclass(frozen=True)
-class Verification:
-    """All comparisons, what was asked of them, and whether they all meet it.
-
-    In float32 `measure` is `max_abs`, which `limit` bounds from above; in lower precisions it is
-    `cosine`, and `limit` its least value.
-    """
-
-    input: str
-    measure: str
-    limit: float
-    passed: bool
-    comparisons: tuple[Comparison, ...]
 
 
 PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
@@ -140,7 +113,7 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
 def verify(
     file: Path,
     samples: Sequence[Sample],
-    precision: Precision = "float32",
+    precision: Precision = "fp32",
     provider: str = runtime.CPU,
 ) -> Verification:
     """Run an ONNX file on the same photographs and compare with float32 in JAX.
@@ -156,14 +129,14 @@ def verify(
         input=IMAGES if takes_images else PIXELS,
         measure=limit.measure,
         limit=limit.value,
-        passed=within(inside, LIMITS["float32"]) and within(outputs, limit),
+        passed=within(inside, LIMITS["fp32"]) and within(outputs, limit),
         comparisons=(*inside, *outputs),
     )
 
 
 def within(comparisons: Sequence[Comparison], limit: Limit) -> bool:
     """Whether all comparisons are within a limit."""
-    return all(limit.holds(item.max_abs, item.cosine) for item in comparisons)
+    return all(limit.holds(item) for item in comparisons)
 
 
 def _compared(
@@ -184,7 +157,13 @@ def preprocessing_of(file: Path) -> ir.Model:
 def _compare(live: InferenceSession, sample: Sample) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     wanted = sample.pixels if names == ["pixel_values"] else sample.outputs
-    batch, *sides = sample.fed.shape
-    height, width = sides[1:] if sample.images is None else sides[:2]
     for output, error in converter.check(live, lambda _: wanted, [sample.fed]).items():
-        yield Comparison(batch, height, width, output, error.max_abs, error.max_rel, error.cosine)
+        yield compared(sample.fed, output, error)
+
+
+def compared(fed: NDArray[Any], output: str, error: converter.Errors) -> Comparison:
+    """The record of one comparison."""
+    batch, *sides = fed.shape
+    # Images are of unsigned integers, and have their channels last.
+    height, width = sides[:2] if fed.dtype == np.uint8 else sides[1:]
+    return Comparison(batch=batch, height=height, width=width, output=output, **asdict(error))

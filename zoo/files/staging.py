@@ -12,6 +12,10 @@ from zoo.errors import BadOutput
 PREFIX = ".zoo-"
 """How the names of staged folders begin."""
 
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+"""What files are called in a manifest: no part begins with a dot, so that neither `..` nor a hidden
+file can be meant."""
+
 _OPEN: set[Path] = set()
 
 
@@ -60,8 +64,8 @@ def writing(place: Path) -> Generator[None]:
 
 
 def manifest_path(model_file: Path) -> Path:
-    """Where the manifest of an ONNX file lies: beside it, ending in `.json`."""
-    return model_file.with_suffix(".json")
+    """Where the manifest of an ONNX file lies: beside it, ending in `.manifest.json`."""
+    return model_file.with_suffix(".manifest.json")
 
 
 def sidecar_path(model_file: Path) -> Path:

@@ -67,5 +67,5 @@ def _has(folder: Path, variant: str) -> bool:
     """Whether a variant is complete in a folder that `pull` made, where digests were checked."""
     if not (folder / MANIFEST).is_file():
         return False
-    artifact = read_folder(folder)
-    return all(file.is_complete(folder) for file in artifact.needed([artifact.one(variant)]))
+    manifest = read_folder(folder)
+    return all(file.is_complete(folder) for file in manifest.needed(manifest.pick([variant])))

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from weights.sources.transfer import check, commit_of, fetch, read
 from zoo.errors import BadFile, BadOutput, BadRequest
 from zoo.files.staging import writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
-from zoo.manifest.schema import MANIFEST, Artifact, File, Variant
+from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
 
 NAMESPACE = "jax-onnx-zoo"
 """Whose repositories are asked, unless the environment's ZOO_HUB names somebody else."""
@@ -62,7 +62,7 @@ class Wanted:
 class Listing:
     """A manifest, the bytes it was read from, and the revision its files are taken from."""
 
-    artifact: Artifact
+    manifest: Manifest
     content: bytes
     revision: str
     where: str
@@ -73,7 +73,7 @@ class Pulled:
     """What is in the folder now, and how many files had to be brought there."""
 
     where: str
-    variants: tuple[Variant, ...]
+    variants: Mapping[str, Variant]
     brought: int
     kept: int
 
@@ -93,27 +93,27 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
     `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
     """
     listing = _listing(wanted)
-    variants = listing.artifact.pick(wanted.variants)
+    variants = listing.manifest.pick(wanted.variants)
     _check_verified(listing, variants)
-    needed = listing.artifact.needed(variants)
+    needed = listing.manifest.needed(variants)
     with (
         writing(wanted.folder),
         _alone(wanted.folder, progress),
         _collecting(wanted.folder) as parts,
     ):
-        right = _right(wanted.folder, listing.artifact, progress)
+        right = _right(wanted.folder, listing.manifest, progress)
         in_the_way = _in_the_way(wanted, listing, right)
         missing = [file for file in needed if file.name not in right]
         for file in missing:
             _bring(file, listing, wanted, parts, progress)
         _put_in_place(wanted.folder, parts, missing, in_the_way, listing.content)
-    return Pulled(listing.where, tuple(variants), len(missing), len(needed) - len(missing))
+    return Pulled(listing.where, variants, len(missing), len(needed) - len(missing))
 
 
-def _check_verified(listing: Listing, variants: Sequence[Variant]) -> None:
+def _check_verified(listing: Listing, variants: Mapping[str, Variant]) -> None:
     """Refuse what its builder would not have been allowed to push. **Raises** `BadFile`."""
-    failed = [variant.name for variant in variants if not variant.passed]
-    if failed or not listing.artifact.complete:
+    failed = [name for name, variant in variants.items() if not variant.passed]
+    if failed or not listing.manifest.complete:
         what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
         raise BadFile(f"{listing.where} is not fit for use ({what}): take another --revision.")
 
@@ -179,9 +179,9 @@ def _listing_offline(wanted: Wanted) -> Listing:
     return Listing(parse(content, str(path), wanted.model), content, revision, str(path.parent))
 
 
-def _right(folder: Path, artifact: Artifact, progress: Progress) -> set[str]:
+def _right(folder: Path, manifest: Manifest, progress: Progress) -> set[str]:
     """Names of the files that are there, byte for byte."""
-    there = [file for file in artifact.files.values() if file.is_complete(folder)]
+    there = [file for file in manifest.files if file.is_complete(folder)]
     if there:
         progress.stage(f"checking {folder}", sum(file.bytes for file in there))
     return {file.name for file in there if file.is_at(folder, progress.step)}
@@ -190,7 +190,7 @@ def _right(folder: Path, artifact: Artifact, progress: Progress) -> set[str]:
 def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
     """Files in the folder that the manifest has otherwise. **Raises** `BadOutput`."""
     folder = wanted.folder
-    names = [name for name in listing.artifact.files if name not in right]
+    names = [name for name in listing.manifest.listed if name not in right]
     own = folder / MANIFEST
     if not own.is_file() or own.is_symlink() or own.read_bytes() != listing.content:
         names.append(MANIFEST)

@@ -65,14 +65,14 @@ def plan(folder: Path, target: Target, progress: Progress) -> Plan:
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", target.repository, re.ASCII):
         raise BadRequest(f"--repo {target.repository}: write OWNER/NAME.")
-    artifact = check_folder(folder, progress)
+    manifest = check_folder(folder, progress)
     progress.stage(f"asking the hub about {target.repository}")
     state, there = _look(target)
-    names = [MANIFEST, *artifact.files]
+    names = [MANIFEST, *manifest.listed]
     return Plan(
         folder,
         target,
-        artifact.model,
+        manifest.model,
         state,
         tuple(_row(folder, name, there) for name in names),
         tuple(name for name in there or () if name not in names),

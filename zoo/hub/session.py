@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
 from zoo.images.pictures import Pictures, pictures, stack
-from zoo.manifest.schema import Artifact, Variant
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
+
+    from zoo.manifest.schema import Manifest, Variant
 
 
 @dataclass(frozen=True)
 class VisionModel:
     """A model with its preprocessing. Call it with pictures to get its outputs by name."""
 
-    artifact: Artifact
+    manifest: Manifest
     variant: Variant
     path: Path
     session: InferenceSession
@@ -40,10 +41,10 @@ class VisionModel:
         from zoo.images.pixel_values import pixel_values
 
         several = pictures(images)
-        if self.artifact.input == "uint8":
+        if self.manifest.input == "uint8":
             return stack(several)
-        how = self.artifact.preprocessing
-        return pixel_values(several, how, self.artifact.size or how.size)
+        how = self.manifest.preprocessing.settings
+        return pixel_values(several, how, self.manifest.size or how.size)
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
         """The model's outputs for these pictures, as `[n, ...]`, by name."""
@@ -81,13 +82,13 @@ def load(
     if folder is not None and revision is not None:
         raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
     place = cached(name, variant, revision, offline) if folder is None else Path(folder)
-    artifact = read_folder(place)
-    if artifact.model != name:
-        raise BadFile(f"{place} holds {artifact.model}, not {name}: name another folder.")
-    chosen = artifact.one(variant)
-    _check_complete(artifact, chosen, place)
-    path = place / chosen.model
-    return VisionModel(artifact, chosen, path, _session(path, chosen, providers))
+    manifest = read_folder(place)
+    if manifest.model != name:
+        raise BadFile(f"{place} holds {manifest.model}, not {name}: name another folder.")
+    chosen = manifest.one(variant)
+    _check_complete(manifest, variant, place)
+    path = place / chosen.file
+    return VisionModel(manifest, chosen, path, _session(path, chosen, providers))
 
 
 def _session(path: Path, variant: Variant, providers: Sequence[str] | None) -> InferenceSession:
@@ -100,14 +101,14 @@ def _session(path: Path, variant: Variant, providers: Sequence[str] | None) -> I
         options,
         providers=list(providers or ("CPUExecutionProvider",)),
         # ONNX Runtime 1.31.1 can fall over its own fusion of float16 Transpose and MatMul.
-        disabled_optimizers=["MatmulTransposeFusion"] if variant.precision == "float16" else None,
+        disabled_optimizers=["MatmulTransposeFusion"] if variant.precision == "fp16" else None,
     )
 
 
-def _check_complete(artifact: Artifact, variant: Variant, folder: Path) -> None:
-    for name in variant.files:
-        if not artifact.files[name].is_complete(folder):
+def _check_complete(manifest: Manifest, variant: str, folder: Path) -> None:
+    for name in manifest.variants[variant].files:
+        if not manifest.listed[name].is_complete(folder):
             raise BadFile(
                 f"{folder / name} is missing or has another size than its manifest says: run "
-                f"`zoo pull {artifact.model} --variant {variant.name} --dest {folder}`."
+                f"`zoo pull {manifest.model} --variant {variant} --dest {folder}`."
             )

@@ -1,28 +1,135 @@
-"""A built folder, as its manifest describes it; `zoo.artifact_json` reads that."""
+"""What a manifest says, of a folder that was built as of a single file that was exported.
+
+It may come from a hub, so it may say anything: every name, size and digest is checked here, and
+whoever uses them need not check again. Fields that are not known are ignored, for a later version
+may add some.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+import math
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from weights.files import sha256
 from zoo.errors import BadRequest
-from zoo.models.config import Preprocessing
+from zoo.files.staging import NAME
+from zoo.models import config
 
 MANIFEST = "manifest.json"
-FORMAT = "jax-onnx-zoo folder"
-FORMAT_VERSION = 1
+"""A folder's."""
+
+DIGEST = "^[0-9a-f]{64}$"
+LABEL = "^[a-z0-9_]+$"
+LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+PATTERNS = {
+    NAME: "a plain relative name",
+    DIGEST: "64 hexadecimal digits",
+    LABEL: "small letters, digits and `_`",
+    LINE: "a line of text",
+}
+"""What is asked of texts, in words."""
+
+Name = Annotated[str, Field(max_length=200, pattern=NAME)]
+Digest = Annotated[str, Field(pattern=DIGEST)]
+Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
+Line = Annotated[str, Field(max_length=200, pattern=LINE)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+Side = Annotated[int, Field(ge=1, le=1 << 16)]
+Three = tuple[float, float, float]
+Input = Literal["float32", "uint8"]
+Layout = Literal["4d", "3d"]
+Measure = Literal["max_abs", "cosine"]
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 
-@dataclass(frozen=True)
-class File:
-    """A file of the folder; `name` is relative, with `/` between its parts."""
+class Model(BaseModel):
+    """Checked when it is made, by us or from a file, and never changed."""
 
-    name: str
-    bytes: int
-    sha256: str
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class Licence(Model):
+    """Terms of the weights, and so of everything that is made from them."""
+
+    name: str = Field(description="What it is called.")
+    text: str = Field(description="The file with its words in the zoo; in a folder, `LICENSE`.")
+    page: str = Field(description="A page with its words.")
+    download: str = Field(description="The page that gives out the weights, or nothing.")
+
+
+class Preprocessing(Model):
+    """From RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
+
+    mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
+    std: Three = Field(description="What red, green and blue are divided by; none is zero.")
+    size: tuple[Side, Side] = Field(description="Height and width of the result, in pixels.")
+    resize: Side | None = Field(
+        description="Pixels of the shorter edge before `size` is cropped from the centre; null "
+        "stretches the image straight to `size`."
+    )
+    rescale: float = Field(description="What the values from 0 to 255 are multiplied by.")
+    rescale_first: bool = Field(description="Whether that comes first, so that nothing is rounded.")
+    resample: Literal["bilinear", "bicubic"] = Field(description="The filter, which antialiases.")
+    in_file: bool = Field(description="Whether the ONNX files do all this themselves.")
+
+    @field_validator("std")
+    @classmethod
+    def _check_std(cls, std: Three) -> Three:
+        if 0 in std:
+            raise ValueError("`preprocessing.std` has a zero")
+        return std
+
+    @property
+    def settings(self) -> config.Preprocessing:
+        """What images are preprocessed with in numpy."""
+        return config.Preprocessing(**self.model_dump(exclude={"in_file"}))
+
+
+class Weights(Model):
+    """Where the weights come from."""
+
+    kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
+    name: str | None = Field(default=None, description="The checkpoint's own name, no folder.")
+    sha256: Digest | None = Field(default=None, description="Digest of the checkpoint.")
+    seed: Annotated[int, Field(ge=0, lt=10**40)] | None = Field(
+        default=None, description="What random weights were drawn with."
+    )
+    rope_periods: str | None = Field(
+        default=None,
+        description="`file`, or `float32` where the checkpoint has no rotary periods and they were "
+        "computed.",
+    )
+    is_published_file: bool | None = Field(
+        default=None, description="Whether the digest is that of the file the authors published."
+    )
+    is_embedded_file: bool | None = Field(
+        default=None, description="Whether it is the file that the zoo's package holds."
+    )
+
+    @model_validator(mode="after")
+    def _check_seed(self) -> Weights:
+        if self.kind == "random" and self.seed is None:
+            raise ValueError("`weights.seed` is missing, and the weights are random")
+        return self
+
+
+class File(Model):
+    """A file that the manifest is about."""
+
+    name: Name = Field(description="Relative to the manifest, with `/` between its parts.")
+    bytes: Annotated[int, Field(ge=0, le=1 << 40)] = Field(description="Its size.")
+    sha256: Digest = Field(description="Its digest.")
+
+    @classmethod
+    def at(cls, path: Path, name: str | None = None) -> File:
+        """The file at a path, under its own name if not another."""
+        return cls(name=name or path.name, bytes=path.stat().st_size, sha256=sha256(path))
 
     def is_complete(self, folder: Path) -> bool:
         """Whether the folder has a regular file of this size, whatever is in it."""
@@ -34,33 +141,174 @@ class File:
         return self.is_complete(folder) and sha256(folder / self.name, step) == self.sha256
 
 
-@dataclass(frozen=True)
-class Variant:
+class Tensor(Model):
+    """An input or output of an ONNX file."""
+
+    name: str = Field(description="As in the graph.")
+    dtype: str = Field(description="As numpy calls it, such as `float32`.")
+    shape: tuple[Count | str, ...] = Field(
+        description="Sizes; one that is open has a name, such as `batch_size`."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class NearMiss(Model):
+    """Operators that look like a single one of a newer opset, and could not be fused into it."""
+
+    pattern: str = Field(description="The operator that it would have become.")
+    reason: str = Field(description="Why it did not.")
+
+
+class Comparison(Model):
+    """How far ONNX Runtime's output is from JAX's, at one batch and image size.
+
+    What would be infinite, or not a number, is null.
+    """
+
+    batch: Count = Field(description="Images at once.")
+    height: Count = Field(description="Of the images, in pixels.")
+    width: Count = Field(description="Of the images, in pixels.")
+    output: str = Field(description="Which output was compared.")
+    max_abs: float | None = Field(description="The largest absolute difference.")
+    max_rel: float | None = Field(description="The same, divided by the largest value in JAX.")
+    cosine: float | None = Field(description="Cosine similarity of all values together.")
+
+    @field_validator("max_abs", "max_rel", "cosine", mode="before")
+    @classmethod
+    def _or_none(cls, value: object) -> object:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    def error(self, measure: Measure) -> float | None:
+        """The error that counts."""
+        return self.cosine if measure == "cosine" else self.max_abs
+
+
+class Verification(Model):
+    """What a file was compared with and what was asked of it."""
+
+    input: str = Field(description="What it was run on.")
+    measure: Measure = Field(description="Which error counts.")
+    limit: float = Field(description="The largest `max_abs` that is right, or the least `cosine`.")
+    passed: bool = Field(description="Whether all comparisons are within the limit.")
+    comparisons: tuple[Comparison, ...] = Field(description="Every output at every size tried.")
+
+
+class Variant(Model):
     """One ONNX file and what lies beside it."""
 
-    name: str
-    files: tuple[str, ...]
-    opset: int
-    precision: str
-    passed: bool
+    files: tuple[str, ...] = Field(
+        description="Names among the manifest's `files`: one that ends in `.onnx`, and where that "
+        "is larger than 2 GB the one with its tensors."
+    )
+    opset: Count = Field(description="Version of ONNX's operators.")
+    ir_version: Count = Field(description="Version of ONNX's file format.")
+    precision: Precision = Field(description="Of the weights and of what is computed inside.")
+    attention_layout: Layout = Field(
+        description="Whether attention gets `[batch, heads, tokens, width]` or `[batch, tokens, "
+        "heads * width]`."
+    )
+    inputs: tuple[Tensor, ...] = Field(description="What it takes.")
+    outputs: tuple[Tensor, ...] = Field(description="What it gives.")
+    nodes: Count = Field(description="How many operators it has.")
+    histogram: dict[str, Count] = Field(description="How many of each operator.")
+    fused: dict[str, Count] = Field(description="How many of each that older opsets do not have.")
+    near_misses: tuple[NearMiss, ...] = Field(description="What could not be fused, and why.")
+    verification: Verification | None = Field(description="How it was checked; null if not at all.")
 
     @property
-    def model(self) -> str:
-        """The ONNX file itself, relative to the folder."""
+    def file(self) -> str:
+        """The ONNX file itself."""
         return next(name for name in self.files if name.endswith(".onnx"))
 
+    @property
+    def passed(self) -> bool:
+        """Whether it was checked and found right."""
+        return self.verification is not None and self.verification.passed
 
-@dataclass(frozen=True)
-class Artifact:
-    """What a folder's manifest says. `size` is (height, width), or None where both are open."""
 
-    model: str
-    input: Literal["float32", "uint8"]
-    size: tuple[int, int] | None
-    preprocessing: Preprocessing
-    files: Mapping[str, File]
-    variants: Mapping[str, Variant]
-    complete: bool
+class Speed(Model):
+    """How fast a variant is."""
+
+    p50_ms: float = Field(description="Median of its runs, in milliseconds.")
+    ratio: float | None = Field(description="How many times faster than `fp32`; null without one.")
+
+
+class Speeds(Model):
+    """How fast the variants are beside each other, measured in interleaved rounds."""
+
+    runtime: str = Field(description="What ran them.")
+    machine: str = Field(description="Processor and operating system.")
+    input: tuple[Count, ...] = Field(description="Shape of what they were run on.")
+    rounds: Count = Field(description="How often each was run.")
+    variants: dict[Label, Speed] = Field(description="By name; those that cannot run are left out.")
+
+
+class Manifest(Model):
+    """A model's ONNX files: what they are, where they come from, how they were checked.
+
+    There is no time and no folder in it, so that the same export gives the same bytes anywhere.
+    """
+
+    format: Literal["jax-onnx-zoo manifest"] = Field(description="What this is.")
+    format_version: Literal[2] = Field(description="A new one where old readers would be misled.")
+    model: Line = Field(description="A model of the zoo, somebody's own name, or nothing.")
+    aliases: tuple[str, ...] = Field(description="Other names of the model in the zoo.")
+    source: str = Field(description="Where the architecture was published.")
+    licence: Licence = Field(description="Terms of the weights.")
+    parameters: Count = Field(description="How many numbers training adjusts.")
+    input: Input = Field(
+        description="What the files take: float32 is `pixel_values [batch, 3, height, width]`, "
+        "preprocessed; uint8 is `image [batch, height, width, 3]`, RGB of any size."
+    )
+    size: tuple[Side, Side] | None = Field(
+        description="Height and width, in pixels, that the network gets; null if both are open."
+    )
+    sizes: str = Field(description="What happens at which image size, in words.")
+    layers: tuple[Count, ...] = Field(description="Blocks, from 1, whose states are outputs too.")
+    reshape: bool = Field(description="Whether those are maps `[batch, channels, height, width]`.")
+    preprocessing: Preprocessing = Field(description="From an image to what the network gets.")
+    weights: Weights = Field(description="Where the weights come from.")
+    tools: dict[str, str] = Field(description="Versions of what made the files.")
+    files: tuple[File, ...] = Field(max_length=1000, description="All files beside the manifest.")
+    variants: dict[Label, Variant] = Field(
+        description="The ONNX files by name. One that was exported alone is called by its "
+        "precision, or `fused` if that is fp32 and its opset 23 or later."
+    )
+    complete: bool = Field(description="Whether all is there; false while a folder is being built.")
+    speeds: Speeds | None = Field(default=None, description="How fast the variants were.")
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Manifest:
+        # Some file systems do not tell A from a.
+        names = {name.lower() for name in self.listed}
+        if len(names) < len(self.files) or MANIFEST in names:
+            raise ValueError("it lists a file twice, or itself")
+        for name in names:
+            if any(str(parent) in names for parent in PurePosixPath(name).parents):
+                raise ValueError(f"it lists {name!r} inside of another file")
+        for label, variant in self.variants.items():
+            lost = [name for name in variant.files if name not in self.listed]
+            if lost:
+                told = ascii(lost[0])[:80]
+                raise ValueError(f"variant {label} needs {told}, which is not among its files")
+            if sum(name.endswith(".onnx") for name in variant.files) != 1:
+                raise ValueError(f"variant {label} is not just one .onnx file")
+        if "all" in self.variants or (self.complete and not self.variants):
+            raise ValueError("it has no variants, or one called 'all'")
+        return self
+
+    @cached_property
+    def listed(self) -> dict[str, File]:
+        """The files by name."""
+        return {file.name: file for file in self.files}
+
+    @property
+    def only(self) -> Variant:
+        """The variant of a file that was exported alone."""
+        (variant,) = self.variants.values()
+        return variant
 
     def one(self, name: str) -> Variant:
         """The variant of this name. **Raises** `BadRequest`."""
@@ -71,13 +319,19 @@ class Artifact:
             )
         return self.variants[name]
 
-    def pick(self, names: Sequence[str]) -> list[Variant]:
+    def pick(self, names: Sequence[str]) -> dict[str, Variant]:
         """The variants of these names, or every one for `all`. **Raises** `BadRequest`."""
         asked = self.variants if "all" in names else dict.fromkeys(names)
-        return [self.one(name) for name in asked]
+        return {name: self.one(name) for name in asked}
 
-    def needed(self, variants: Sequence[Variant]) -> list[File]:
+    def needed(self, names: Collection[str]) -> list[File]:
         """The files of these variants and those that belong to none."""
-        chosen = {name for variant in variants for name in variant.files}
-        others = {name for variant in self.variants.values() for name in variant.files} - chosen
-        return [file for name, file in self.files.items() if name not in others]
+        parts = {name: set(variant.files) for name, variant in self.variants.items()}
+        chosen = set().union(*(parts[name] for name in names))
+        others = set().union(*parts.values()) - chosen
+        return [file for file in self.files if file.name not in others]
+
+    def changed(self, **changes: object) -> Manifest:
+        """The same with other fields, checked as a new one is."""
+        kept = {name: value for name, value in self if name in self.model_fields_set}
+        return Manifest.model_validate(kept | changes)

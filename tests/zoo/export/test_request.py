@@ -4,6 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from zoo.manifest.describe import FORMAT, read
 
 import zoo
 from zoo.checkpoints.choice import Seed, read_weights
@@ -19,7 +20,6 @@ from zoo.export.request import (
     read_targets,
 )
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
-from zoo.manifest.describe import FORMAT, read
 
 VITS16 = zoo.info("dinov3_vits16")
 

@@ -9,16 +9,15 @@ from pathlib import Path
 from weights.files import sha256
 from weights.progress import Progress
 from zoo.artifacts.audit.findings import Finding
-from zoo.artifacts.audit.manifest import Folder
-from zoo.manifest.schema import MANIFEST, File
+from zoo.manifest.schema import MANIFEST, File, Manifest
 
 
-def present(folder: Path, content: Folder) -> list[str]:
+def present(folder: Path, manifest: Manifest) -> list[str]:
     """The variants of which at least one file is there."""
     return [
-        variant.name
-        for variant in content.variants
-        if any(os.path.lexists(folder / name) for name in variant.files)
+        name
+        for name, variant in manifest.variants.items()
+        if any(os.path.lexists(folder / file) for file in variant.files)
     ]
 
 
@@ -52,9 +51,9 @@ def _crosses_link(folder: Path, name: str) -> bool:
     return any(part.is_symlink() for part in inside)
 
 
-def check_others(folder: Path, content: Folder) -> Finding:
+def check_others(folder: Path, manifest: Manifest) -> Finding:
     """Files that are not listed, and symbolic links; what is hidden does not count."""
-    known = {MANIFEST, *(item.name for item in content.files)}
+    known = {MANIFEST, *manifest.listed}
     wrong = sorted(_strange(folder, folder, known))
     shown = wrong[:10] + [f"{len(wrong) - 10} more"] * (len(wrong) > 10)
     return Finding("nothing else", not wrong, "; ".join(shown) or "no other files, no links")

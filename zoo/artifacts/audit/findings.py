@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from zoo.export.verify import Comparison, Verification
+from zoo.manifest.schema import Comparison, Verification
 
 
 @dataclass(frozen=True)
@@ -72,16 +71,8 @@ def record_file(report: FileReport) -> dict[str, Any]:
         "file": report.file,
         "passed": report.passed,
         "findings": [asdict(finding) for finding in report.findings],
-        "comparisons": [finite(asdict(item)) for item in report.comparisons],
+        "comparisons": list(report.comparisons),
         "elsewhere": report.elsewhere,
-    }
-
-
-def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity: null."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in values.items()
     }
 
 
@@ -92,5 +83,5 @@ def record_export(verification: Verification, report: FileReport) -> dict[str, A
         "passed": verification.passed and report.passed,
         "measure": verification.measure,
         "limit": verification.limit,
-        "comparisons": [finite(asdict(item)) for item in verification.comparisons],
+        "comparisons": verification.comparisons,
     }

@@ -14,11 +14,11 @@ from weights.containers.safetensors import read_arrays
 from weights.errors import WeightsError
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding
-from zoo.artifacts.audit.manifest import Variant
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile
 from zoo.export.precision import LIMITS
-from zoo.export.verify import Comparison
+from zoo.export.verify import compared, within
+from zoo.manifest.schema import Comparison, Variant
 
 INPUTS = ("pixel_values", "image")
 
@@ -61,24 +61,14 @@ def rerun(
     try:
         got = dict(zip(names, live.run(names, {golden.name: golden.fed}), strict=True))
         found = [
-            _compare(golden, name, np.asarray(got[name]), wanted)
+            compared(golden.fed, name, converter.compare(np.asarray(got[name]), wanted))
             for name, wanted in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
         return Finding("golden", False, runtime.reason(error)), []
     limit = LIMITS[variant.precision]
-    passed = all(limit.holds(item.max_abs, item.cosine) for item in found)
-    worst = max if limit.measure == "max_abs" else min
-    values = {"max_abs": [i.max_abs for i in found], "cosine": [i.cosine for i in found]}
-    sign = "≤" if limit.measure == "max_abs" else "≥"
-    shown = f"{worst(values[limit.measure]):.7g}"
-    return Finding("golden", passed, f"{limit.measure} {shown}, {sign} {limit.value} asked"), found
-
-
-def _compare(
-    golden: Golden, name: str, got: NDArray[np.generic], wanted: NDArray[np.generic]
-) -> Comparison:
-    batch, *sides = golden.fed.shape
-    height, width = sides[1:] if golden.name == "pixel_values" else sides[:2]
-    error = converter.compare(got, wanted)
-    return Comparison(batch, height, width, name, error.max_abs, error.max_rel, error.cosine)
+    errors = [each for item in found if (each := item.error(limit.measure)) is not None]
+    worst, sign = (max, "≤") if limit.measure == "max_abs" else (min, "≥")
+    shown = f"{worst(errors):.7g}" if len(errors) == len(found) else "no number"
+    told = f"{limit.measure} {shown}, {sign} {limit.value} asked"
+    return Finding("golden", within(found, limit), told), found

@@ -14,9 +14,9 @@ from onnx_ir.serde import SerdeError
 import converter
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding
-from zoo.artifacts.audit.manifest import Tensor
 from zoo.export.precision import runnable
 from zoo.export.request import Precision
+from zoo.manifest.schema import Tensor
 
 UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)
 """What reading a damaged file may raise."""
@@ -73,7 +73,7 @@ def load(file: Path, precision: Precision, provider: str) -> tuple[Finding, runt
         live = runtime.session(runnable(file, precision), provider)
     except (*runtime.ERRORS, *UNREADABLE) as error:
         return Finding("loads", False, runtime.reason(error)), None
-    told = ", bfloat16 emulated" if precision == "bfloat16" else ""
+    told = ", bfloat16 emulated" if precision == "bf16" else ""
     return Finding("loads", True, f"{provider}{told}"), live
 
 
@@ -109,7 +109,9 @@ def check_signature(
 def _tensor(found: runtime.NodeArg) -> Tensor:
     inner = found.type.removeprefix("tensor(").removesuffix(")")
     dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
-    return Tensor(found.name, dtype, tuple("?" if dim is None else dim for dim in found.shape))
+    shape = tuple("?" if dim is None else dim for dim in found.shape)
+    # Unchecked: a damaged file may have anything there.
+    return Tensor.model_construct(name=found.name, dtype=dtype, shape=shape)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

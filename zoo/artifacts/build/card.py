@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from zoo.artifacts.build.snippets import javascript, python
 from zoo.artifacts.build.variants import VARIANTS
 from zoo.cli.tables.results import NOT_TRAINED, build_rows, steps
-from zoo.models.config import Preprocessing, ViTConfig
+from zoo.manifest.schema import Manifest
+from zoo.models.config import ViTConfig
 from zoo.registry.lookup import info
-
-Manifest = Mapping[str, Any]
 
 
 def card(manifest: Manifest) -> str:
     """`README.md`."""
-    name = manifest["model"]
+    name = manifest.model
     sections = (
         front_matter(manifest),
         f"# {name} in ONNX\n\n{introduction(manifest)}",
@@ -34,14 +32,14 @@ def card(manifest: Manifest) -> str:
 
 def front_matter(manifest: Manifest) -> str:
     """What hubs read."""
-    licence = manifest["licence"]
-    known = LICENCES.get(licence["text"])
+    licence = manifest.licence
+    known = LICENCES.get(licence.text)
     lines = (
         [f"license: {known}"]
         if known
         else [
             "license: other",
-            f"license_name: {json.dumps(licence['name'])}",
+            f"license_name: {json.dumps(licence.name)}",
             "license_link: LICENSE",
         ]
     )
@@ -56,14 +54,14 @@ LICENCES = {"apache-2.0.txt": "apache-2.0", "cc-by-4.0.txt": "cc-by-4.0"}
 
 def introduction(manifest: Manifest) -> str:
     """What it is, and whether its features mean anything."""
-    config = info(manifest["model"]).config
+    config = info(manifest.model).config
     text = (
-        f"{config.text}; {manifest['parameters']:,} parameters. Made with jax-onnx-zoo "
-        f"{manifest['tools']['jax-onnx-zoo']} from the model in JAX, and checked against it in "
+        f"{config.text}; {manifest.parameters:,} parameters. Made with jax-onnx-zoo "
+        f"{manifest.tools['jax-onnx-zoo']} from the model in JAX, and checked against it in "
         "ONNX Runtime on a photograph."
     )
-    if manifest["weights"]["kind"] == "random":
-        text += f"\n\n**Weights: {NOT_TRAINED.format(**manifest['weights'])}.**"
+    if manifest.weights.kind == "random":
+        text += f"\n\n**Weights: {NOT_TRAINED.format(seed=manifest.weights.seed)}.**"
     return text
 
 
@@ -74,12 +72,12 @@ def files(manifest: Manifest) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, size, nodes, error, ratio in build_rows(manifest):
-        variant = manifest["variants"][name]
-        fused = ", ".join(f"{count} {op}" for op, count in variant["fused"].items())
+        variant = manifest.variants[name]
+        fused = ", ".join(f"{count} {op}" for op, count in variant.fused.items())
         cells = (
             f"`{VARIANTS[name].file}`",
-            str(variant["opset"]),
-            variant["precision"],
+            str(variant.opset),
+            variant.precision,
             size,
             nodes,
             fused,
@@ -87,12 +85,13 @@ def files(manifest: Manifest) -> str:
             ratio or "not run",
         )
         rows.append(f"| {' | '.join(cells)} |")
-    speeds = manifest["speeds"]
+    speeds = manifest.speeds
+    assert speeds is not None
     return "\n".join(rows) + (
         "\n\n*Against JAX* is the largest absolute difference of any output, or its least cosine "
         "similarity, over all sizes that were tried (`manifest.json` has them). *Speed* is how "
-        f"many times faster than `onnx/model.onnx` the median of {speeds['rounds']} interleaved "
-        f"runs is: {speeds['runtime']}, {speeds['machine']}, input {speeds['input']}."
+        f"many times faster than `onnx/model.onnx` the median of {speeds.rounds} interleaved "
+        f"runs is: {speeds.runtime}, {speeds.machine}, input {list(speeds.input)}."
         "\n\n`golden.safetensors` has the network's input for `photograph.png` (Chelsea, by "
         "Stéfan van der Walt, CC0) and its outputs in JAX, in float32; `manifest.json` has the "
         "digest of every file."
@@ -101,28 +100,19 @@ def files(manifest: Manifest) -> str:
 
 def taken(manifest: Manifest) -> str:
     """The input, and the exact way to it."""
-    how = settings(manifest)
-    if manifest["input"] == "uint8":
+    how = manifest.preprocessing.settings
+    if manifest.input == "uint8":
         return (
             "`image`: RGB, uint8 `[batch_size, height, width, 3]`, any height and width. The "
             f"preprocessing is part of every file: {steps(how)}."
         )
     return (
         "`pixel_values`: float32 `[batch_size, 3, height, width]`. "
-        f"Sizes: {manifest['sizes']}.\n\nPreprocessing: {steps(how)}. "
+        f"Sizes: {manifest.sizes}.\n\nPreprocessing: {steps(how)}. "
         "`preprocessor_config.json` says the same to transformers"
         f"{' (whose class for it needs torchvision)' if how.rescale_first else ''} and to "
         "transformers.js, which resizes a little differently."
     )
-
-
-def settings(manifest: Manifest) -> Preprocessing:
-    """The preprocessing."""
-    content = dict(manifest["preprocessing"])
-    del content["in_file"]
-    for key in ("mean", "std", "size"):
-        content[key] = tuple(content[key])
-    return Preprocessing(**content)
 
 
 def given(manifest: Manifest) -> str:
@@ -132,11 +122,9 @@ def given(manifest: Manifest) -> str:
 
 def outputs(manifest: Manifest) -> Iterator[str]:
     """Each output in words."""
-    entry = info(manifest["model"])
+    entry = info(manifest.model)
     config = entry.config
-    names = {
-        item["name"] for variant in manifest["variants"].values() for item in variant["outputs"]
-    }
+    names = {item.name for variant in manifest.variants.values() for item in variant.outputs}
     layout = ["the patches, by rows"]
     if isinstance(config, ViTConfig):
         if config.registers:
@@ -172,13 +160,13 @@ CPUs, `model_fp16.onnx` for GPUs: on a CPU it is as slow as float32."""
 
 def origin(manifest: Manifest) -> str:
     """Where the weights come from and on what terms."""
-    weights, licence = manifest["weights"], manifest["licence"]
-    if weights["kind"] == "random":
-        source = NOT_TRAINED.format(**weights).capitalize()
+    weights, licence = manifest.weights, manifest.licence
+    if weights.kind == "random":
+        source = NOT_TRAINED.format(seed=weights.seed).capitalize()
     else:
-        source = f"Weights: `{weights['name']}`, sha256 `{weights['sha256']}`"
+        source = f"Weights: `{weights.name}`, sha256 `{weights.sha256}`"
     return (
-        f"{source}. Architecture: {manifest['source']}.\n\n"
-        f"The weights, and so these files, are under the {licence['name']} "
-        f"(<{licence['page']}>), whose text is in `LICENSE`."
+        f"{source}. Architecture: {manifest.source}.\n\n"
+        f"The weights, and so these files, are under the {licence.name} "
+        f"(<{licence.page}>), whose text is in `LICENSE`."
     )

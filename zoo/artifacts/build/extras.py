@@ -19,6 +19,7 @@ from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.schema import Manifest
 from zoo.models.config import Config, Preprocessing
 from zoo.models.output import output_names
 
@@ -28,14 +29,14 @@ LICENCE = "LICENSE"
 
 
 def write_extras(
-    stage: Path, maker: Maker, config: Config, sample: Sample, manifest: dict[str, Any]
+    stage: Path, maker: Maker, config: Config, sample: Sample, manifest: Manifest
 ) -> list[str]:
     """Write them to `stage`, with the numbers of a golden sample; their names."""
     settings = configs.portable_config(config, maker.entry.family)
     outside = [
         Path(VARIANTS[name].file).name
-        for name, variant in manifest["variants"].items()
-        if len(variant["files"]) > 1
+        for name, variant in manifest.variants.items()
+        if len(variant.files) > 1
     ]
     if outside:
         # transformers.js asks for a sidecar only where it is told of one.

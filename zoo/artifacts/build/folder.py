@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -18,11 +17,11 @@ from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.speed import speeds
 from zoo.artifacts.build.variants import VARIANTS, Variant
 from zoo.checkpoints.load import Loaded, load
+from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker
 from zoo.export.verify import reference
 from zoo.files.staging import sidecar_path, staged, sweep, writing
-from zoo.manifest.describe import about, origin, preprocessing, sizes, structure, tools
-from zoo.manifest.schema import FORMAT, FORMAT_VERSION
+from zoo.manifest.schema import Manifest
 from zoo.models.build import abstract
 from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
@@ -35,7 +34,7 @@ CARD = "README.md"
 class Built:
     """What became of a folder: variants that were made, were there, or were not right."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     made: list[str] = field(default_factory=list)
     there: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -51,17 +50,18 @@ def build(plan: Plan, progress: Progress) -> Built:
             sweep(place)
         entry = info(plan.model)
         loaded = load(plan.weights, entry, progress, plan.offline)
-        ledger = Ledger(plan.folder, header(entry, plan, loaded), plan.force)
-        there = [name for name in plan.variants if name in ledger.variants]
+        empty = header(entry, plan.signature, loaded.weights.provenance)
+        ledger = Ledger(plan.folder, empty, plan.force)
+        there = [name for name in plan.variants if name in ledger.content.variants]
         built = Built(ledger.content, there=there)
-        if there == list(plan.variants) and ledger.content["complete"]:
+        if there == list(plan.variants) and ledger.content.complete:
             return built
-        ledger.content["complete"] = False
-        ledger.write()
+        ledger.write(complete=False)
         maker = prepare(entry, loaded, plan, progress)
         make_variants(plan, maker, ledger, built, progress)
         ledger.drop_strangers()
         finish(maker, loaded.config, ledger, not built.wrong, progress)
+        built.manifest = ledger.content
         return built
 
 
@@ -82,22 +82,6 @@ def locked(folder: Path, progress: Progress) -> Generator[None]:
         lock.release()
 
 
-def header(entry: ModelInfo, plan: Plan, loaded: Loaded) -> dict[str, Any]:
-    """What a manifest says of all files together."""
-    size = plan.signature.size
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        **about(entry),
-        "input": plan.signature.input,
-        "size": None if size is None else list(size),
-        "sizes": sizes(entry, plan.signature),
-        "preprocessing": preprocessing(entry, plan.signature),
-        "weights": origin(loaded.weights.provenance, entry),
-        "tools": tools(),
-    }
-
-
 def prepare(entry: ModelInfo, loaded: Loaded, plan: Plan, progress: Progress) -> Maker:
     """The model, and what it makes of the photographs in JAX."""
     progress.stage("running the model in JAX")
@@ -110,28 +94,28 @@ def make_variants(
     plan: Plan, maker: Maker, ledger: Ledger, built: Built, progress: Progress
 ) -> None:
     """Make the variants that are missing; those that are not right are not published."""
-    missing = [VARIANTS[name] for name in plan.variants if name not in ledger.variants]
+    missing = [VARIANTS[name] for name in plan.variants if name not in ledger.content.variants]
     for opset in sorted({variant.opset for variant in missing}):
         with staged(plan.folder) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
             source = workshop / Path(FLOAT32[opset].file).name
             near_misses = maker.float32(opset, source, progress)
             # The float32 file itself comes last, for publishing moves it away.
-            for variant in sorted(missing, key=lambda variant: variant.precision == "float32"):
+            for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
                 if variant.opset == opset:
                     file = make_variant(maker, source, variant, progress)
                     made = maker.checked(file, variant.precision, near_misses, progress)
                     settle(plan, ledger, built, variant, file, made)
 
 
-FLOAT32 = {v.opset: v for v in VARIANTS.values() if v.precision == "float32"}
+FLOAT32 = {v.opset: v for v in VARIANTS.values() if v.precision == "fp32"}
 """The variant in float32 at each opset."""
 
 
 def make_variant(maker: Maker, source: Path, variant: Variant, progress: Progress) -> Path:
     """Write a variant; in float32 that is the source itself."""
     file = source.with_name(Path(variant.file).name)
-    if variant.precision != "float32":
+    if variant.precision != "fp32":
         maker.lower(source, file, variant.precision, progress)
     maker.take_images(file, variant.opset, progress)
     return file
@@ -141,14 +125,15 @@ def settle(
     plan: Plan, ledger: Ledger, built: Built, variant: Variant, file: Path, made: Made
 ) -> None:
     """Publish a variant if it is right, or forced."""
-    if not (made.right or (plan.force and variant.precision != "float32")):
+    if not (made.right or (plan.force and variant.precision != "fp32")):
         built.wrong.append(variant.name)
         return
     folder = Path(variant.file).parent
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
     names = [(folder / path.name).as_posix() for path in paths]
-    variants = {**ledger.variants, variant.name: {"files": names, **structure(made)}}
+    described = describe_variant(made, "4d", names)
+    variants = {**ledger.content.variants, variant.name: described}
     in_order = {name: variants[name] for name in VARIANTS if name in variants}
     ledger.publish(file.parent, names, variants=in_order)
     built.made.append(variant.name)
@@ -160,7 +145,7 @@ def finish(
     """What belongs to all variants; written anew whenever one was made."""
     sample = golden_sample(maker)
     progress.stage("measuring speed")
-    files = {name: ledger.folder / VARIANTS[name].file for name in ledger.variants}
+    files = {name: ledger.folder / VARIANTS[name].file for name in ledger.content.variants}
     measured = speeds(files, sample.fed)
     progress.stage("writing what goes along")
     with staged(ledger.folder) as stage:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
@@ -16,6 +15,7 @@ from zoo.artifacts.build.folder import build
 from zoo.artifacts.build.plan import Plan
 from zoo.cli.console import FAILED_CHECK, WRONG_USE
 from zoo.errors import ZooError
+from zoo.manifest.schema import Manifest
 from zoo.registry.lookup import info
 
 TRIES = 3
@@ -35,7 +35,7 @@ class Outcome:
 
     plan: Plan
     seconds: float
-    manifest: dict[str, Any] | None = None
+    manifest: Manifest | None = None
     made: tuple[str, ...] = ()
     there: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()

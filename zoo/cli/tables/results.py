@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.checkpoints.inspect import Inspection
     from zoo.export.many import Outcome
     from zoo.export.run import Exported
-    from zoo.export.verify import Verification
+    from zoo.manifest.schema import Comparison, Manifest, Variant, Verification, Weights
 
 NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
 
@@ -29,20 +28,13 @@ NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean noth
 def show_exports(exports: Sequence[Exported]) -> None:
     """What was written and how far it is from JAX; then what could not be fused, and why."""
     first = exports[0].manifest
-    table = Table(title=first["model"])
+    table = Table(title=first.model)
     for name in ("opset", "MB", "nodes"):
         table.add_column(name, justify="right")
     table.add_column("fused")
     table.add_column("difference from JAX")
     for export in exports:
-        record = export.manifest
-        table.add_row(
-            str(record["opset"]),
-            f"{sum(file['bytes'] for file in record['files']) / 1e6:.1f}",
-            str(record["nodes"]),
-            "\n".join(f"{count} {name}" for name, count in record["fused"].items()),
-            verdict(record),
-        )
+        table.add_row(*_numbers(export.manifest), verdict(export.manifest.only))
     console = Console()
     console.print(table)
     for line in notes(exports):
@@ -59,13 +51,16 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     table.add_column("worst difference", justify="right")
     table.add_column("s", justify="right")
     for outcome in outcomes:
-        for record in outcome.manifests or ({},):
-            table.add_row(outcome.model, *_summary(record), f"{outcome.seconds:.0f}")
+        for manifest in outcome.manifests:
+            row = (*_numbers(manifest), worst_of(manifest.only))
+            table.add_row(outcome.model, *row, f"{outcome.seconds:.0f}")
+        if not outcome.manifests:
+            table.add_row(outcome.model, "", "", "", "", "failed", f"{outcome.seconds:.0f}")
     console = Console()
     console.print(table)
     for outcome in outcomes:
-        for record in outcome.manifests[:1]:
-            line = f"{outcome.model}: weights: {origin(record['weights'])}"
+        for manifest in outcome.manifests[:1]:
+            line = f"{outcome.model}: weights: {origin(manifest.weights)}"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     for outcome in outcomes:
         wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
@@ -73,17 +68,15 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
             console.print(f"{outcome.model}: {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _summary(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Opset, size, nodes, fused operators and largest difference of a manifest; empty of none."""
-    if not record:
-        return ("", "", "", "", "failed")
-    fused = "\n".join(f"{count} {name}" for name, count in record["fused"].items())
-    verification = record["verification"]
-    verdict = "not verified"
-    if verification is not None:
-        verdict = worst(verification, verification["comparisons"])
-    megabytes = sum(file["bytes"] for file in record["files"]) / 1e6
-    return str(record["opset"]), f"{megabytes:.1f}", str(record["nodes"]), fused, verdict
+def _numbers(manifest: Manifest) -> tuple[str, str, str, str]:
+    """Opset, megabytes, nodes and fused operators of a file that was exported alone."""
+    variant = manifest.only
+    fused = "\n".join(f"{count} {name}" for name, count in variant.fused.items())
+    return str(variant.opset), _megabytes(manifest, variant), str(variant.nodes), fused
+
+
+def _megabytes(manifest: Manifest, variant: Variant) -> str:
+    return f"{sum(manifest.listed[name].bytes for name in variant.files) / 1e6:.1f}"
 
 
 def show_builds(outcomes: Sequence[BuildOutcome]) -> None:
@@ -94,7 +87,7 @@ def show_builds(outcomes: Sequence[BuildOutcome]) -> None:
     for name in ("MB", "nodes", "against JAX", "speed"):
         table.add_column(name, justify="right")
     for outcome in outcomes:
-        for row in build_rows(outcome.manifest or {"variants": {}}):
+        for row in build_rows(outcome.manifest) if outcome.manifest else ():
             table.add_row(outcome.plan.model, *row)
     console = Console()
     console.print(table)
@@ -106,18 +99,16 @@ def show_builds(outcomes: Sequence[BuildOutcome]) -> None:
             )
 
 
-def build_rows(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:
+def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
     """Of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
-    sizes = {item["name"]: item["bytes"] for item in manifest.get("files", ())}
-    speeds = manifest.get("speeds", {}).get("variants", {})
-    for name, variant in manifest["variants"].items():
-        verification = variant["verification"]
-        ratio = speeds.get(name, {}).get("ratio")
+    speeds = manifest.speeds.variants if manifest.speeds else {}
+    for name, variant in manifest.variants.items():
+        ratio = speeds[name].ratio if name in speeds else None
         yield (
             name,
-            f"{sum(sizes[file] for file in variant['files']) / 1e6:.1f}",
-            str(variant["nodes"]),
-            worst(verification, verification["comparisons"]),
+            _megabytes(manifest, variant),
+            str(variant.nodes),
+            worst_of(variant),
             "" if ratio is None else f"x {ratio:.2f}",
         )
 
@@ -125,78 +116,89 @@ def build_rows(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str
 def notes(exports: Sequence[Exported]) -> list[str]:
     """What the table has no room for: places, weights, patterns that were not fused."""
     places = [f"{export.target} was {fate(export)}" for export in exports]
-    unfused = [line for export in exports for line in misses(export.manifest)]
-    return [*places, f"weights: {origin(exports[0].manifest['weights'])}", *dict.fromkeys(unfused)]
+    unfused = [line for export in exports for line in misses(export.manifest.only)]
+    return [*places, f"weights: {origin(exports[0].manifest.weights)}", *dict.fromkeys(unfused)]
 
 
 def fate(export: Exported) -> str:
     """What became of a file."""
     if export.published:
         return "written"
-    if export.manifest["precision"] == "float32":
+    if export.manifest.only.precision == "fp32":
         return "not written: it is wrong"
     return "not written: it is too far from float32 (--force keeps it)"
 
 
-def verdict(record: Mapping[str, Any]) -> str:
+def verdict(variant: Variant) -> str:
     """One line a batch and image size: the worst output's largest absolute difference."""
-    verification = record["verification"]
+    verification = variant.verification
     if verification is None:
         return "not verified"
-    shapes: dict[str, list[Mapping[str, Any]]] = {}
-    for comparison in verification["comparisons"]:
-        shape = "{batch} x {height} x {width}".format(**comparison)
-        shapes.setdefault(shape, []).append(comparison)
+    shapes: dict[str, list[Comparison]] = {}
+    for found in verification.comparisons:
+        shape = f"{found.batch} x {found.height} x {found.width}"
+        shapes.setdefault(shape, []).append(found)
     lines = [f"{worst(verification, found)} at {shape}" for shape, found in shapes.items()]
-    state = "passed" if verification["passed"] else "FAILED"
+    state = "passed" if verification.passed else "FAILED"
     return "\n".join([*lines, f"{state} ({limit(verification)})"])
 
 
-def worst(verification: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> str:
+def worst_of(variant: Variant) -> str:
+    """The worst of all comparisons."""
+    verification = variant.verification
+    return worst(verification, verification.comparisons) if verification else "not verified"
+
+
+def worst(verification: Verification, comparisons: Sequence[Comparison]) -> str:
     """The worst of some comparisons, in the measure that counts."""
-    if verification["measure"] == "cosine":
-        return f"cosine {min(item['cosine'] for item in comparisons):.6f}"
-    return f"{max(item['max_abs'] for item in comparisons):.1e}"
+    errors = [item.error(verification.measure) for item in comparisons]
+    values = [error for error in errors if error is not None]
+    if not values or len(values) < len(errors):
+        return "no number"
+    return f"cosine {min(values):.6f}" if verification.measure == "cosine" else f"{max(values):.1e}"
 
 
-def limit(verification: Mapping[str, Any]) -> str:
+def limit(verification: Verification) -> str:
     """What was asked of a file."""
-    if verification["measure"] == "cosine":
-        return f"cosine ≥ {verification['limit']}"
-    return f"≤ {verification['limit']:.0e}"
+    if verification.measure == "cosine":
+        return f"cosine ≥ {verification.limit}"
+    return f"≤ {verification.limit:.0e}"
 
 
-def origin(weights: Mapping[str, Any]) -> str:
+def origin(weights: Weights) -> str:
     """Where the weights come from."""
-    if weights["kind"] == "random":
-        return NOT_TRAINED.format(**weights)
+    if weights.seed is not None:
+        return NOT_TRAINED.format(seed=weights.seed)
     verdicts = {True: ", the published file", False: ", not the published file", None: ""}
-    published = verdicts[weights.get("is_published_file")]
-    if weights.get("is_embedded_file"):
+    published = verdicts[weights.is_published_file]
+    if weights.is_embedded_file:
         published = ", trained, from this package"
-    return f"{weights['name']}, sha256 {weights['sha256'][:8]}…{published}"
+    digest = f", sha256 {weights.sha256[:8]}…" if weights.sha256 else ""
+    return f"{weights.name or weights.kind}{digest}{published}"
 
 
-def misses(record: Mapping[str, Any]) -> list[str]:
+def misses(variant: Variant) -> list[str]:
     """What looked like a pattern and was not fused."""
-    return [f"not fused: {miss['pattern']}: {miss['reason']}" for miss in record["near_misses"]]
+    return [f"not fused: {miss.pattern}: {miss.reason}" for miss in variant.near_misses]
 
 
 def show_verification(file: Path, verification: Verification) -> None:
     """Every output at every batch size."""
     state = "passed" if verification.passed else "FAILED"
-    table = Table(title=f"{file.name}: {state} ({limit(asdict(verification))})")
+    table = Table(title=f"{file.name}: {state} ({limit(verification)})")
     table.add_column("output")
     for name in ("batch", "size", "max abs", "max rel", "cosine"):
         table.add_column(name, justify="right")
     for comparison in verification.comparisons:
-        errors = (comparison.max_abs, comparison.max_rel)
+        errors = (comparison.max_abs, comparison.max_rel, comparison.cosine)
         table.add_row(
             comparison.output,
             str(comparison.batch),
             f"{comparison.height}x{comparison.width}",
-            *(f"{error:.1e}" for error in errors),
-            f"{comparison.cosine:.7f}",
+            *(
+                "" if error is None else f"{error:{style}}"
+                for error, style in zip(errors, (".1e", ".1e", ".7f"), strict=True)
+            ),
         )
     Console().print(table)
 

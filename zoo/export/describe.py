@@ -1,0 +1,122 @@
+"""The manifest of what was exported: what it is, where it comes from, how it was checked."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import onnx_ir as ir
+
+import weights
+import zoo
+from zoo.export.make import Made
+from zoo.export.request import Layout, Precision, Request, Signature
+from zoo.files.staging import sidecar_path
+from zoo.manifest import schema
+from zoo.manifest.schema import File, Manifest, Tensor, Variant
+from zoo.registry.entry import ModelInfo
+
+LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
+
+
+def describe(request: Request, file: Path, made: Made, provenance: weights.Provenance) -> Manifest:
+    """The manifest of one exported file."""
+    files = tuple(File.at(path) for path in (file, sidecar_path(file)) if path.exists())
+    variant = describe_variant(made, request.layout, [each.name for each in files])
+    name = variant_name(variant.precision, variant.opset)
+    empty = header(request.model, request.signature, provenance)
+    return empty.changed(files=files, variants={name: variant}, complete=True)
+
+
+def variant_name(precision: Precision, opset: int) -> str:
+    """What a file that was exported alone is called in its manifest."""
+    # From opset 23 on there is an operator for all of attention.
+    return "fused" if precision == "fp32" and opset >= 23 else precision
+
+
+def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenance) -> Manifest:
+    """What a manifest says of all files together, and no files yet."""
+    how = entry.preprocessing.at(signature.size or entry.preprocessing.size)
+    return Manifest(
+        format="jax-onnx-zoo manifest",
+        format_version=2,
+        model=entry.name,
+        aliases=entry.aliases,
+        source=entry.source,
+        licence=schema.Licence(**asdict(entry.licence)),
+        parameters=entry.parameters,
+        input=signature.input,
+        size=signature.size,
+        sizes=sizes(entry, signature),
+        layers=signature.layers,
+        reshape=signature.as_maps,
+        preprocessing=schema.Preprocessing(**asdict(how), in_file=signature.input == "uint8"),
+        weights=origin(provenance, entry),
+        tools=tools(),
+        files=(),
+        variants={},
+        complete=False,
+    )
+
+
+def describe_variant(made: Made, layout: Layout, files: Sequence[str]) -> Variant:
+    """What a file takes, gives and consists of, and how it was checked."""
+    model, report = made.model, made.report
+    return Variant(
+        files=tuple(files),
+        opset=model.opset_imports[""],
+        ir_version=model.ir_version,
+        precision=made.precision,
+        attention_layout=layout,
+        inputs=tuple(map(_tensor, model.graph.inputs)),
+        outputs=tuple(map(_tensor, model.graph.outputs)),
+        nodes=report.nodes,
+        histogram=dict(sorted(report.histogram.items())),
+        fused={name: count for name, count in sorted(report.fused.items()) if count},
+        near_misses=tuple(
+            schema.NearMiss(pattern=miss.pattern, reason=miss.reason) for miss in report.near_misses
+        ),
+        verification=made.verification,
+    )
+
+
+def _tensor(value: ir.Value) -> Tensor:
+    assert value.name and value.dtype and value.shape is not None
+    dims = (dim if isinstance(dim, int) else str(dim.value) for dim in value.shape)
+    return Tensor(name=value.name, dtype=value.dtype.numpy().name, shape=tuple(dims))
+
+
+def tools() -> dict[str, str]:
+    """Versions of what had a part in it."""
+    return {
+        "jax-onnx-zoo": zoo.__version__,
+        "python": platform.python_version(),
+        **{library: version(library) for library in LIBRARIES},
+    }
+
+
+def sizes(entry: ModelInfo, signature: Signature) -> str:
+    """What happens at which image size, for who reads the manifest."""
+    if signature.input == "uint8":
+        return "any height and width: the file resizes as its preprocessing says"
+    if signature.size is not None:
+        return "fixed: ONNX Runtime refuses another height or width"
+    stride = entry.config.stride
+    return (
+        f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
+        "the rest at the right and bottom edge is ignored"
+    )
+
+
+def origin(provenance: weights.Provenance, entry: ModelInfo) -> schema.Weights:
+    """Where the weights come from, and whether that is the published file."""
+    known = {key: value for key, value in asdict(provenance).items() if value is not None}
+    if provenance.sha256 is not None and entry.digest:
+        # The beginning of it where the published file's name says no more.
+        known["is_published_file"] = provenance.sha256.startswith(entry.digest)
+        if entry.embedded:
+            known["is_embedded_file"] = known["is_published_file"]
+    return schema.Weights(**known)
