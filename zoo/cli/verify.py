@@ -79,7 +79,7 @@ def audit(target: Path, provider: str, progress: Progress) -> FolderReport:
 
 def recheck_export(file: Path, weights: str | None, provider: str, json: bool) -> int:
     """Check a file that export wrote, against JAX."""
-    from zoo.export.recheck import recheck
+    from zoo.artifacts.audit.exported import recheck
 
     with progress_bar() as progress:
         checked = recheck(file, weights, progress, provider)

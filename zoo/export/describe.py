@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+import converter
 import weights
 import zoo
 from zoo.export.make import Made
@@ -64,7 +65,7 @@ def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenanc
 
 def describe_variant(made: Made, layout: Layout, files: Sequence[str]) -> Variant:
     """What a file takes, gives and consists of, and how it was checked."""
-    model, report = made.model, made.report
+    model, report = made.model, converter.report(made.model)
     return Variant(
         files=tuple(files),
         opset=model.opset_imports[""],
@@ -77,7 +78,7 @@ def describe_variant(made: Made, layout: Layout, files: Sequence[str]) -> Varian
         histogram=dict(sorted(report.histogram.items())),
         fused={name: count for name, count in sorted(report.fused.items()) if count},
         near_misses=tuple(
-            schema.NearMiss(pattern=miss.pattern, reason=miss.reason) for miss in report.near_misses
+            schema.NearMiss(pattern=miss.pattern, reason=miss.reason) for miss in made.near_misses
         ),
         verification=made.verification,
     )

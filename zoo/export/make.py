@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -14,23 +15,25 @@ from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive
 from zoo.export.request import Layout, Precision, Signature
-from zoo.export.verify import Sample, verify
 from zoo.files.staging import writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Verification
-from zoo.models.build import Model, abstract_output, batched
-from zoo.models.output import output_names
+from zoo.models.build import Model, batched
 from zoo.registry.entry import ModelInfo
+
+if TYPE_CHECKING:
+    # ONNX Runtime is imported only where a file is verified.
+    from zoo.export.verify import Sample
 
 
 @dataclass(frozen=True)
 class Made:
-    """A file that was made: its graph, what it consists of, and how it was checked."""
+    """A file that was made: its graph, what nearly fused in it, and how it was checked."""
 
     model: ir.Model
-    report: converter.Report
+    near_misses: Sequence[converter.NearMiss]
     precision: Precision
     verification: Verification | None
 
@@ -54,8 +57,8 @@ class Maker:
     layout: Layout
     samples: Sequence[Sample]
 
-    def float32(self, opset: int, file: Path, progress: Progress) -> list[converter.NearMiss]:
-        """Write the model in float32; what nearly fused."""
+    def float32(self, opset: int, file: Path, progress: Progress) -> converter.Export:
+        """Write the model in float32."""
         progress.stage(f"opset {opset}: converting")
         export = convert(self.model, opset, self.signature, self.layout)
         progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
@@ -63,7 +66,7 @@ class Maker:
             export.save(
                 file, values=self.weights.arrays, progress=lambda _, size: progress.step(size)
             )
-        return export.report.near_misses
+        return export
 
     def lower(self, source: Path, file: Path, precision: Precision, progress: Progress) -> None:
         """Write a float32 file in a lower precision."""
@@ -86,16 +89,20 @@ class Maker:
         self,
         file: Path,
         precision: Precision,
-        near_misses: Sequence[converter.NearMiss],
+        source: converter.Export,
         progress: Progress,
     ) -> Made:
-        """What a file consists of and how far it is from JAX."""
+        """How far a file is from JAX; `source` is what it was made from."""
         verification = None
         if self.samples:
+            from zoo.export.verify import verify
+
             progress.stage(f"{file.name}: verifying")
             verification = verify(file, self.samples, precision)
-        model = ir.load(file)
-        return Made(model, converter.report(model, near_misses), precision, verification)
+        # A file that holds just what was converted need not be read again.
+        same = precision == "fp32" and self.signature.input == "float32"
+        model = source.model if same else ir.load(file)
+        return Made(model, source.report.near_misses, precision, verification)
 
 
 def convert(
@@ -111,11 +118,19 @@ def convert(
         opset=opset,
         attention_layout=layout,
         input_names=["pixel_values"],
-        output_names=output_names(abstract_output(model, signature.layers), signature.layers),
     )
+    name_states(export.model.graph, signature.layers)
     if signature.size is None:
         name_sides(export.model.graph, stride)
     return export
+
+
+def name_states(graph: ir.Graph, layers: Sequence[int]) -> None:
+    """Give hidden states the numbers of their layers, not those of their places in the output."""
+    states = {f"hidden_states.{index}": layer for index, layer in enumerate(layers)}
+    for value in graph.outputs:
+        if value.name in states:
+            value.name = f"hidden_state_{states[value.name]}"
 
 
 def name_sides(graph: ir.Graph, stride: int) -> None:

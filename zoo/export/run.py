@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from weights import Weights
 from weights.progress import Progress
 from zoo.checkpoints.load import load
 from zoo.export.describe import describe
 from zoo.export.make import Maker
 from zoo.export.request import Request
-from zoo.export.verify import reference
 from zoo.files.staging import manifest_path, publish, staged, writing
 from zoo.manifest.schema import Manifest
 from zoo.manifest.text import to_text
-from zoo.models.build import abstract
+from zoo.models.build import Model, abstract
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,18 @@ class Exported:
 def run(request: Request, progress: Progress) -> list[Exported]:
     """Export a model at each opset of a request."""
     loaded = load(request.weights, request.model, progress, request.offline)
-    model = abstract(loaded.config)
-    maker = Maker(
-        request.model, model, loaded.weights, request.signature, request.layout, samples=()
-    )
+    return export(request, abstract(loaded.config), loaded.weights, progress)
+
+
+def export(request: Request, model: Model, weights: Weights, progress: Progress) -> list[Exported]:
+    """Export a model with abstract leaves, and the values of these, at each opset of a request."""
+    maker = Maker(request.model, model, weights, request.signature, request.layout, samples=())
     if request.verify:
+        # ONNX Runtime is imported only where a file is verified.
+        from zoo.export.verify import reference
+
         progress.stage("running the model in JAX")
-        samples = reference(request.model, model, loaded.weights.arrays, request.signature)
+        samples = reference(request.model, model, weights.arrays, request.signature)
         maker = replace(maker, samples=samples)
     return [
         export_one(request, opset, target, maker, progress)
@@ -56,17 +61,15 @@ def export_one(
     """
     with staged(target.parent) as stage:
         file = stage / target.name
-        if request.precision == "fp32":
-            near_misses = maker.float32(opset, file, progress)
-        else:
-            source = stage / f"float32-{target.name}"
-            near_misses = maker.float32(opset, source, progress)
+        lowered = request.precision != "fp32"
+        source = stage / f"float32-{target.name}" if lowered else file
+        export = maker.float32(opset, source, progress)
+        if lowered:
             maker.lower(source, file, request.precision, progress)
         maker.take_images(file, opset, progress)
-        made = maker.checked(file, request.precision, near_misses, progress)
-        provenance = maker.weights.provenance
-        record = describe(request, file, made, provenance)
-        kept = made.right or (request.force and request.precision != "fp32")
+        made = maker.checked(file, request.precision, export, progress)
+        record = describe(request, file, made, maker.weights.provenance)
+        kept = made.right or (request.force and lowered)
         if kept:
             with writing(target):
                 manifest_path(file).write_text(to_text(record), encoding="utf-8")

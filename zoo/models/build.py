@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -152,13 +151,9 @@ def batched(
     as_maps: bool = False,
 ) -> Output:
     """The function that an exported file computes."""
+    if not layers:
+        return jax.vmap(model)(pixel_values)
     return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
-
-
-def abstract_output(model: Model, layers: Sequence[int] = ()) -> Output:
-    """What `batched` gives for one small image, its leaves `jax.ShapeDtypeStruct`s."""
-    image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
-    return eqx.filter_eval_shape(partial(batched, layers=layers), model, image)
 
 
 def count_parameters(model: Model) -> int:

@@ -15,8 +15,7 @@ from converter.check import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo.export.make import convert
 from zoo.export.request import Signature
-from zoo.models.build import abstract, abstract_output, batched
-from zoo.models.output import output_names
+from zoo.models.build import abstract, batched
 
 ATOL = 1e-4
 
@@ -54,7 +53,6 @@ def exported(config, size, opset, params=None):
         params=model,
         opset=opset,
         input_names=["pixel_values"],
-        output_names=output_names(abstract_output(model)),
     )
 
 

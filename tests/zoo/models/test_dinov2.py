@@ -16,8 +16,7 @@ from tests.seeded import leaves_of, state_of
 from weights import bind
 from weights.namings.meta import DINOV2_VIT
 from weights.synthetic import digest, make_image
-from zoo.models.build import abstract, abstract_output, batched
-from zoo.models.output import output_names
+from zoo.models.build import abstract, batched
 
 ATOL = 3e-5
 """Measured: 6e-6. The reference's own float32 noise is 7e-6."""
@@ -122,7 +121,6 @@ def test_onnx_agrees_with_the_original(opset, size, golden, tmp_path):
         params=model,
         opset=opset,
         input_names=["pixel_values"],
-        output_names=output_names(abstract_output(model)),
     )
     export.save(tmp_path / "model.onnx")
     outputs = run(tmp_path / "model.onnx", [image[None]])

@@ -99,12 +99,12 @@ def make_variants(
         with staged(plan.folder) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
             source = workshop / Path(FLOAT32[opset].file).name
-            near_misses = maker.float32(opset, source, progress)
+            export = maker.float32(opset, source, progress)
             # The float32 file itself comes last, for publishing moves it away.
             for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
                 if variant.opset == opset:
                     file = make_variant(maker, source, variant, progress)
-                    made = maker.checked(file, variant.precision, near_misses, progress)
+                    made = maker.checked(file, variant.precision, export, progress)
                     settle(plan, ledger, built, variant, file, made)
 
 
