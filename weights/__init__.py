@@ -7,7 +7,7 @@ from weights.load import load_weights
 from weights.random import random_weights
 from weights.sources.locate import locate
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
-from weights.tree import bind, leaf_shapes, leaf_values
+from weights.tree import array_leaves, bind, leaf_shapes, leaf_values
 
 __all__ = [
     "Checkpoint",
@@ -16,6 +16,7 @@ __all__ = [
     "Provenance",
     "Weights",
     "WeightsError",
+    "array_leaves",
     "bind",
     "leaf_shapes",
     "leaf_values",

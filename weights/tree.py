@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 
-def leaf_shapes(model: object) -> dict[str, Shape]:
-    """Path (`blocks.0.attn.qkv.weight`) to shape of every array leaf, concrete or abstract."""
+def array_leaves(model: object) -> dict[str, Any]:
+    """Path (`blocks.0.attn.qkv.weight`) to every leaf that is an array, concrete or abstract."""
     import jax
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
-    return {_name(path): leaf.shape for path, leaf in leaves if _is_array(leaf)}
+    return {_name(path): leaf for path, leaf in leaves if _is_array(leaf)}
+
+
+def leaf_shapes(model: object) -> dict[str, Shape]:
+    """Path to shape of every array leaf."""
+    return {path: leaf.shape for path, leaf in array_leaves(model).items()}
 
 
 def leaf_values(model: object) -> dict[str, Float32]:
     """Path to value of every array leaf of a model with concrete leaves of float32."""
-    import jax
-
-    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
-    return {_name(path): np.asarray(leaf) for path, leaf in leaves if _is_array(leaf)}
+    return {path: np.asarray(leaf) for path, leaf in array_leaves(model).items()}
 
 
 def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
@@ -63,4 +65,4 @@ def _name(path: tuple[Any, ...]) -> str:
 def _is_array(leaf: object) -> bool:
     import jax
 
-    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
+    return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)

@@ -1,8 +1,28 @@
-"""Vision models in plain Equinox, and their way out to ONNX."""
+"""A zoo of vision networks in JAX and Equinox, and their way out to ONNX.
 
+>>> import jax, zoo
+>>> model = zoo.from_pretrained("dinov3_vits16")
+>>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output
+>>> zoo.to_onnx(model, "dinov3_vits16.onnx")
+
+Importing this costs no JAX; the functions import what they need when they are called.
+"""
+
+from zoo.checkpoints.pretrained import from_pretrained
+from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
+from zoo.images.preprocess import preprocess
 from zoo.registry.lookup import create, info, list_models
 
 __version__ = "0.1.0"
 
-__all__ = ["VisionModel", "create", "info", "list_models", "load"]
+__all__ = [
+    "VisionModel",
+    "create",
+    "from_pretrained",
+    "info",
+    "list_models",
+    "load",
+    "preprocess",
+    "to_onnx",
+]

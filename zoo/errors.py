@@ -21,5 +21,9 @@ class BadFile(ZooError):
     """A file to verify is missing, or is not what its manifest says."""
 
 
+class NotVerified(ZooError):
+    """A file is too far from JAX, and was not written."""
+
+
 class MissingLibrary(ZooError):
     """An optional library is needed and not installed."""

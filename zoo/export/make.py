@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 import converter
+from converter.names import Names
 from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive
@@ -20,7 +21,7 @@ from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Verification
-from zoo.models.build import Model, batched
+from zoo.models.build import Model, batched, networks_in
 from zoo.registry.entry import ModelInfo
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def convert(
     model: Model, opset: int, signature: Signature, layout: Layout = "4d"
 ) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
-    stride = model.stride
+    (network,) = networks_in(model)
+    stride = network.stride
     height, width = signature.size or (f"{stride}*h", f"{stride}*w")
     export = converter.to_onnx(
         partial(batched, layers=signature.layers, as_maps=signature.as_maps),
@@ -142,10 +144,12 @@ def name_sides(graph: ir.Graph, stride: int) -> None:
         "w": "grid_width",
         "batch_size": "batch_size",
     }
+    counts = Names()
     for value in (*graph.inputs, *graph.outputs):
         assert value.shape is not None
-        dims = [dim if isinstance(dim, int) else dim.value for dim in value.shape]
-        # What is left counts the tokens: `h*w + 5`.
-        value.shape = ir.Shape(
-            dim if isinstance(dim, int) else known.get(str(dim), "sequence_length") for dim in dims
-        )
+        dims = [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
+        for dim in dims:
+            # What is left counts the tokens: `h*w + 5`.
+            if isinstance(dim, str) and dim not in known:
+                known[dim] = counts.take("sequence_length")
+        value.shape = ir.Shape(dim if isinstance(dim, int) else known[dim] for dim in dims)

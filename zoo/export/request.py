@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from zoo.checkpoints.choice import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
@@ -89,7 +89,11 @@ class Options:
 
 def read_request(model: str, options: Options, supported: range) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
-    entry = info(model)
+    return read_own(info(model), options, supported)
+
+
+def read_own(entry: ModelInfo, options: Options, supported: range) -> Request:
+    """The same for a model that is described by an entry of its own."""
     opsets = tuple(dict.fromkeys(options.opsets))
     for opset in opsets:
         if opset not in supported:
@@ -99,6 +103,12 @@ def read_request(model: str, options: Options, supported: range) -> Request:
     targets = read_targets(entry.name, opsets, options.precision, options.out)
     for target in targets:
         check_free(target, options.force)
+    for option, value, known in (
+        ("--precision", options.precision, get_args(Precision)),
+        ("--input", options.input, get_args(Input)),
+    ):
+        if value not in known:
+            raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
     return Request(
         model=entry,
         opsets=opsets,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zoo.models.build import Model
 
 
-def pixel_values(
+def preprocess(
     name_or_model: str | Model, images: Pictures, *, size: tuple[int, int] | None = None
 ) -> Float[Array, "batch 3 height width"]:
     """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.

@@ -156,7 +156,13 @@ def batched(
     return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
 
 
-def count_parameters(model: Model) -> int:
+def networks_in(model: object) -> list[Model]:
+    """The networks that a module is or holds."""
+    parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Model))
+    return [part for part in parts if isinstance(part, Model)]
+
+
+def count_parameters(model: object) -> int:
     """How many numbers training adjusts: every array leaf but those of rotary positions."""
     trained = eqx.filter(model, is_array_or_spec)
     trained = jax.tree.map(

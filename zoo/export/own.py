@@ -1,0 +1,107 @@
+"""A model of somebody's own: which network of the zoo it is or holds, and its values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
+from zoo.errors import BadRequest
+from zoo.models.build import Model, count_parameters, networks_in
+from zoo.models.config import ViTConfig
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import info
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to export: an entry that describes it, the model with abstract leaves, their values."""
+
+    entry: ModelInfo
+    model: Any
+    weights: Weights
+    is_network: bool
+
+
+def own(model: Callable[..., Any]) -> Subject:
+    """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
+    network = network_in(model)
+    values = array_leaves(model)
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in values.values()):
+        raise BadRequest(
+            "the model has shapes in place of parameters: give one of `zoo.from_pretrained`, or of "
+            "`zoo.create` with a key."
+        )
+    tensors = {
+        path: LazyTensor(leaf.shape, "float32", partial(_values, leaf))
+        for path, leaf in values.items()
+    }
+    provenance = Provenance("own", sha256=digest(model))
+    abstract = jax.tree.map(_abstract, model)
+    return Subject(
+        _described(network, count_parameters(model)),
+        abstract,
+        Weights(LazyArrays(tensors), provenance),
+        network is model,
+    )
+
+
+def network_in(model: Callable[..., Any]) -> Model:
+    """The one network of the zoo that a module is or holds. **Raises** `BadRequest`."""
+    found = networks_in(model)
+    if len(found) != 1 or not found[0].name:
+        told = f"{len(found)} of them" if len(found) != 1 else "one that was built by hand"
+        raise BadRequest(
+            "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
+            f"`zoo.create`, which knows its preprocessing and licence; this one holds {told}. "
+            "`converter.to_onnx` takes any function."
+        )
+    return found[0]
+
+
+def _described(network: Model, parameters: int) -> ModelInfo:
+    """The entry of the network, as it is now. Its licence goes with whatever is made of it."""
+    entry = info(network.name)
+    config = entry.config
+    if isinstance(config, ViTConfig):
+        config = replace(config, depth=network.num_hidden_states)
+    how = network.preprocessing or entry.preprocessing
+    return replace(entry, config=config, preprocessing=how, parameters=parameters, digest="")
+
+
+def _abstract(leaf: object) -> object:
+    if not isinstance(leaf, jax.Array | np.ndarray):
+        return leaf
+    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return jax.ShapeDtypeStruct(leaf.shape, jnp.float32 if floating else leaf.dtype)
+
+
+def _values(leaf: Any) -> Any:
+    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return np.asarray(leaf, np.float32 if floating else None)
+
+
+def digest(model: Any) -> str:
+    """sha256 of the file that `eqx.tree_serialise_leaves` writes of a model."""
+    sink = _Sink()
+    eqx.tree_serialise_leaves(sink, model)
+    return sink.sha256.hexdigest()
+
+
+class _Sink:
+    """A file of which only the digest is kept."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha256.update(data)
+        return len(data)

@@ -1,0 +1,107 @@
+"""`zoo.to_onnx`: a model that somebody holds in JAX as a verified ONNX file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import BadRequest, NotVerified
+from zoo.progress import bar
+
+if TYPE_CHECKING:
+    from zoo.manifest.schema import Input, Manifest, Precision
+
+Size = int | tuple[int, int] | str | None
+
+
+def to_onnx(
+    model: Callable[..., Any],
+    path: str | os.PathLike[str],
+    *,
+    opset: int = 23,
+    size: Size = None,
+    batch: int | None = None,
+    precision: Precision = "fp32",
+    input: Input = "float32",
+    layers: Sequence[int] | str | None = None,
+    verify: bool = True,
+) -> Manifest:
+    """Write a model as an ONNX file and prove it in ONNX Runtime, as `zoo export` does.
+
+    The model may be fine-tuned, cut (`eqx.tree_at(lambda m: m.blocks, model, model.blocks[:6])`)
+    or extended: an Equinox module of your own that holds one network of the zoo, takes one image
+    `[3, height, width]` and returns arrays, in any tuple or dictionary. Initializers are called by
+    the paths of the leaves, outputs by names or keys (`logits`; `output_0` where there are none).
+    Parameters of other floating types are exported as float32, which holds their values.
+
+    **Arguments:**
+
+    - `model`: what `zoo.from_pretrained` or `zoo.create` gave, or a module that holds it.
+    - `path`: where to write; ends in `.onnx`. The manifest lies beside it, `NAME.manifest.json`,
+      and the tensors of more than 2 GB, `NAME.onnx_data`. Earlier files are replaced.
+    - `opset`: 17 to 26. From 23 on attention and rotary embeddings are operators.
+    - `size`: pixels, `224` or `(height, width)`; `"dynamic"` leaves them open; the model's own by
+      default.
+    - `batch`: images at once; open by default.
+    - `precision`: `"fp32"`, `"fp16"`, `"bf16"` or `"int8"`.
+    - `input`: `"float32"` for `pixel_values [batch, 3, height, width]`, `"uint8"` for images
+      `[batch, height, width, 3]` of any size, which the file preprocesses itself.
+    - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a
+      network of the zoo itself.
+    - `verify`: whether to compare the file with JAX on photographs.
+
+    **Returns** the manifest, as it is written beside the file.
+
+    **Raises** `BadRequest` for an argument that makes no sense, `BadOutput` where the place cannot
+    be written, `NotVerified` if the file is too far from JAX; then nothing is written.
+
+    >>> model = zoo.from_pretrained("dinov3_vits16")
+    >>> head = eqx.nn.Linear(384, 10, key=jax.random.key(0))
+    >>> model = eqx.tree_at(lambda m: m.head, model, head, is_leaf=lambda leaf: leaf is None)
+    >>> zoo.to_onnx(model, "classifier.onnx").only.outputs[-1].name
+    'logits'
+    """
+    import converter
+    from zoo.export.own import own
+    from zoo.export.request import Options, read_own
+    from zoo.export.run import export
+
+    target = Path(path)
+    if target.suffix != ".onnx":
+        raise BadRequest(f"{target} is no name of an ONNX file: end it in .onnx.")
+    subject = own(model)
+    if layers is not None and not subject.is_network:
+        raise BadRequest(
+            f"layers {layers}: this model returns what its author chose. Leave `layers` out, or "
+            "export the network inside of it."
+        )
+    options = Options(
+        opsets=(opset,),
+        size=_text(size),
+        batch="dynamic" if batch is None else str(batch),
+        layers=layers if layers is None or isinstance(layers, str) else ",".join(map(str, layers)),
+        input=input,
+        precision=precision,
+        out=target,
+        force=True,
+        verify=verify,
+    )
+    request = read_own(subject.entry, options, converter.OPSETS)
+    with bar() as progress:
+        (exported,) = export(request, subject.model, subject.weights, progress)
+    if exported.nonfinite:
+        named = ", ".join(exported.nonfinite[:10])
+        warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)
+    if not exported.published:
+        raise NotVerified(f"{target} was not written, for it is too far from JAX.")
+    return exported.manifest
+
+
+def _text(size: Size) -> str | None:
+    """As the command line writes it."""
+    if isinstance(size, tuple):
+        return "x".join(map(str, size))
+    return None if size is None else str(size)
