@@ -14,7 +14,7 @@ import converter
 from converter.names import Names
 from weights import Weights
 from weights.progress import Progress
-from zoo.export.precision import derive
+from zoo.export.precision import OF_ANY_SIZE, derive
 from zoo.export.request import Layout, Precision, Signature
 from zoo.files.staging import writing
 from zoo.images.in_graph import front
@@ -99,7 +99,9 @@ class Maker:
             from zoo.export.verify import verify
 
             progress.stage(f"{file.name}: verifying")
-            verification = verify(file, self.samples, precision)
+            own = self.weights.provenance.kind == "own" and precision == "fp32"
+            limit = OF_ANY_SIZE if own else None
+            verification = verify(file, self.samples, precision, limit=limit)
         # A file that holds just what was converted need not be read again.
         same = precision == "fp32" and self.signature.input == "float32"
         model = source.model if same else ir.load(file)

@@ -17,7 +17,7 @@ from zoo.manifest.schema import Comparison, Measure
 
 @dataclass(frozen=True)
 class Limit:
-    """What is asked of an output: `max_abs` at most, or `cosine` at least `value`."""
+    """What is asked of an output: an error of at most `value`, or at least that cosine."""
 
     measure: Measure
     value: float
@@ -27,7 +27,7 @@ class Limit:
         error = found.error(self.measure)
         if error is None:
             return False
-        return error <= self.value if self.measure == "max_abs" else error >= self.value
+        return error >= self.value if self.measure == "cosine" else error <= self.value
 
 
 LIMITS: dict[Precision, Limit] = {
@@ -39,6 +39,9 @@ LIMITS: dict[Precision, Limit] = {
     "bf16": Limit("cosine", 0.999),
     "int8": Limit("cosine", 0.99),
 }
+
+OF_ANY_SIZE = Limit("max_rel", 1e-4)
+"""In float32 of a network of somebody's own, whose outputs may have any size."""
 
 LARGEST = 65504 / 8
 """Values above this in a photograph's are not computed in float16: another one may have larger."""

@@ -44,7 +44,7 @@ Side = Annotated[int, Field(ge=1, le=1 << 16)]
 Three = tuple[float, float, float]
 Input = Literal["float32", "uint8"]
 Layout = Literal["4d", "3d"]
-Measure = Literal["max_abs", "cosine"]
+Measure = Literal["max_abs", "max_rel", "cosine"]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 
@@ -182,7 +182,7 @@ class Comparison(Model):
 
     def error(self, measure: Measure) -> float | None:
         """The error that counts."""
-        return self.cosine if measure == "cosine" else self.max_abs
+        return {"max_abs": self.max_abs, "max_rel": self.max_rel, "cosine": self.cosine}[measure]
 
 
 class Verification(Model):
@@ -190,7 +190,7 @@ class Verification(Model):
 
     input: str = Field(description="What it was run on.")
     measure: Measure = Field(description="Which error counts.")
-    limit: float = Field(description="The largest `max_abs` that is right, or the least `cosine`.")
+    limit: float = Field(description="The largest error that is right, or the least `cosine`.")
     passed: bool = Field(description="Whether all comparisons are within the limit.")
     comparisons: tuple[Comparison, ...] = Field(description="Every output at every size tried.")
 

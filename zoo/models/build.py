@@ -25,7 +25,6 @@ from zoo.models.convnext import ConvNeXt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.norm import Norm
-from zoo.models.output import Output
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.vit import VisionTransformer
@@ -145,12 +144,12 @@ def abstract(
 
 
 def batched(
-    model: Model,
+    model: Callable[..., Any],
     pixel_values: Float[Array, "batch 3 H W"],
     layers: Sequence[int] = (),
     as_maps: bool = False,
-) -> Output:
-    """The function that an exported file computes."""
+) -> Any:
+    """The function that an exported file computes: a network's `Output`, or what a model gives."""
     if not layers:
         return jax.vmap(model)(pixel_values)
     return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
