@@ -65,7 +65,9 @@ def test_block_agrees_with_transformers(gated):
     tables = tuple(torch.tensor(np.asarray(t)) for t in (rotation.cos[1:], rotation.sin[1:]))
     x = inputs(1 + 6, 24)
     want = run(theirs, x, position_embeddings=tables)
-    np.testing.assert_allclose(layer(jnp.asarray(x), rotation), want, rtol=0, atol=20 * ATOL)
+    np.testing.assert_allclose(
+        eqx.filter_jit(layer)(jnp.asarray(x), rotation), want, rtol=0, atol=20 * ATOL
+    )
 
 
 def test_attention_pool_agrees_with_transformers():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, partial
 
 import equinox as eqx
 import jax
@@ -15,12 +15,15 @@ import pytest
 import zoo
 from tests.conftest import TINY7B
 from tests.seeded import NETWORKS, nano
-from weights import leaf_values
+from weights import leaf_shapes, leaf_values
 from weights.synthetic import make_image
+from zoo.models.block import Block
 from zoo.models.build import abstract, abstract_output, build
 from zoo.models.config import ConvNeXtConfig
 from zoo.models.convnext import ConvNeXt
 from zoo.models.output import output_names
+from zoo.models.rope import AxialRoPE
+from zoo.models.vit import VisionTransformer
 
 CONVNEXT = ConvNeXtConfig(depths=(1, 1, 2, 1), dims=(8, 16, 24, 32), gelu="tanh", layer_scale=0.5)
 
@@ -59,6 +62,11 @@ IMAGE = make_image(1, 64, 96)
 @cache
 def built(name, seed=0):
     return build(CONFIGS[name], key=jr.key(seed))
+
+
+@eqx.filter_jit
+def forward(model, layers=()):
+    return model(jnp.asarray(IMAGE), layers)
 
 
 def digest(model):
@@ -122,20 +130,39 @@ def test_a_changed_model_describes_itself():
     assert abstract_output(another).logits.shape == (1, 3)
     cut = eqx.tree_at(lambda m: (m.blocks, m.reg_tokens), model, (model.blocks[:1], None))
     assert (cut.num_hidden_states, cut.prefix_tokens) == (1, 1)
-    assert cut(jnp.asarray(IMAGE)).last_hidden_state.shape == (1 + 4 * 6, 32)
+    assert forward(cut).last_hidden_state.shape == (1 + 4 * 6, 32)
+
+
+def test_the_published_architectures_by_hand():
+    """As the docstrings of the classes spell them."""
+    block = partial(Block, heads=6, hidden=1536, layer_scale=1e-5)
+    rope = AxialRoPE(head_dim=64)
+    norm = partial(eqx.nn.LayerNorm, eps=1e-6)
+    by_hand = {
+        "dinov3_vits16": lambda key: VisionTransformer(
+            384, 12, block, patch_size=16, registers=4, mask_token=True, rope=rope, key=key
+        ),
+        "dinov3_convnext_tiny": lambda key: ConvNeXt(
+            (3, 3, 9, 3), (96, 192, 384, 768), norm=norm, key=key
+        ),
+    }
+    for name, make in by_hand.items():
+        model = eqx.filter_eval_shape(make, jr.key(0))
+        assert jax.tree.structure(model) == jax.tree.structure(abstract(zoo.info(name).config))
+        assert leaf_shapes(model) == leaf_shapes(zoo.create(name, abstract=True))
 
 
 def test_a_model_by_hand_has_as_many_stages_as_wanted():
     model = ConvNeXt((1, 2), (8, 16), key=jr.key(0))
     assert (model.stride, model.num_hidden_states, model.name) == (8, 2, "")
-    assert model(jnp.asarray(IMAGE)).last_hidden_state.shape == (1 + 8 * 12, 16)
+    assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 
 
 @pytest.mark.parametrize("name", ["siglip2_vitb16_224-equimo", "vit5_small", "convnext"])
 @pytest.mark.parametrize("layers", [(), (2, 1)])
 def test_names_of_outputs(name, layers):
     model = built(name)
-    output = model(jnp.asarray(IMAGE), layers)
+    output = forward(model, layers)
     names = output_names(output, layers)
     assert names == output_names(abstract_output(model, layers), layers)
     values = dict(zip(names, jax.tree.leaves(output), strict=True))
