@@ -15,6 +15,7 @@ from zoo.models.activations import Activation, gelu, gelu_tanh
 from zoo.models.block import Block
 from zoo.models.config import (
     Config,
+    ConvNeXtConfig,
     LearnedPositions,
     Preprocessing,
     RopeGrid,
@@ -52,34 +53,19 @@ def build(
 
     `name` and `preprocessing` are what the model knows of itself.
     """
-    if isinstance(config, ViTConfig):
-        return _vit(config, name, preprocessing, key)
-    return ConvNeXt(
-        config.depths,
-        config.dims,
-        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
-        activation=ACTIVATIONS[config.gelu],
-        layer_scale=config.layer_scale,
-        name=name,
-        preprocessing=preprocessing,
-        key=key,
+    make: Callable[..., Model] = (
+        _vit(config) if isinstance(config, ViTConfig) else _convnext(config)
     )
+    return make(name=name, preprocessing=preprocessing, key=key)
 
 
-def _vit(
-    config: ViTConfig, name: str, preprocessing: Preprocessing | None, key: PRNGKeyArray
-) -> VisionTransformer:
+def _vit(config: ViTConfig) -> partial[VisionTransformer]:
     norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
-    feed_forward: Mapping[str, MakeFeedForward] = {
-        "mlp": partial(Mlp, activation=ACTIVATIONS[config.gelu]),
-        "swiglu": SwiGlu,
-        "swiglu_fused": SwiGluFused,
-    }
     # What blocks and attention pooling have in common.
     shared: dict[str, Any] = {
         "heads": config.heads,
         "hidden": config.hidden,
-        "feed_forward": feed_forward[config.ffn],
+        "feed_forward": _feed_forward(config),
         "norm": norm,
     }
     block = partial(
@@ -89,7 +75,8 @@ def _vit(
         qk_norm=norm if config.qk_norm else None,
         layer_scale=config.layer_scale,
     )
-    return VisionTransformer(
+    return partial(
+        VisionTransformer,
         config.dim,
         config.depth,
         block,
@@ -104,22 +91,42 @@ def _vit(
         pool=POOLS[config.pool],
         attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
         classes=config.classes,
-        name=name,
-        preprocessing=preprocessing,
-        key=key,
     )
 
 
-def _positions(how: LearnedPositions | None) -> Callable[..., LearnedPositionEmbedding] | None:
-    if how is None:
-        return None
+def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
     return partial(
-        LearnedPositionEmbedding,
-        grid=how.grid,
-        cls_token=how.cls_token,
-        antialias=how.antialias,
-        offset=how.offset,
+        ConvNeXt,
+        config.depths,
+        config.dims,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        activation=ACTIVATIONS[config.gelu],
+        layer_scale=config.layer_scale,
     )
+
+
+def _feed_forward(config: ViTConfig) -> MakeFeedForward:
+    match config.ffn:
+        case "mlp":
+            return partial(Mlp, activation=ACTIVATIONS[config.gelu])
+        case "swiglu":
+            return SwiGlu
+        case "swiglu_fused":
+            return SwiGluFused
+
+
+def _positions(how: LearnedPositions | None) -> partial[LearnedPositionEmbedding] | None:
+    match how:
+        case LearnedPositions(grid, cls_token, antialias, offset):
+            return partial(
+                LearnedPositionEmbedding,
+                grid=grid,
+                cls_token=cls_token,
+                antialias=antialias,
+                offset=offset,
+            )
+        case None:
+            return None
 
 
 def _rope(config: ViTConfig) -> RoPE | None:

@@ -177,8 +177,13 @@ class Stage(eqx.Module):
         block = partial(Block, norm=norm, activation=activation, layer_scale=layer_scale)
         self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
 
-    def __call__(self, x: Float[Array, "_ _ _"]) -> Float[Array, "height width dim"]:
-        """**Arguments:** a map `[height, width, narrower]`, or the image `[3, H, W]`."""
+    def __call__(
+        self, x: Float[Array, "height2 width2 narrower"] | Float[Array, "3 H W"]
+    ) -> Float[Array, "height width dim"]:
+        """**Arguments:** the map of the stage before, or the image.
+
+        **Returns** a map of half its height and width, of a quarter from the image.
+        """
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -268,6 +273,8 @@ class ConvNeXt(eqx.Module):
         - `layers`: stages, counted from 1, whose maps are wanted as well, their mean in front.
           Only the last has a norm: the reference trains none for the others.
         - `as_maps`: give those as `[dim, height, width]`, without the mean.
+
+        **Returns** `1 + height * width` rows of the last stage, the first of which is pooled.
         """
         check_layers(layers, self.num_hidden_states)
         x, maps = pixel_values, []

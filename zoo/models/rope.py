@@ -13,6 +13,8 @@ from jaxtyping import Array, Float
 
 from zoo.models.patch_embedding import Size
 
+Rotate: TypeAlias = Callable[[Float[Array, "*lead head_dim"]], Float[Array, "*lead head_dim"]]
+
 
 def rotate_half(x: Float[Array, "*lead head_dim"]) -> Float[Array, "*lead head_dim"]:
     """A quarter turn of each pair (i, i + head_dim / 2): [a, b, c, d] → [-c, -d, a, b]."""
@@ -34,7 +36,7 @@ class Rotation(eqx.Module):
 
     sin: Float[Array, "tokens head_dim"]
     cos: Float[Array, "tokens head_dim"]
-    rotate: Callable[[Float[Array, "*x"]], Float[Array, "*x"]] = eqx.field(static=True)
+    rotate: Rotate = eqx.field(static=True)
 
     def __call__(
         self, x: Float[Array, "heads tokens head_dim"]

@@ -149,6 +149,8 @@ class VisionTransformer(eqx.Module):
         - `layers`: blocks, counted from 1, whose outputs are wanted as well, after the final
           norm.
         - `as_maps`: give those as `[dim, height, width]`, patches only.
+
+        **Returns** `prefix_tokens + height * width` rows, and what is made of them.
         """
         check_layers(layers, self.num_hidden_states)
         x, height, width = self.tokens(self.patch_embed(pixel_values))

@@ -1,0 +1,192 @@
+"""From configurations to models: parameters, what a model knows of itself, names of outputs."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache, partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import zoo
+from tests.conftest import TINY7B
+from tests.seeded import NETWORKS, nano
+from weights import leaf_shapes, leaf_values
+from weights.synthetic import make_image
+from zoo.models.block import Block
+from zoo.models.build import abstract, abstract_output, build
+from zoo.models.config import ConvNeXtConfig
+from zoo.models.convnext import ConvNeXt
+from zoo.models.output import output_names
+from zoo.models.rope import AxialRoPE
+from zoo.models.vit import VisionTransformer
+
+CONVNEXT = ConvNeXtConfig(depths=(1, 1, 2, 1), dims=(8, 16, 24, 32), gelu="tanh", layer_scale=0.5)
+
+CONFIGS = {
+    **{name: nano(config) for name, config in NETWORKS.items()},
+    "tiny7b": nano(TINY7B),
+    "convnext": CONVNEXT,
+}
+"""Every switch of the configurations at least once."""
+
+PARAMETERS = {
+    "dinov2_vits14": "6bdae5eb8f4ff2cc",
+    "dinov2_vits14_reg": "187d55a40d26aa3b",
+    "dinov2_vits14_reg-timm": "607523877b132599",
+    "dinov2_vitg14_reg": "ed37d55ddc6a6581",
+    "dinov2_vitg14_reg-timm": "9560e0c5e900ad39",
+    "tips_vits14_hr": "925967bca9a15be8",
+    "tips_vitg14_lr": "c66e15e206a2efbd",
+    "eupe_vitt16": "74dd013c8eb74125",
+    "siglip2_vitb16_224": "5cd3cdf6cc5d5aed",
+    "siglip2_vitb16_224-equimo": "2fd2ae183253b0b6",
+    "vit_tiny_patch16_224": "5405bdee18b7c15d",
+    "vit_tiny_patch16_224-timm": "5405bdee18b7c15d",
+    "vit_tiny_patch16_224-huggingface": "5405bdee18b7c15d",
+    "vit5_small": "18c89e5d43a1fc97",
+    "vit5_small-original": "7d9e5bbe6be99157",
+    "tiny7b": "cf2d45d708825108",
+    "convnext": "8044b183f6a4a638",
+}
+"""Digests of what `jax.random.key(0)` draws, recorded when each layer still read a configuration.
+Training from a seed, that of `vit_digits` for one, depends on them."""
+
+IMAGE = make_image(1, 64, 96)
+
+
+@cache
+def built(name, seed=0):
+    return build(CONFIGS[name], key=jr.key(seed))
+
+
+@eqx.filter_jit
+def forward(model, layers=()):
+    return model(jnp.asarray(IMAGE), layers)
+
+
+def digest(model):
+    """sha256 of the path, the shape and the bytes of every leaf."""
+    found = hashlib.sha256()
+    for path, value in leaf_values(model).items():
+        found.update(f"{path} {value.shape}".encode() + np.asarray(value).tobytes())
+    return found.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_initial_parameters_are_those_of_ever(name):
+    assert digest(built(name)) == PARAMETERS[name]
+
+
+def test_initial_parameters_of_the_trained_network():
+    assert digest(zoo.create("vit_digits", key=jr.key(0))) == "d7c87997c6d51fdd"
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_models_of_one_configuration_have_one_structure(name):
+    """Though they are built separately: what is static in them is equal."""
+    one, two = built(name), built(name, seed=1)
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    assert jax.tree.structure(one) == jax.tree.structure(abstract(CONFIGS[name]))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_models_say_what_their_configuration_says(name):
+    config = CONFIGS[name]
+    for model in (built(name), abstract(config)):
+        assert model.stride == config.stride
+        assert model.prefix_tokens == config.prefix_tokens
+        assert model.num_hidden_states == config.layers
+
+
+@pytest.mark.parametrize("name", ["dinov3_vits16", "dinov3_convnext_tiny"])
+def test_models_know_who_they_are(name):
+    entry = zoo.info(name)
+    model = zoo.create(entry.aliases[0], abstract=True)
+    assert (model.name, model.preprocessing) == (name, entry.preprocessing)
+    assert zoo.create(name, abstract=True) is model
+    by_hand = abstract(entry.config)
+    assert (by_hand.name, by_hand.preprocessing) == ("", None)
+
+
+def test_created_models_know_who_they_are():
+    model = zoo.create("vit_digits", key=jr.key(0))
+    assert (model.name, model.preprocessing) == ("vit_digits", zoo.info("vit_digits").preprocessing)
+
+
+def test_a_changed_model_describes_itself():
+    """Another head, fewer blocks, no registers: nothing that it says is out of date."""
+    model = built("vit5_small-original")
+    assert output_names(abstract_output(model)) == ["last_hidden_state", "pooler_output", "logits"]
+    headless = eqx.tree_at(lambda m: m.head, model, None)
+    assert output_names(abstract_output(headless)) == ["last_hidden_state", "pooler_output"]
+    another = eqx.tree_at(
+        lambda m: m.head, headless, eqx.nn.Linear(32, 3, key=jr.key(1)), is_leaf=lambda x: x is None
+    )
+    assert abstract_output(another).logits.shape == (1, 3)
+    cut = eqx.tree_at(lambda m: (m.blocks, m.reg_tokens), model, (model.blocks[:1], None))
+    assert (cut.num_hidden_states, cut.prefix_tokens) == (1, 1)
+    assert forward(cut).last_hidden_state.shape == (1 + 4 * 6, 32)
+
+
+def test_the_published_architectures_by_hand():
+    """As the docstrings of the classes spell them."""
+    block = partial(Block, heads=6, hidden=1536, layer_scale=1e-5)
+    rope = AxialRoPE(head_dim=64)
+    norm = partial(eqx.nn.LayerNorm, eps=1e-6)
+    by_hand = {
+        "dinov3_vits16": lambda key: VisionTransformer(
+            384, 12, block, patch_size=16, registers=4, mask_token=True, rope=rope, key=key
+        ),
+        "dinov3_convnext_tiny": lambda key: ConvNeXt(
+            (3, 3, 9, 3), (96, 192, 384, 768), norm=norm, key=key
+        ),
+    }
+    for name, make in by_hand.items():
+        model = eqx.filter_eval_shape(make, jr.key(0))
+        assert jax.tree.structure(model) == jax.tree.structure(abstract(zoo.info(name).config))
+        assert leaf_shapes(model) == leaf_shapes(zoo.create(name, abstract=True))
+
+
+def test_a_model_by_hand_has_as_many_stages_as_wanted():
+    model = ConvNeXt((1, 2), (8, 16), key=jr.key(0))
+    assert (model.stride, model.num_hidden_states, model.name) == (8, 2, "")
+    assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
+
+
+@pytest.mark.parametrize("name", ["siglip2_vitb16_224-equimo", "vit5_small", "convnext"])
+@pytest.mark.parametrize("layers", [(), (2, 1)])
+def test_names_of_outputs(name, layers):
+    model = built(name)
+    output = forward(model, layers)
+    names = output_names(output, layers)
+    assert names == output_names(abstract_output(model, layers), layers)
+    values = dict(zip(names, jax.tree.leaves(output), strict=True))
+    assert values.pop("last_hidden_state") is output.last_hidden_state
+    for layer, hidden in zip(layers, output.hidden_states, strict=True):
+        assert values.pop(f"hidden_state_{layer}") is hidden
+    for other, value in values.items():
+        assert value is output._asdict()[other]
+    assert ("logits" in values, "pooler_output" in values) == {
+        "siglip2_vitb16_224-equimo": (False, False),
+        "vit5_small": (True, True),
+        "convnext": (False, True),
+    }[name]
+
+
+def test_as_many_names_as_layers():
+    model = built("convnext")
+    with pytest.raises(ValueError, match="zip"):
+        output_names(abstract_output(model, (1, 2)), (1,))
+
+
+@pytest.mark.parametrize("name", ["dinov2_vits14", "convnext"])
+@pytest.mark.parametrize("layers", [(0,), (1, 5), (-1,)])
+def test_layers_that_there_are_not(name, layers):
+    model = built(name)
+    with pytest.raises(ValueError, match=r"layers are counted from 1 to \d: got"):
+        model(jnp.asarray(IMAGE), layers)
