@@ -8,8 +8,9 @@ from pathlib import Path
 from weights.progress import Progress
 from zoo.checkpoints.load import load
 from zoo.export.make import Maker
-from zoo.export.request import Request
+from zoo.export.request import Request, check_free
 from zoo.export.verify import reference
+from zoo.files.lock import locked
 from zoo.files.staging import manifest_path, publish, staged, writing
 from zoo.manifest.describe import Manifest, describe, to_text
 from zoo.models.build import abstract
@@ -52,7 +53,9 @@ def export_one(
 
     One in a lower precision than float32 that is not right may be forced.
     """
-    with staged(target.parent) as stage:
+    with locked(target, progress), staged(target.parent) as stage:
+        # Somebody else may have made it since the request was read.
+        check_free(target, request.force)
         file = stage / target.name
         if request.precision == "float32":
             near_misses = maker.float32(opset, file, progress)

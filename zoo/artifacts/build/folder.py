@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from weights.progress import Progress
 from zoo.artifacts.build.card import card
@@ -20,6 +16,7 @@ from zoo.artifacts.build.variants import VARIANTS, Variant
 from zoo.checkpoints.load import Loaded, load
 from zoo.export.make import Made, Maker
 from zoo.export.verify import reference
+from zoo.files.lock import locked
 from zoo.files.staging import sidecar_path, staged, sweep, writing
 from zoo.manifest.describe import about, origin, preprocessing, sizes, structure, tools
 from zoo.manifest.schema import FORMAT, FORMAT_VERSION
@@ -62,23 +59,6 @@ def build(plan: Plan, progress: Progress) -> Built:
         ledger.drop_strangers()
         finish(maker, ledger, complete=not built.wrong, progress=progress)
         return built
-
-
-@contextmanager
-def locked(folder: Path, progress: Progress) -> Generator[None]:
-    """One build of a folder at a time; the next one waits, and then finds it done."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.parent / f".{folder.name}.lock")
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            progress.stage("waiting for another build of this folder")
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def header(entry: ModelInfo, plan: Plan, loaded: Loaded) -> dict[str, Any]:
