@@ -133,11 +133,11 @@ def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress
     if naming in FORMATS["pytorch"]:
         from weights.writers.pth import write_pth
 
-        write_pth(path, items, progress.step)
+        write_pth(path, items, progress)
     elif naming == "equimo":
         from weights.writers.equimo import write_archive
 
-        write_archive(path, items, configs.equimo(entry.config), progress.step)
+        write_archive(path, items, configs.equimo(entry.config), progress)
     else:
         write_folder(path, items, entry, progress)
 
@@ -151,7 +151,7 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
     _write_json(path / "config.json", configs.huggingface(entry.config, key_bias))
     how = configs.huggingface_preprocessor(entry.preprocessing)
     _write_json(path / "preprocessor_config.json", how)
-    write_safetensors(path / "model.safetensors", items, progress.step)
+    write_safetensors(path / "model.safetensors", items, progress)
 
 
 def _write_json(path: Path, value: object) -> None:
