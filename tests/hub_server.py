@@ -18,8 +18,9 @@ class Hub:
     `status` answers every request; `statuses` the next downloads, one each. `cut` closes the
     connection after so many bytes, once for every entry; `cuts` does so at bytes of one file.
     `whole` sends all of a file where a part was asked for, `flip` one wrong byte; `token` is asked
-    for. `branches` are the commits that a `repository@branch` is at, request by request; the last
-    one stays. `cdn` says that contents come from another host, which must not see the token.
+    for. `small` says that files have git's names, as small ones do, and not their sha256.
+    `branches` are the commits that a `repository@branch` is at, request by request; the last one
+    stays. `cdn` says that contents come from another host, which must not see the token.
     `stall` is how many bytes of a download come before `go` is set; none of an answer's head
     either where it is negative.
     """
@@ -31,6 +32,7 @@ class Hub:
     cuts: dict[str, list[int]] = field(default_factory=dict)
     whole: bool = False
     flip: bool = False
+    small: bool = False
     token: str | None = None
     branches: dict[str, list[str]] = field(default_factory=dict)
     cdn: bool = False
@@ -140,7 +142,8 @@ def serving(hub: Hub) -> Iterator[Hub]:
             self.send_response(206 if start else 200)
             if start:
                 self.send_header("Content-Range", f"bytes {start}-{len(content)}/{len(content)}")
-            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            digest = hashlib.sha1 if hub.small else hashlib.sha256
+            self.send_header("ETag", f'"{digest(content).hexdigest()}"')
             self.send_header("X-Repo-Commit", commit)
             self.send_header("X-Linked-Size", str(len(content)))
             self.send_header("Accept-Ranges", "bytes")

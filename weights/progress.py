@@ -1,4 +1,4 @@
-"""Progress of long work: the one protocol for whoever wants to be told."""
+"""Progress of long work: the one protocol for all who want to be told."""
 
 from typing import Protocol
 

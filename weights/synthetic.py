@@ -12,8 +12,9 @@ import numpy as np
 
 from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
 from weights.namings import meta
+from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.item import Item, Step
+from weights.writers.item import Item
 from weights.writers.pth import write_pth
 
 NO_COPIES: Mapping[str, str] = {}
@@ -54,7 +55,7 @@ def write_checkpoint(
     path: Path,
     shapes: Mapping[str, Shape],
     seed: int,
-    step: Step = lambda _: None,
+    listener: Progress,
     copies: Mapping[str, str] = NO_COPIES,
 ) -> None:
     """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
@@ -65,7 +66,7 @@ def write_checkpoint(
         Item(key, LazyTensor(whole[key], "float32", lambda: next(stream)[1]), meta.dtype(key))
         for key in sorted(whole)
     ]
-    write_pth(path, items, step)
+    write_pth(path, items, listener)
 
 
 def make_image(seed: int, height: int, width: int) -> Float32:

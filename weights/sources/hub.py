@@ -1,4 +1,4 @@
-"""Downloads from a model hub, through huggingface-hub: resumed, verified, once.
+"""Files of a model hub, asked for through huggingface-hub.
 
 The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itself.
 """
@@ -7,70 +7,75 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from weights.errors import Unreachable, WrongDigest
-from weights.files import sha256
-from weights.progress import Progress
 
 FORBIDDEN = (401, 403)
 MISSING = 404
 TOO_MANY = 429
 
+COMMIT = re.compile("[0-9a-f]{40}")
+DIGEST = re.compile("[0-9a-f]{64}")
+
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file in a repository, at a revision, with its sha256 where that was recorded."""
+    """A file in a repository, at a revision, with its sha256 and size where they are known."""
 
     repository: str
     name: str
     revision: str = "main"
     sha256: str | None = None
+    size: int | None = None
 
     def __str__(self) -> str:
         return f"{self.repository}/{self.name}"
 
 
-@dataclass(frozen=True)
-class Verified:
-    """A file and its digest."""
-
-    path: Path
-    sha256: str
-
-
 def cached(file: HubFile) -> Path | None:
-    """Where an earlier download of a file lies, by whatever program."""
+    """Where an earlier download lies that some program made with the library."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
     return Path(found) if isinstance(found, str) else None
 
 
-def download(file: HubFile, advice: str, listener: Progress) -> Verified:
-    """Fetch a file into the hub's cache; where the connection is cut, continue.
+def ask(file: HubFile, advice: str) -> HubFile:
+    """The file at the commit that its revision is at now, with its size and the hub's sha256.
 
-    **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`.
+    The hub gives no sha256 for small files.
+
+    **Raises** `Unreachable`, whose message ends in `advice`; `WrongDigest` if another sha256 was
+    recorded than the hub gives.
     """
     import httpx2
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.utils import logging
 
     logging.set_verbosity_error()  # our own message says what is needed
     try:
-        # The download itself tries for half a minute before it gives a refusal away.
-        get_hf_file_metadata(hf_hub_url(file.repository, file.name, revision=file.revision))
-        path = hf_hub_download(
-            file.repository,
-            file.name,
-            revision=file.revision,
-            tqdm_class=_reporter(f"downloading {file}", listener),
-        )
+        url = hf_hub_url(file.repository, file.name, revision=file.revision)
+        answer = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
     except (OSError, httpx2.HTTPError, ValueError) as error:
-        raise Unreachable(f"{file} was not downloaded: {reason(error)}. {advice}") from error
-    return verify(Path(path), file.sha256)
+        raise unreachable(file, error, advice) from error
+    commit, size = answer.commit_hash or "", answer.size
+    if not COMMIT.fullmatch(commit) or size is None:
+        raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
+    digest = answer.etag if DIGEST.fullmatch(answer.etag or "") else None
+    if digest and file.sha256 and digest != file.sha256:
+        raise WrongDigest(
+            f"{file} on the hub has sha256 {digest:.12}… where {file.sha256:.12}… was recorded, "
+            f"and was not downloaded. {advice}"
+        )
+    return replace(file, revision=commit, sha256=file.sha256 or digest, size=size)
+
+
+def unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:
+    """What to raise where a download failed."""
+    return Unreachable(f"{file} was not downloaded: {reason(error)}. {advice}")
 
 
 def reason(error: BaseException) -> str:
@@ -92,7 +97,7 @@ def reason(error: BaseException) -> str:
                 f"{HF_HUB_DOWNLOAD_TIMEOUT} s of HF_HUB_DOWNLOAD_TIMEOUT"
             )
         if isinstance(cause, OSError) and cause.errno is not None and cause.strerror:
-            return f"{cause.strerror}"
+            return f"{cause.filename}: {cause.strerror}" if cause.filename else cause.strerror
     return f"the hub cannot be reached ({type(error).__name__})"
 
 
@@ -124,43 +129,3 @@ def _status(code: int) -> str:
     if code == TOO_MANY:
         return "the hub was asked too often (429), so wait for some minutes"
     return f"the hub answered with an error ({code}), so try later"
-
-
-def verify(path: Path, expected: str | None) -> Verified:
-    """Compare a file of the hub's cache with its recorded digest, and with its name there.
-
-    A file that is not right is removed, so that the next attempt fetches it again.
-
-    **Raises** `WrongDigest`.
-    """
-    blob = path.resolve()
-    # The cache names large files by their sha256, as the hub gave it.
-    named = blob.name if re.fullmatch("[0-9a-f]{64}", blob.name) else None
-    found = sha256(blob)
-    for wanted in (expected, named):
-        if wanted is not None and wanted != found:
-            path.unlink()
-            blob.unlink(missing_ok=True)
-            raise WrongDigest(
-                f"{path.name} from the hub has sha256 {found:.12}… where {wanted:.12}… was "
-                "recorded, and was removed: run the command again."
-            )
-    return Verified(path, found)
-
-
-def _reporter(text: str, listener: Progress) -> Any:
-    """A class that the library takes for its progress bar."""
-    from huggingface_hub.utils.tqdm import tqdm
-
-    class Reporter(tqdm):
-        def __init__(self, *args: Any, **options: Any):
-            super().__init__(*args, **{**options, "disable": True})
-            total = options.get("total")
-            listener.stage(text, int(total) if total else None)
-            listener.step(int(options.get("initial") or 0))
-
-        def update(self, n: float | None = 1) -> bool | None:
-            listener.step(int(n or 0))
-            return None
-
-    return Reporter

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from weights.errors import WeightsNotFound, WrongDigest
 from weights.files import sha256
-from weights.progress import Progress
-from weights.sources.hub import HubFile, cached, download, verify
+from weights.progress import Progress, Quiet
+from weights.sources import cache
+from weights.sources.hub import HubFile, cached
+from weights.sources.transfer import check
 
 
 @dataclass(frozen=True)
@@ -76,22 +78,28 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
     `WrongDigest` if a cache holds a damaged file.
     """
-    found = next(search(published), None)
+    found = next(search(published, listener), None)
     if found is None:
-        nowhere = _searched(published)
-        if offline or not published.hub:
-            hub = "--offline forbids asking" if offline else "none is known to have it freely"
-            raise WeightsNotFound(
-                f"There is {nowhere}, and as for a hub, {hub}. {published.advice}"
-            )
-        file = published.hub[0]
-        fresh = download(file, f"There is {nowhere}. {published.advice}", listener)
-        found = Found(fresh.path, f"the hub ({file})", fresh.sha256)
+        file, advice = downloadable(published, offline)
+        path, digest = cache.fill(file, advice, listener)
+        found = Found(path, f"the hub ({file})", digest)
     listener.stage(f"weights: {found.path.name}, from {found.where}")
     return found
 
 
-def search(published: Published) -> Iterator[Found]:
+def downloadable(published: Published, offline: bool = False) -> tuple[HubFile, str]:
+    """Which file of a hub to take where there is none, and how to go on without it.
+
+    **Raises** `WeightsNotFound`.
+    """
+    nowhere = _searched(published)
+    if offline or not published.hub:
+        hub = "--offline forbids asking" if offline else "none is known to have it freely"
+        raise WeightsNotFound(f"There is {nowhere}, and as for a hub, {hub}. {published.advice}")
+    return published.hub[0], f"There is {nowhere}. {published.advice}"
+
+
+def search(published: Published, listener: Progress) -> Iterator[Found]:
     """Everything that is there already, the best first."""
     if published.embedded is not None:
         yield Found(published.embedded, "this package")
@@ -103,37 +111,39 @@ def search(published: Published) -> Iterator[Found]:
     for folder in torch_caches():
         checkpoint = folder / published.checkpoint
         if checkpoint.is_file():
-            yield Found(checkpoint, str(folder), _begins_with(checkpoint, published.digest))
+            yield Found(checkpoint, str(folder), _digest(checkpoint, published, listener))
     for name in filter(None, (published.archive, published.archive.removesuffix(".tar.lz4"))):
         archive = equimo_cache() / name.partition("_")[0] / name
         if archive.exists():
             yield Found(archive, str(archive.parent))
-    yield from _hub_cache(published)
+    yield from _downloaded(published, listener)
 
 
-def _hub_cache(published: Published) -> Iterator[Found]:
+def _downloaded(published: Published, listener: Progress) -> Iterator[Found]:
+    """What was downloaded from a hub: by us, or with its own library."""
     names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
     for file in (*(HubFile(published.repository, name) for name in names), *published.hub):
-        path = cached(file)
-        if path is not None:
-            fresh = verify(path, file.sha256)
-            digest = None if path.suffix == ".json" else fresh.sha256
-            yield Found(path, f"the hub's cache ({file})", digest)
+        for path, where in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
+            if path is not None:
+                digest = check(path, file, listener)
+                # Of several files, one digest says nothing.
+                yield Found(path, f"{where} ({file})", None if path.suffix == ".json" else digest)
 
 
-def _begins_with(path: Path, digest: str) -> str:
+def _digest(path: Path, published: Published, listener: Progress) -> str:
     """The sha256 of a file, which must be the one in its name if there is one."""
-    found = sha256(path)
-    if not found.startswith(digest):
+    listener.stage(f"checking {path}", path.stat().st_size)
+    found = sha256(path, listener.step)
+    if not found.startswith(published.digest):
         raise WrongDigest(
-            f"{path} is damaged: its name says that its sha256 begins with {digest}, but it is "
-            f"{found:.12}…: remove it and download it again."
+            f"{path} is damaged: its name says that its sha256 begins with {published.digest}, "
+            f"but it is {found:.12}…: remove it and download it again."
         )
     return found
 
 
 def _searched(published: Published) -> str:
-    places = (*own_folders(), *torch_caches(), equimo_cache())
+    places = (*own_folders(), *torch_caches(), equimo_cache(), cache.root() / cache.CHECKPOINTS)
     unset = "" if "ZOO_WEIGHTS_DIR" in os.environ else " (and ZOO_WEIGHTS_DIR is not set)"
     return f"no {published.wanted} in {', '.join(map(str, places))}{unset} or the hub's cache"
 
@@ -147,7 +157,7 @@ def find_named(name: str, published: Published) -> Path:
     for folder in folders:
         if (folder / name).exists():
             return folder / name
-    for found in search(published):
+    for found in search(published, Quiet()):
         if found.path.name == name:
             return found.path
     raise WeightsNotFound(

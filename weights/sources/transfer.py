@@ -5,17 +5,16 @@ huggingface-hub's own download keeps what it has only while the process lives.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weights.errors import Unreachable, WrongDigest
+from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.progress import Progress
-from weights.sources.hub import HubFile, reason, status
+from weights.sources.hub import DIGEST, HubFile, ask, status, unreachable
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -26,66 +25,41 @@ ATTEMPTS = 4
 PAUSE = 0.5
 """Seconds before the second of these attempts; the later ones wait longer."""
 
-COMMIT = re.compile("[0-9a-f]{40}")
+PART = ".part"
 
 CONTINUED = 206
 NOTHING_LEFT = 416
 SERVER_ERROR = 500
 
 
-def commit_of(file: HubFile, advice: str) -> str:
-    """The commit that a file's revision is at this moment, if the file is there.
+def download(file: HubFile, target: Path, advice: str, listener: Progress) -> str:
+    """Bring a file to its place, complete or not at all, and give its sha256.
 
-    **Raises** `Unreachable`, whose message ends in `advice`.
+    **Raises** what `fetch` raises; what there is of the file then lies hidden beside the place.
     """
-    import httpx2
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
-    from huggingface_hub.utils import logging
-
-    logging.set_verbosity_error()  # our own message says what is needed
-    try:
-        url = hf_hub_url(file.repository, file.name, revision=file.revision)
-        commit = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT).commit_hash
-    except (OSError, httpx2.HTTPError, ValueError) as error:
-        raise _unreachable(file, error, advice) from error
-    if commit is None or not COMMIT.fullmatch(commit):
-        raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
-    return commit
+    digest = fetch(file, part_of(target), advice, listener)
+    part_of(target).replace(target)
+    return digest
 
 
-def read(file: HubFile, limit: int, advice: str) -> bytes:
-    """A small file's content. **Raises** `Unreachable`, also if it has more bytes than `limit`."""
-    import httpx2
-
-    for failures in range(1, ATTEMPTS + 1):
-        try:
-            return _read(file, limit, advice)
-        except (OSError, httpx2.HTTPError) as error:
-            if failures == ATTEMPTS or not _is_passing(error):
-                raise _unreachable(file, error, advice) from error
-            time.sleep(PAUSE * failures)
-    raise AssertionError("the last attempt raises")
+def part_of(target: Path) -> Path:
+    """Where a file grows before it gets its place."""
+    return target.with_name(f".{target.name}{PART}")
 
 
-def _read(file: HubFile, limit: int, advice: str) -> bytes:
-    content = bytearray()
-    with _asked(file, 0) as response:
-        for piece in response.iter_bytes():
-            content += piece
-            if len(content) > limit:
-                raise Unreachable(f"{file} has more than {limit} bytes. {advice}")
-    return bytes(content)
+def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
+    """Download a file to `part`, after the bytes that are there, and give its sha256.
 
-
-def fetch(file: HubFile, size: int, part: Path, advice: str, listener: Progress) -> None:
-    """Download a file whose sha256 and size are known to `part`, after the bytes that are there.
+    The size is asked for where it is not known; then `part` must be of the newest commit.
 
     **Raises** `Unreachable`, and `part` stays for the next attempt; or `WrongDigest`, and it is
     removed.
     """
     import httpx2
 
+    size = file.size
+    if size is None:
+        return fetch(ask(file, advice), part, advice, listener)
     listener.stage(f"downloading {file}", size)
     part.parent.mkdir(parents=True, exist_ok=True)
     if not part.exists() or part.stat().st_size > size:
@@ -100,21 +74,32 @@ def fetch(file: HubFile, size: int, part: Path, advice: str, listener: Progress)
             if status(error) == NOTHING_LEFT:
                 _check_size(have, size, part, file)
             if failures == ATTEMPTS or not _is_passing(error):
-                raise _unreachable(file, error, advice) from error
+                raise unreachable(file, error, advice) from error
             time.sleep(PAUSE * failures)
-    check(part, file, listener)
+    return check(part, file, listener)
 
 
-def check(part: Path, file: HubFile, listener: Progress) -> None:
-    """Remove a file that has not the recorded digest. **Raises** `WrongDigest`."""
-    listener.stage(f"checking {file}", part.stat().st_size)
-    found = sha256(part, listener.step)
-    if found != file.sha256:
-        part.unlink()
-        raise WrongDigest(
-            f"{file} from the hub has sha256 {found:.12}… where {file.sha256:.12}… was recorded, "
-            "and was removed: run the command again."
-        )
+def check(path: Path, file: HubFile, listener: Progress) -> str:
+    """The sha256 of a file, which must be the recorded one.
+
+    A file that is not right is removed, so that the next attempt fetches it again.
+
+    **Raises** `WrongDigest`.
+    """
+    listener.stage(f"checking {file}", path.stat().st_size)
+    found = sha256(path, listener.step)
+    blob = path.resolve()
+    # The hub's own library names large files by their sha256, as the hub gave it.
+    named = blob.name if DIGEST.fullmatch(blob.name) else None
+    for wanted in (file.sha256, named):
+        if wanted is not None and wanted != found:
+            path.unlink()
+            blob.unlink(missing_ok=True)
+            raise WrongDigest(
+                f"{file} from the hub has sha256 {found:.12}… where {wanted:.12}… was recorded, "
+                "and was removed: run the command again."
+            )
+    return found
 
 
 def _continue(file: HubFile, size: int, part: Path, listener: Progress) -> None:
@@ -167,7 +152,3 @@ def _is_passing(error: Exception) -> bool:
     import httpx2
 
     return isinstance(error, httpx2.TransportError) or (status(error) or 0) >= SERVER_ERROR
-
-
-def _unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:
-    return Unreachable(f"{file} was not downloaded: {reason(error)}. {advice}")

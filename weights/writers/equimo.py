@@ -15,7 +15,8 @@ from weights.containers import convnext_records
 from weights.containers.equimo import METADATA, TAR_BLOCK, WEIGHTS
 from weights.containers.npy import header
 from weights.containers.vit_records import AFTER, BEFORE, BLOCK, BLOCK_PREFIX, QKV_BIAS, Layout, Row
-from weights.writers.item import Item, Step
+from weights.progress import Progress
+from weights.writers.item import Item
 
 TAR_RECORD = 20 * TAR_BLOCK
 
@@ -27,7 +28,7 @@ SCALARS = {
 
 
 def write_archive(
-    path: Path, items: Sequence[Item], metadata: Mapping[str, Any], step: Step
+    path: Path, items: Sequence[Item], metadata: Mapping[str, Any], listener: Progress
 ) -> None:
     """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
     text = json.dumps(metadata).encode()
@@ -39,7 +40,7 @@ def write_archive(
             file.write(head)
             if item:
                 file.write(item.data())
-                step(item.size)
+                listener.step(item.size)
         whole = len(_member(METADATA, 0)) + len(_member(WEIGHTS, size))
         whole += len(_padded(text)) + size + -size % TAR_BLOCK + 2 * TAR_BLOCK
         file.write(bytes(-size % TAR_BLOCK + 2 * TAR_BLOCK + -whole % TAR_RECORD))

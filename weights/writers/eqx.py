@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weights.containers.npy import header
-from weights.writers.item import Item, Step
+from weights.progress import Progress
+from weights.writers.item import Item
 
 
-def write_eqx(path: Path, items: Sequence[Item], step: Step) -> None:
+def write_eqx(path: Path, items: Sequence[Item], progress: Progress) -> None:
     """The tensors as records, in the order of the tree's leaves."""
     with path.open("wb") as file:
         for item in items:
             file.write(header(item.shape, "<f4"))
             file.write(item.data())
-            step(item.size)
+            progress.step(item.size)

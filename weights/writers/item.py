@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from weights.distributions import Float32, Shape, round_to_bfloat16
 from weights.tensors import LazyTensor
-
-Step = Callable[[int], None]
-"""Is told the size of what was written."""
 
 WIDTHS = {"float32": 4, "bfloat16": 2}
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from weights.distributions import Shape
-from weights.writers.item import Item, Step
+from weights.progress import Progress
+from weights.writers.item import Item
 
 ROOT = "archive"
 STORAGES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
@@ -22,7 +23,7 @@ ALIGNMENT = 64
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def write_pth(path: Path, items: Sequence[Item], step: Step) -> None:
+def write_pth(path: Path, items: Sequence[Item], listener: Progress) -> None:
     """A file that `torch.load(path, weights_only=True, mmap=True)` reads."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         archive.writestr(_member("data.pkl"), pickle(items))
@@ -33,7 +34,7 @@ def write_pth(path: Path, items: Sequence[Item], step: Step) -> None:
             info.extra = _padding(archive, info)
             with archive.open(info, "w", force_zip64=True) as member:
                 member.write(item.data())
-            step(item.size)
+            listener.step(item.size)
         archive.writestr(_member("version"), b"3\n")
 
 

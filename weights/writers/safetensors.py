@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.writers.item import Item, Step
+from weights.progress import Progress
+from weights.writers.item import Item
 
 CODES = {"float32": "F32", "bfloat16": "BF16", "uint8": "U8"}
 
 
-def write_safetensors(path: Path, items: Sequence[Item], step: Step) -> None:
+def write_safetensors(path: Path, items: Sequence[Item], listener: Progress) -> None:
     """One file, with the note that transformers looks for."""
     head = _head([(item.key, CODES[item.dtype], item.shape, item.size) for item in items])
     with path.open("wb") as file:
         file.write(head)
         for item in items:
             file.write(item.data())
-            step(item.size)
+            listener.step(item.size)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -142,15 +142,15 @@ def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress
     if naming in FORMATS["pytorch"]:
         from weights.writers.pth import write_pth
 
-        write_pth(path, items, progress.step)
+        write_pth(path, items, progress)
     elif naming == "equimo":
         from weights.writers.equimo import write_archive
 
-        write_archive(path, items, configs.equimo_metadata(entry.config), progress.step)
+        write_archive(path, items, configs.equimo_metadata(entry.config), progress)
     elif naming == "eqx":
         from weights.writers.eqx import write_eqx
 
-        write_eqx(path, items, progress.step)
+        write_eqx(path, items, progress)
     else:
         write_folder(path, items, entry, progress)
 
@@ -164,7 +164,7 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
     _write_json(path / "config.json", configs.transformers_config(entry.config, key_bias))
     how = configs.transformers_processor(entry.preprocessing)
     _write_json(path / "preprocessor_config.json", how)
-    write_safetensors(path / "model.safetensors", items, progress.step)
+    write_safetensors(path / "model.safetensors", items, progress)
 
 
 def _write_json(path: Path, value: object) -> None:

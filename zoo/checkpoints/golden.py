@@ -155,5 +155,5 @@ def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress)
     keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with staged(path.parent) as stage, writing(path):
-        write_checkpoint(stage / path.name, keys, seed, progress.step, naming.repeated(keys))
+        write_checkpoint(stage / path.name, keys, seed, progress, naming.repeated(keys))
         (stage / path.name).replace(path)

@@ -1,4 +1,4 @@
-"""The `zoo` command: export, build, verify, bench, pull, push, list, info, weights, golden."""
+"""The `zoo` command: export, build, verify, bench, pull, push, list, info, weights, cache …"""
 
 from typing import Annotated
 
@@ -6,6 +6,7 @@ import typer
 
 from zoo.cli.bench import bench
 from zoo.cli.build import build
+from zoo.cli.cache import app as cache_app
 from zoo.cli.console import run
 from zoo.cli.export import export
 from zoo.cli.golden import app as golden_app
@@ -22,6 +23,7 @@ app.command()(push)
 app.command()(verify)
 app.command()(bench)
 app.add_typer(weights_app, name="weights")
+app.add_typer(cache_app, name="cache")
 app.add_typer(golden_app, name="golden")
 
 

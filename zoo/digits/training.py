@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, bind, leaf_shapes, leaf_values
 from weights.distributions import periods
+from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors import write_safetensors
 from zoo.digits.data import Digits
@@ -177,4 +178,4 @@ def save(path: Path, model: Model, entry: ModelInfo) -> None:
     }
     weights = Weights(LazyArrays(tensors), Provenance("trained"))
     items = items_for(entry.namings[0], weights, leaf_shapes(model))
-    write_safetensors(path, items, lambda size: None)
+    write_safetensors(path, items, Quiet())

@@ -82,7 +82,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Numbered:
+class Numbered(Progress):
     """Progress that says which of many models it is about."""
 
     progress: Progress

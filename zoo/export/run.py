@@ -10,7 +10,8 @@ from weights.progress import Progress
 from zoo.checkpoints.load import load
 from zoo.export.describe import describe
 from zoo.export.make import Maker
-from zoo.export.request import Request
+from zoo.export.request import Request, check_free
+from zoo.files.lock import locked
 from zoo.files.staging import manifest_path, publish, staged, writing
 from zoo.manifest.schema import Manifest
 from zoo.manifest.text import to_text
@@ -59,7 +60,9 @@ def export_one(
 
     One in a lower precision than float32 that is not right may be forced.
     """
-    with staged(target.parent) as stage:
+    with locked(target, progress), staged(target.parent) as stage:
+        # Somebody else may have made it since the request was read.
+        check_free(target, request.force)
         file = stage / target.name
         lowered = request.precision != "fp32"
         source = stage / f"float32-{target.name}" if lowered else file

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from weights import lock
 from zoo.errors import BadOutput
 
 PREFIX = ".zoo-"
@@ -47,9 +48,10 @@ def sweep(folder: Path) -> None:
 
 
 def discard() -> None:
-    """Remove everything that is staged: for a process that is about to end."""
+    """Remove everything that is staged, and locks: for a process that is about to end."""
     for stage in tuple(_OPEN):
         shutil.rmtree(stage, ignore_errors=True)
+    lock.discard()
 
 
 @contextmanager

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from urllib.parse import quote
 
-from weights.sources.transfer import COMMIT, commit_of
+from weights.sources import cache
+from weights.sources.hub import COMMIT, ask
 from zoo.errors import BadFile
-from zoo.files.staging import staged, writing
+from zoo.files.staging import writing
 from zoo.hub.pull import BRANCH, Wanted, namespace, pull
 from zoo.manifest.read import read_folder
 from zoo.manifest.schema import MANIFEST
 from zoo.progress import bar
-
-
-def root() -> Path:
-    """Where everything is kept."""
-    own = os.environ.get("ZOO_CACHE_DIR")
-    if own:
-        return Path(own).expanduser()
-    common = os.environ.get("XDG_CACHE_HOME")
-    return (Path(common) if common else Path.home() / ".cache") / "jax-onnx-zoo"
 
 
 def cached(model: str, variant: str, revision: str | None, offline: bool) -> Path:
@@ -29,38 +19,31 @@ def cached(model: str, variant: str, revision: str | None, offline: bool) -> Pat
 
     **Raises** `BadFile` if that would be needed offline, or what `pull` does.
     """
-    place = root() / namespace() / model
-    note = place / "refs" / quote(revision or BRANCH, safe="")
+    place = cache.folder(cache.MODELS, f"{namespace()}/{model}")
     asked = Wanted(model, (variant,), place, revision)
-    if revision is not None and COMMIT.fullmatch(revision):
-        commit = revision
-    elif offline:
-        commit = _noted(note, asked)
+    if offline or COMMIT.fullmatch(revision or ""):
+        commit = _noted(asked)
     else:
-        commit = commit_of(asked.manifest, f"{asked.advice} Or load with offline=True.")
+        commit = ask(asked.manifest, f"{asked.advice} Or load with offline=True.").revision
     folder = place / commit
     if not _has(folder, variant):
         with bar() as progress:
             pull(Wanted(model, (variant,), folder, commit, offline), progress)
-    _write(note, commit)
+    cache.touch(folder)
+    with writing(place):
+        cache.note(place, revision or BRANCH, commit)
     return folder
 
 
-def _noted(note: Path, asked: Wanted) -> str:
+def _noted(asked: Wanted) -> str:
     """The commit that a revision was at when it was asked for last."""
-    commit = note.read_text() if note.is_file() else ""
-    if not COMMIT.fullmatch(commit):
+    commit = cache.noted(asked.folder, asked.manifest.revision)
+    if commit is None:
         raise BadFile(
             f"{asked.manifest.repository} at {asked.manifest.revision} was never loaded into "
             f"{asked.folder}, and offline=True forbids asking: load it once without."
         )
     return commit
-
-
-def _write(note: Path, commit: str) -> None:
-    with staged(note.parent) as stage, writing(note):
-        (stage / "commit").write_text(commit)
-        (stage / "commit").replace(note)
 
 
 def _has(folder: Path, variant: str) -> bool:

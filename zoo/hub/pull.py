@@ -6,21 +6,21 @@ next time, and moved when all of them are right; the manifest comes last.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from weights.errors import Unreachable
 from weights.progress import Progress
-from weights.sources.hub import HubFile, cached
-from weights.sources.transfer import check, commit_of, fetch, read
+from weights.sources.hub import HubFile, ask, cached
+from weights.sources.transfer import check, fetch
 from zoo.errors import BadFile, BadOutput, BadRequest
+from zoo.files.lock import locked
 from zoo.files.staging import writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
@@ -92,13 +92,13 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
     `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
     """
-    listing = _listing(wanted)
+    listing = _listing(wanted, progress)
     variants = listing.manifest.pick(wanted.variants)
     _check_verified(listing, variants)
     needed = listing.manifest.needed(variants)
     with (
+        locked(wanted.folder, progress),
         writing(wanted.folder),
-        _alone(wanted.folder, progress),
         _collecting(wanted.folder) as parts,
     ):
         right = _right(wanted.folder, listing.manifest, progress)
@@ -133,35 +133,20 @@ def _collecting(folder: Path) -> Generator[Path]:
                 folder.rmdir()
 
 
-@contextmanager
-def _alone(folder: Path, progress: Progress) -> Generator[None]:
-    """Wait until no other process pulls into a folder, and keep others from it."""
-    from filelock import FileLock, Timeout
-
-    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
-    # Elsewhere, since a lock can only be removed by who knows that nobody waits for it.
-    lock = FileLock(Path(tempfile.gettempdir(), f"zoo-pull-{digest:.32}.lock"), mode=0o666)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        progress.stage(f"waiting for who else is pulling into {folder}")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _listing(wanted: Wanted) -> Listing:
+def _listing(wanted: Wanted, progress: Progress) -> Listing:
     """The manifest: of the commit that the revision is at now, or what there is offline."""
     if wanted.offline:
         return _listing_offline(wanted)
-    file, advice = wanted.manifest, wanted.advice
-    commit = commit_of(file, advice)
-    pinned = HubFile(file.repository, MANIFEST, commit)
-    content = read(pinned, LARGEST_MANIFEST, advice)
-    where = f"{file.repository} at {commit:.12}"
-    return Listing(parse(content, f"the manifest of {where}", wanted.model), content, commit, where)
+    file = ask(wanted.manifest, wanted.advice)
+    where = f"{file.repository} at {file.revision:.12}"
+    if (file.size or 0) > LARGEST_MANIFEST:
+        raise BadFile(f"the manifest of {where} has {file.size} bytes: take another --revision.")
+    with TemporaryDirectory() as place:
+        path = Path(place, MANIFEST)
+        fetch(file, path, wanted.advice, progress)
+        content = path.read_bytes()
+    artifact = parse(content, f"the manifest of {where}", wanted.model)
+    return Listing(artifact, content, file.revision, where)
 
 
 def _listing_offline(wanted: Wanted) -> Listing:
@@ -205,7 +190,8 @@ def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
 
 def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: Progress) -> None:
     """Get a file from the hub's cache or the hub."""
-    remote = HubFile(wanted.manifest.repository, file.name, listing.revision, file.sha256)
+    repository = wanted.manifest.repository
+    remote = HubFile(repository, file.name, listing.revision, file.sha256, file.bytes)
     part = _part(parts, file)
     copy = cached(remote)
     if copy is not None and copy.stat().st_size == file.bytes:
@@ -219,7 +205,7 @@ def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: 
         )
     else:
         advice = "What there is of it is kept, so run the command again to go on."
-        fetch(remote, file.bytes, part, advice, progress)
+        fetch(remote, part, advice, progress)
 
 
 def _part(parts: Path, file: File) -> Path:

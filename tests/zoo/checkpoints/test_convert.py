@@ -15,6 +15,7 @@ import zoo
 from tests import loading
 from tests.formats import CONFIGS, NANO, huggingface_model, seeded
 from weights import bind, open_checkpoint
+from weights.progress import Quiet
 from weights.synthetic import make_image, save_pth
 from weights.tensors import LazyTensor
 from weights.writers.equimo import write_archive
@@ -82,7 +83,7 @@ def test_meta(source, tmp_path):
 def test_torch_begins_every_storage_at_a_multiple_of_64(tmp_path):
     tensors = [np.ones(shape, np.float32) for shape in ((3,), (2, 5), (1,), ())]
     lazies = [LazyTensor(array.shape, "float32", lambda a=array: a) for array in tensors]
-    write_pth(tmp_path / "w.pth", [Item(f"t{i}", t) for i, t in enumerate(lazies)], print)
+    write_pth(tmp_path / "w.pth", [Item(f"t{i}", t) for i, t in enumerate(lazies)], Quiet())
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "w.pth") as archive:
@@ -100,9 +101,7 @@ def test_equimo(source, tmp_path):
 
     config, _, weights = source
     path = tmp_path / "model.tar.lz4"
-    write_archive(
-        path, items("equimo", config, weights), configs.equimo_metadata(config), lambda _: None
-    )
+    write_archive(path, items("equimo", config, weights), configs.equimo_metadata(config), Quiet())
     image = jax.numpy.asarray(make_image(1, 48, 64))
     with jax.numpy_dtype_promotion("standard"):
         theirs = load_model("vit", path=path)

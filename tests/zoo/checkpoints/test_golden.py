@@ -15,6 +15,7 @@ from weights import leaf_shapes, open_checkpoint
 from weights.distributions import kind_of
 from weights.mapping import plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
+from weights.progress import Quiet
 from weights.synthetic import digest, make_state, write_checkpoint
 from zoo.checkpoints.golden import pixels
 
@@ -47,7 +48,7 @@ def test_layout_of_every_published_file(name):
 def test_a_streamed_checkpoint_is_the_recipes(tmp_path):
     torch = pytest.importorskip("torch")
     shapes = {key: shape for key, shape in layout("dinov3_vits16").items() if ".1" not in key}
-    write_checkpoint(tmp_path / "w.pth", shapes, 3)
+    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet())
     want = make_state(shapes, 3)
     got = torch.load(tmp_path / "w.pth", weights_only=True)
     assert digest({key: value.float().numpy() for key, value in got.items()}) == digest(want)

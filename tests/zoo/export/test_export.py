@@ -211,6 +211,21 @@ def test_existing_output_needs_force(tmp_path):
     assert (tmp_path / NAME).stat().st_size > 80e6
 
 
+def test_two_exports_to_one_file(tmp_path):
+    """The second waits, and then finds it there or replaces it."""
+    command = [*EXPORT, "dinov3_vits16", "--weights", "random", "--no-verify", "--size", "32"]
+    for options, codes in ((), [0, 2]), (("--force",), [0, 0]):
+        both = [
+            subprocess.Popen([*command, *options], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        told = "".join(process.communicate(timeout=300)[1] for process in both)
+        assert sorted(process.returncode for process in both) == codes, told
+        assert "waiting for another process that writes dinov3_vits16" in told
+        assert ("exists already" in told) == (2 in codes)
+        assert {path.name for path in tmp_path.iterdir()} == {NAME, NAME.replace("onnx", "json")}
+
+
 def test_a_full_disk_leaves_nothing(tmp_path):
     small_files_only = (
         "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "

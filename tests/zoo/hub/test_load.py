@@ -130,7 +130,7 @@ def test_from_a_hub_then_from_our_cache(tmp_path):
 
     with serving(Hub(named, branches=branches)) as hub:
         assert "was never loaded into" in load(offline=True)
-        place = tmp_path / ".cache" / "jax-onnx-zoo" / repository
+        place = tmp_path / ".cache" / "jax-onnx-zoo" / "models" / repository.replace("/", "--")
         assert load(1) == str(place / COMMIT / "onnx" / "model.onnx")
         count = len(hub.asked)
         load(1)

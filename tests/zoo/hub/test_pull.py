@@ -273,5 +273,6 @@ UNFIT["variants"]["fp32"]["verification"]["passed"] = False
 def test_a_hostile_hub(text, zoo_at, tmp_path):
     with serving(hub_of({**FILES, "manifest.json": text})) as hub:
         zoo_at(hub)("pull", folders.MODEL, code=2)
-        assert len(hub.asked) == 2
+        # One that is too large is not even downloaded.
+        assert len(hub.asked) == (1 if len(text) > 4 << 20 else 2)
     assert not (tmp_path / folders.MODEL).exists()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from weights.progress import Progress
 from zoo.artifacts.build.card import card
@@ -20,6 +16,7 @@ from zoo.checkpoints.load import Loaded, load
 from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker
 from zoo.export.verify import reference
+from zoo.files.lock import locked
 from zoo.files.staging import sidecar_path, staged, sweep, writing
 from zoo.manifest.schema import Manifest
 from zoo.models.build import abstract
@@ -63,23 +60,6 @@ def build(plan: Plan, progress: Progress) -> Built:
         finish(maker, loaded.config, ledger, not built.wrong, progress)
         built.manifest = ledger.content
         return built
-
-
-@contextmanager
-def locked(folder: Path, progress: Progress) -> Generator[None]:
-    """One build of a folder at a time; the next one waits, and then finds it done."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.parent / f".{folder.name}.lock")
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            progress.stage("waiting for another build of this folder")
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def prepare(entry: ModelInfo, loaded: Loaded, plan: Plan, progress: Progress) -> Maker:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import jax
 
 from weights.errors import WeightsError
+from weights.progress import Quiet
 from zoo.artifacts.build.folder import build
 from zoo.artifacts.build.plan import Plan
 from zoo.cli.console import FAILED_CHECK, WRONG_USE
@@ -53,7 +54,7 @@ Told = Callable[[Plan, str], None]
 """Is told of every plan what is going on."""
 
 
-class Teller:
+class Teller(Quiet):
     """Progress of one plan, as words."""
 
     def __init__(self, plan: Plan, told: Told):
@@ -61,9 +62,6 @@ class Teller:
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.told(self.plan, text)
-
-    def step(self, size: int) -> None:
-        pass
 
 
 def attempt(plan: Plan, told: Told) -> Outcome:

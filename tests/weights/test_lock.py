@@ -1,0 +1,126 @@
+"""One process at a time, and nothing left behind."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from weights.lock import locked
+from weights.progress import Quiet
+
+PROCESSES, ROUNDS = 5, 120
+
+# A counter that loses numbers where two work on it at once.
+COUNT = """
+import sys, time
+from pathlib import Path
+from weights.lock import locked
+from weights.progress import Quiet
+counter = Path(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    with locked(Path(sys.argv[3]), Quiet()):
+        number = int(counter.read_text())
+        time.sleep(0)
+        counter.write_text(str(number + 1))
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_many_processes_race(kind, tmp_path):
+    """The lock file is removed and made anew all the time, and still there is one at a time."""
+    place = tmp_path / "place"
+    place.mkdir() if kind == "folder" else place.touch()
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    command = [sys.executable, "-c", COUNT, str(counter), str(ROUNDS), str(place)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    processes = [subprocess.Popen(command, env=environment) for _ in range(PROCESSES)]
+    assert [process.wait(timeout=120) for process in processes] == [0] * PROCESSES
+    assert counter.read_text() == str(PROCESSES * ROUNDS)
+    assert {path.name for path in tmp_path.iterdir()} == {"place", "counter"}
+
+
+class Told(Quiet):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.stages = []
+
+    def stage(self, text, total=None):
+        self.stages.append(text)
+
+
+def test_who_waits_says_so(tmp_path):
+    place, told, order = tmp_path / "new" / "place", Told(), []
+
+    def second():
+        with locked(place, told):
+            order.append("second")
+
+    with locked(place, Quiet()):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while not told.stages:
+            time.sleep(0.01)
+        order.append("first")
+    thread.join(timeout=30)
+    assert order == ["first", "second"]
+    assert told.stages == [f"waiting for another process that writes {place}"]
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_folder_by_any_name(tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    monkeypatch.chdir(tmp_path / "folder")
+    for name in (Path(), tmp_path / "link", tmp_path / "folder", Path("../folder")):
+        with locked(name, Quiet()):
+            assert {path.name for path in tmp_path.iterdir()} == {"folder", "link", ".folder.lock"}
+
+
+MOUNTED = """
+import os, sys
+from pathlib import Path
+import filelock
+from weights.lock import locked
+from weights.progress import Quiet
+if os.getuid() == 0:
+    os.setuid(65534)
+with locked(Path("folder"), Quiet()):
+    print(os.listdir("folder"), os.listdir("."))
+print(os.listdir("folder"))
+try:
+    with locked(Path("other"), Quiet()):
+        pass
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_folder_in_one_that_cannot_be_written():
+    """As a volume that is mounted; a new place there is refused."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "folder")
+        folder.mkdir()
+        folder.chmod(0o777)
+        os.chmod(name, 0o555)
+        done = subprocess.run(
+            [sys.executable, "-c", MOUNTED],
+            cwd=name,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        os.chmod(name, 0o777)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "['.folder.lock'] ['folder']",
+        "[]",
+        "Permission denied",
+    ]

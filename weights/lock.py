@@ -1,0 +1,57 @@
+"""One process at a time: a lock file beside what is written, which goes when nobody waits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from weights.progress import Progress
+
+_HELD: set[Path] = set()
+
+
+@contextmanager
+def locked(destination: Path, progress: Progress) -> Generator[None]:
+    """Keep other processes from a file or folder while the block runs; wait for one that has it.
+
+    **Raises** `OSError` where the lock file cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    path = _lock_file(destination)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        progress.stage(f"waiting for another process that writes {destination}")
+        lock.acquire()
+    _HELD.add(path)
+    try:
+        yield
+    finally:
+        _HELD.discard(path)
+        # Removed while it is held: who has opened it before sees that it lost its name (filelock
+        # looks at the count of links once it has the lock), and begins again with a new file.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def discard() -> None:
+    """Remove the lock files that are held: for a process that is about to end."""
+    for path in tuple(_HELD):
+        path.unlink(missing_ok=True)
+
+
+def _lock_file(destination: Path) -> Path:
+    """`.NAME.lock` beside a place; in it, if it is a folder whose parent is not ours to write."""
+    parent, name = destination.parent.resolve(), destination.name
+    if destination.is_dir():
+        folder = destination.resolve()
+        parent, name = folder.parent, folder.name
+        if not os.access(parent, os.W_OK):
+            parent = folder
+    return parent / f".{name}.lock"

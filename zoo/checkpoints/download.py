@@ -1,0 +1,98 @@
+"""`zoo weights download`: the checkpoint that `--weights auto` uses, brought to this machine."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights import open_checkpoint
+from weights.files import sha256
+from weights.progress import Progress
+from weights.sources import cache, transfer
+from weights.sources.hub import ask
+from weights.sources.locate import downloadable, search
+from zoo.checkpoints.load import published
+from zoo.errors import BadOutput
+from zoo.files.lock import locked
+from zoo.files.staging import staged, writing
+from zoo.registry.entry import ModelInfo
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A checkpoint, and how many bytes had to be brought from `source`; 0 if it was there."""
+
+    model: str
+    path: Path
+    source: str
+    bytes: int
+
+
+def download(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progress) -> Brought:
+    """Bring a model's checkpoint to our cache, or to the folder `out`.
+
+    A dry run says what would be done, and leaves everything as it is.
+
+    **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
+    """
+    found = next(search(published(entry), progress), None)
+    if found is None:
+        return _fetch(entry, out, dry_run, progress)
+    if out is None:
+        return Brought(entry.name, found.path, found.where, 0)
+    return _copy(entry, found.path, out, dry_run, progress)
+
+
+def _fetch(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progress) -> Brought:
+    """Bring the file from a hub."""
+    file, advice = downloadable(published(entry))
+    asked = ask(file, advice)
+    path = cache.place(asked) if out is None else _place(entry, file.name, out)
+    if not dry_run and out is None:
+        cache.fill(file, advice, progress)
+    elif not dry_run:
+        with locked(path.parent, progress), writing(path):
+            if not path.exists():
+                transfer.download(asked, path, advice, progress)
+            _check_same(path, asked.sha256)
+    return Brought(entry.name, path, f"the hub ({file})", asked.size or 0)
+
+
+def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress) -> Brought:
+    """Bring the files from another place on this machine."""
+    files = _files(source)
+    path = out / source.name if source.is_dir() else _place(entry, source.name, out)
+    folder = path if source.is_dir() else path.parent
+    missing = [file for file in files if not (folder / file.name).exists()]
+    size = sum(file.stat().st_size for file in missing)
+    if not dry_run:
+        progress.stage(f"copying {source}", size)
+        with locked(folder, progress), staged(folder) as stage, writing(folder):
+            for file in missing:
+                shutil.copyfile(file, stage / file.name)
+                progress.step(file.stat().st_size)
+            for file in missing:
+                (stage / file.name).replace(folder / file.name)
+            for file in files:
+                _check_same(folder / file.name, sha256(file))
+    return Brought(entry.name, path, str(source.parent), size)
+
+
+def _place(entry: ModelInfo, name: str, out: Path) -> Path:
+    """The place for a file: where it is found again if `out` is the folder of weights."""
+    file = Path(name).name
+    named = file in (entry.checkpoint, entry.archive)
+    return out / file if named else out / Path(entry.repository).name / file
+
+
+def _files(source: Path) -> list[Path]:
+    """The files of a checkpoint."""
+    if source.is_dir():
+        return sorted(path for path in source.iterdir() if path.is_file())
+    return [source] if source.suffix != ".json" else [source, *open_checkpoint(source).files]
+
+
+def _check_same(path: Path, digest: str | None) -> None:
+    if digest is not None and sha256(path) != digest:
+        raise BadOutput(f"{path} is another file: remove it, or name another folder with --out.")

@@ -1,0 +1,100 @@
+"""`zoo cache`: what was downloaded, and how to remove it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from weights.sources import cache
+from zoo.cli.console import progress_bar
+from zoo.errors import BadRequest
+from zoo.files.staging import writing
+
+app = typer.Typer(
+    help="Downloaded checkpoints and models: list them, remove them.", no_args_is_help=True
+)
+
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATTERN]...",
+        help="Shell patterns of names in the list, such as '*vits16*' or 'checkpoints/*'.",
+    ),
+]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@app.command("list")
+def list_entries(patterns: Patterns = None, as_json: Json = False) -> None:
+    """Show what is in the cache: checkpoints, and models that `zoo.load` downloaded."""
+    found = _entries(patterns)
+    if as_json:
+        print(json.dumps({"root": str(cache.root()), "entries": _records(found)}, indent=2))
+    else:
+        _show(found)
+
+
+@app.command("clear")
+def clear(
+    patterns: Patterns = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what is in the cache, or the part of it that fits a pattern."""
+    found = _entries(patterns)
+    if not as_json:
+        _show(found)
+    removed = bool(found) and not dry_run and (yes or _confirmed(found))
+    if removed:
+        with progress_bar() as progress, writing(cache.root()):
+            for entry in found:
+                cache.remove(entry, progress)
+    if as_json:
+        print(json.dumps({"removed": removed, "entries": _records(found)}, indent=2))
+    elif found:
+        print("all of this was removed" if removed else "nothing was removed")
+
+
+def _entries(patterns: Sequence[str] | None) -> list[cache.Entry]:
+    with writing(cache.root()):
+        return cache.entries(patterns or ["*"])
+
+
+def _confirmed(found: Sequence[cache.Entry]) -> bool:
+    try:
+        return typer.confirm(f"Remove {_total(found)} from {cache.root()}?", err=True)
+    except typer.Abort as error:
+        print(file=sys.stderr)  # the question's line has no end yet
+        raise BadRequest("nobody answered whether to remove the files: add --yes.") from error
+
+
+def _show(found: Sequence[cache.Entry]) -> None:
+    for entry in found:
+        used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d")
+        print(f"{entry.bytes / 1e6:>9,.1f} MB  last used {used}  {entry.name}")
+    print(f"{_total(found)} in {cache.root()}")
+
+
+def _total(found: Sequence[cache.Entry]) -> str:
+    noun = "entry" if len(found) == 1 else "entries"
+    return f"{len(found)} {noun} of {sum(entry.bytes for entry in found) / 1e6:,.1f} MB"
+
+
+def _records(found: Sequence[cache.Entry]) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": entry.kind,
+            "name": entry.name,
+            "path": str(entry.path),
+            "bytes": entry.bytes,
+            "last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds"),
+        }
+        for entry in found
+    ]
