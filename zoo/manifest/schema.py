@@ -92,7 +92,7 @@ class Preprocessing(Model):
 
 
 class Weights(Model):
-    """Where the weights come from."""
+    """A checkpoint, or random numbers."""
 
     kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
     name: str | None = Field(default=None, description="The checkpoint's own name, no folder.")

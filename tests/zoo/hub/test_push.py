@@ -142,7 +142,7 @@ REFUSED = {
     ),
     "link": (linked, "LICENSE is a symbolic link"),
     "link to a folder": (linked_folder, "onnx is a symbolic link"),
-    "hostile": (changed(files=[{"name": "../a", "bytes": 1, "sha256": "0" * 64}]), "no plain rel"),
+    "hostile": (changed(files=[{"name": "../a", "bytes": 1, "sha256": "0" * 64}]), "a plain rel"),
 }
 
 
