@@ -189,7 +189,7 @@ def test_no_room_for_the_quantiser(tmp_path):
     source = write(tmp_path / "source.onnx", MODELS["dinov3_vits16"], 18)
     limit = source.stat().st_size  # enough for the copy whose channels are even
     code = (
-        "import pathlib, resource; from zoo.quantise import quantise; "
+        "import pathlib, resource; from zoo.export.quantise import quantise; "
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
         "quantise(pathlib.Path('source.onnx'), pathlib.Path('int8.onnx'))"
     )

@@ -59,10 +59,10 @@ def test_files(tmp_path):
     with pytest.raises(BadFile, match="keep the names"):
         find_variant(tmp_path / "b.onnx", manifest)
     (tmp_path / "a.onnx_data").write_bytes(b"Tensors")
-    with pytest.raises(BadFile, match="a.onnx_data has changed"):
+    with pytest.raises(BadFile, match=r"a\.onnx_data has changed"):
         find_variant(tmp_path / "a.onnx", manifest)
     (tmp_path / "a.onnx_data").unlink()
-    with pytest.raises(BadFile, match="a.onnx_data is missing"):
+    with pytest.raises(BadFile, match=r"a\.onnx_data is missing"):
         find_variant(tmp_path / "a.onnx", manifest)
 
 

@@ -76,7 +76,7 @@ def test_weights():
     assert read_weights("random:7") == Seed(7)
     assert read_weights("a/b.pth") == Path("a/b.pth")
     assert read_weights("~/b.pth") == Path.home() / "b.pth"
-    for text in ("random:", "random:x", "random:-1"):
+    for text in ("random:", "random:x", "random:-1", f"random:{10**40}"):
         with pytest.raises(BadRequest, match="no seed"):
             read_weights(text)
 
