@@ -57,8 +57,6 @@ COMMON = {
 }
 """Files of every variant."""
 
-PRECISION = {"fp16": "float16"}
-
 
 def contents(seed: int = 0) -> dict[str, bytes]:
     """The files by name; another seed gives other models, and the same licence."""
@@ -80,15 +78,18 @@ def contents(seed: int = 0) -> dict[str, bytes]:
 def manifest(held: dict[str, bytes], **changes: object) -> dict:
     """What a build says of these files."""
     record = {
-        "format": "jax-onnx-zoo folder",
-        "format_version": 1,
+        "format": "jax-onnx-zoo manifest",
+        "format_version": 2,
         "model": MODEL,
         "aliases": [],
         "source": "here",
-        "licence": {"name": "other", "page": "", "download": ""},
+        "licence": {"name": "other", "text": "other.txt", "page": "", "download": ""},
         "parameters": 1,
         "input": "float32",
         "size": list(SIZE),
+        "sizes": "fixed",
+        "layers": [],
+        "reshape": False,
         "preprocessing": {
             "mean": list(MEAN),
             "std": list(STD),
@@ -97,8 +98,10 @@ def manifest(held: dict[str, bytes], **changes: object) -> dict:
             "rescale": 1 / 255,
             "rescale_first": False,
             "resample": "bilinear",
+            "in_file": False,
         },
         "weights": {"kind": "random", "seed": 0},
+        "tools": {},
         "files": [
             {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in held.items()
@@ -107,19 +110,27 @@ def manifest(held: dict[str, bytes], **changes: object) -> dict:
             name: {
                 "files": list(parts),
                 "opset": 18,
-                "precision": PRECISION.get(name, "float32"),
+                "ir_version": 10,
+                "precision": "fp16" if name == "fp16" else "fp32",
+                "attention_layout": "4d",
                 "inputs": [],
                 "outputs": [],
                 "nodes": 2,
                 "histogram": {},
                 "fused": {},
-                "verification": {"input": "", "passed": True, "comparisons": []},
+                "near_misses": [],
+                "verification": {
+                    "input": "",
+                    "measure": "max_abs",
+                    "limit": 1e-4,
+                    "passed": True,
+                    "comparisons": [],
+                },
             }
             for name, parts in VARIANTS.items()
             if set(parts) <= set(held)
         },
         "complete": True,
-        "tools": {},
     }
     return record | changes
 

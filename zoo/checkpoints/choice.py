@@ -30,7 +30,7 @@ def read_weights(text: str) -> Choice:
         return Seed(0)
     if text.startswith("random:"):
         seed = text.removeprefix("random:")
-        if not re.fullmatch(r"\d+", seed, re.ASCII):
+        if not re.fullmatch(r"\d{1,40}", seed, re.ASCII):
             raise BadRequest(f"--weights {text} has no seed: write a number, as in `random:7`.")
         return Seed(int(seed))
     return Path(text).expanduser()

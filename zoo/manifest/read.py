@@ -12,7 +12,7 @@ from zoo.files.staging import manifest_path
 from zoo.manifest.schema import MANIFEST, PATTERNS, Manifest
 
 LARGEST_MANIFEST = 4 << 20
-MOST_VALUES = 50_000
+MOST_VALUES = 20_000
 """More than any manifest has, and few enough to go through if each one is wrong."""
 
 ADVICE = "Take another revision, or export, build or pull the files again."
@@ -76,7 +76,7 @@ def _wrong(error: ValidationError) -> str:
             # The zoo's own words, which say where they are about something.
             return str(context["error"])
         case "string_pattern_mismatch":
-            wanted = f"input should be {PATTERNS[context['pattern']]}"
+            wanted = f"it should be {PATTERNS[context['pattern']]}"
         case _:
-            wanted = first["msg"][0].lower() + first["msg"][1:]
+            wanted = first["msg"].replace("Input", "it").replace("String", "it")
     return f"{where} is {ascii(first['input'])[:80]}: {wanted}"

@@ -92,7 +92,7 @@ class Preprocessing(Model):
 
 
 class Weights(Model):
-    """Where the weights come from."""
+    """A checkpoint, or random numbers."""
 
     kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
     name: str | None = Field(default=None, description="The checkpoint's own name, no folder.")
@@ -101,16 +101,10 @@ class Weights(Model):
         default=None, description="What random weights were drawn with."
     )
     rope_periods: str | None = Field(
-        default=None,
-        description="`file`, or `float32` where the checkpoint has no rotary periods and they were "
-        "computed.",
+        default=None, description="`file`, or `float32` if they are not in it and were computed."
     )
-    is_published_file: bool | None = Field(
-        default=None, description="Whether the digest is that of the file the authors published."
-    )
-    is_embedded_file: bool | None = Field(
-        default=None, description="Whether it is the file that the zoo's package holds."
-    )
+    is_published_file: bool | None = Field(default=None, description="Whether it is the authors'.")
+    is_embedded_file: bool | None = Field(default=None, description="Whether the zoo holds it.")
 
     @model_validator(mode="after")
     def _check_seed(self) -> Weights:
@@ -146,9 +140,7 @@ class Tensor(Model):
 
     name: str = Field(description="As in the graph.")
     dtype: str = Field(description="As numpy calls it, such as `float32`.")
-    shape: tuple[Count | str, ...] = Field(
-        description="Sizes; one that is open has a name, such as `batch_size`."
-    )
+    shape: tuple[Count | str, ...] = Field(description="Sizes; open ones have names.")
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -205,10 +197,7 @@ class Variant(Model):
     opset: Count = Field(description="Version of ONNX's operators.")
     ir_version: Count = Field(description="Version of ONNX's file format.")
     precision: Precision = Field(description="Of the weights and of what is computed inside.")
-    attention_layout: Layout = Field(
-        description="Whether attention gets `[batch, heads, tokens, width]` or `[batch, tokens, "
-        "heads * width]`."
-    )
+    attention_layout: Layout = Field(description="4d: `[B, heads, T, D]`; 3d: `[B, T, heads * D]`.")
     inputs: tuple[Tensor, ...] = Field(description="What it takes.")
     outputs: tuple[Tensor, ...] = Field(description="What it gives.")
     nodes: Count = Field(description="How many operators it has.")

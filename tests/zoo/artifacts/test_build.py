@@ -32,9 +32,9 @@ from zoo.images.pixel_values import pixel_values
 
 MODEL = "vit_digits"
 FILES = {
-    "fp32": ("onnx/model.onnx", 18, "float32"),
-    "fused": ("onnx/model_fused.onnx", 23, "float32"),
-    "fp16": ("onnx/model_fp16.onnx", 18, "float16"),
+    "fp32": ("onnx/model.onnx", 18, "fp32"),
+    "fused": ("onnx/model_fused.onnx", 23, "fp32"),
+    "fp16": ("onnx/model_fp16.onnx", 18, "fp16"),
     "int8": ("onnx/model_int8.onnx", 18, "int8"),
 }
 
@@ -108,7 +108,7 @@ def test_golden_numbers(built):
         assert set(got) == set(golden) - {"pixel_values"}
         for name, value in got.items():
             cosine = converter.compare(value, golden[name]).cosine
-            assert cosine >= {"float32": 1 - 1e-6, "float16": 0.9999, "int8": 0.99}[precision]
+            assert cosine >= {"fp32": 1 - 1e-6, "fp16": 0.9999, "int8": 0.99}[precision]
 
 
 def test_settings(built):
@@ -185,7 +185,7 @@ def test_a_build_that_was_stopped_at_once(built, tmp_path):
     """Its manifest has no variant yet, and the next build goes on from there."""
     change = {"variants": {}, "files": [], "complete": False}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest(built[0]) | change))
-    assert read(tmp_path)["variants"] == {}
+    assert read(tmp_path).variants == {}
 
 
 def plan(model):

@@ -13,6 +13,7 @@ import pytest
 ZOO = [sys.executable, "-c", "import sys; sys.argv[0] = 'zoo'; from zoo.cli import main; main()"]
 EXPORT = [sys.executable, "-m", "zoo.export"]
 NAME = "dinov3_vits16-opset23.onnx"
+MANIFEST = "dinov3_vits16-opset23.manifest.json"
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_manifest(exported, vits16):
     folder, manifests = exported
     record = manifests[0]
     path = folder / NAME
-    assert json.loads(path.with_suffix(".json").read_text()) == record
+    assert json.loads(path.with_suffix(".manifest.json").read_text()) == record
     assert record["files"] == [
         {
             "name": NAME,
@@ -66,11 +67,14 @@ def test_manifest(exported, vits16):
             "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         }
     ]
-    assert (record["model"], record["opset"], record["ir_version"]) == ("dinov3_vits16", 23, 10)
-    assert record["inputs"] == [
+    assert record["model"] == "dinov3_vits16" and record["complete"]
+    (variant,) = record["variants"].values()
+    assert list(record["variants"]) == ["fused"]
+    assert (variant["files"], variant["opset"], variant["ir_version"]) == ([NAME], 23, 10)
+    assert variant["inputs"] == [
         {"name": "pixel_values", "dtype": "float32", "shape": ["batch_size", 3, 224, 224]}
     ]
-    assert [(output["name"], output["shape"]) for output in record["outputs"]] == [
+    assert [(output["name"], output["shape"]) for output in variant["outputs"]] == [
         ("last_hidden_state", ["batch_size", 201, 384]),
         ("pooler_output", ["batch_size", 384]),
     ]
@@ -83,12 +87,17 @@ def test_manifest(exported, vits16):
         "is_published_file": False,
     }
     assert record["preprocessing"]["mean"] == [0.485, 0.456, 0.406]
-    assert record["nodes"] == sum(record["histogram"].values())
+    assert variant["nodes"] == sum(variant["histogram"].values())
     assert str(folder) not in json.dumps(record)
 
 
+def named(manifests):
+    """Each with the name of its variant, in the order of the opsets that were asked for."""
+    return zip(("fused", "fp32"), manifests, strict=True)
+
+
 def test_fused_operators(exported):
-    _, (fused, portable) = exported
+    fused, portable = (record["variants"][name] for name, record in named(exported[1]))
     assert fused["fused"] == {
         "Attention": 12,
         "Gelu": 12,
@@ -100,8 +109,8 @@ def test_fused_operators(exported):
 
 
 def test_verification(exported):
-    for record in exported[1]:
-        verification = record["verification"]
+    for name, record in named(exported[1]):
+        verification = record["variants"][name]["verification"]
         assert verification["passed"]
         assert {c["batch"] for c in verification["comparisons"]} == {1, 3}
         assert {c["output"] for c in verification["comparisons"]} == {
@@ -117,7 +126,7 @@ def test_files_are_readable_by_others(exported):
     os.umask(umask)
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(
-        f"dinov3_vits16-opset{n}.{e}" for n in (18, 23) for e in ("json", "onnx")
+        f"dinov3_vits16-opset{n}.{e}" for n in (18, 23) for e in ("manifest.json", "onnx")
     )
     for path in folder.iterdir():
         assert path.stat().st_mode & 0o777 == 0o666 & ~umask
@@ -146,7 +155,7 @@ def test_two_processes_write_the_same_bytes(tmp_path):
     options = ("--weights", "random:5", "--no-verify", "--size", "64x96")
     for folder in ("a", "b"):
         call(EXPORT, "dinov3_vits16", *options, "--out", folder, cwd=tmp_path)
-    for suffix in (".onnx", ".json"):
+    for suffix in (".onnx", ".manifest.json"):
         one, other = ((tmp_path / f / NAME).with_suffix(suffix).read_bytes() for f in "ab")
         assert one == other
 
@@ -159,10 +168,11 @@ def test_fixed_batch_and_size(layout, tmp_path):
         *("--attention-layout", layout, "--out", "x/y.onnx"),
         cwd=tmp_path,
     )
-    record = json.loads((tmp_path / "x" / "y.json").read_text())
-    assert record["inputs"][0]["shape"] == [2, 3, 64, 96]
+    record = json.loads((tmp_path / "x" / "y.manifest.json").read_text())
+    variant = record["variants"]["fused"]
+    assert variant["inputs"][0]["shape"] == [2, 3, 64, 96]
     assert record["preprocessing"]["size"] == [64, 96]
-    assert record["attention_layout"] == layout
+    assert variant["attention_layout"] == layout
     assert "12 Attention" in done.stdout
     assert "the features mean nothing" in done.stdout
 
@@ -223,7 +233,16 @@ def test_two_exports_to_one_file(tmp_path):
         assert sorted(process.returncode for process in both) == codes, told
         assert "waiting for another process that writes dinov3_vits16" in told
         assert ("exists already" in told) == (2 in codes)
-        assert {path.name for path in tmp_path.iterdir()} == {NAME, NAME.replace("onnx", "json")}
+        assert {path.name for path in tmp_path.iterdir()} == {NAME, MANIFEST}
+
+
+def test_other_json_files_are_left_alone(tmp_path):
+    """Somebody may call a model as a file is called that other programs need."""
+    (tmp_path / "package.json").write_text("precious")
+    command = ["vit_digits", "--no-verify", "--out", "package.onnx", "--force"]
+    call(EXPORT, *command, cwd=tmp_path)
+    assert (tmp_path / "package.json").read_text() == "precious"
+    assert (tmp_path / "package.manifest.json").exists()
 
 
 def test_a_full_disk_leaves_nothing(tmp_path):
@@ -272,14 +291,16 @@ def test_one_file_for_every_size(tmp_path):
     options = ("--size", "dynamic", "--layers", "6,12", "--reshape", "--json")
     done = call(EXPORT, "dinov3_vits16", "--weights", "random", *options, cwd=tmp_path)
     record = json.loads(done.stdout)[0]
-    assert record["inputs"][0]["shape"] == ["batch_size", 3, "height", "width"]
-    assert [output["name"] for output in record["outputs"]][2:] == [
+    variant = record["variants"]["fused"]
+    assert (record["size"], record["layers"], record["reshape"]) == (None, [6, 12], True)
+    assert variant["inputs"][0]["shape"] == ["batch_size", 3, "height", "width"]
+    assert [output["name"] for output in variant["outputs"]][2:] == [
         "hidden_state_6",
         "hidden_state_12",
     ]
-    assert record["outputs"][2]["shape"] == ["batch_size", 384, "grid_height", "grid_width"]
+    assert variant["outputs"][2]["shape"] == ["batch_size", 384, "grid_height", "grid_width"]
     assert "multiples of 16" in record["sizes"]
-    tried = {(item["height"], item["width"]) for item in record["verification"]["comparisons"]}
+    tried = {(item["height"], item["width"]) for item in variant["verification"]["comparisons"]}
     assert len(tried) == 5
     assert min(tried) < (224, 224) < max(tried)
     assert any(height != width for height, width in tried)
@@ -297,7 +318,7 @@ def test_many_models_in_one_run(tmp_path):
     outcomes = json.loads(done.stdout)
     assert [outcome["model"] for outcome in outcomes] == ["dinov3_vits16", "dinov3_vits16plus"]
     assert [outcome["error"] for outcome in outcomes] == [None, None]
-    assert outcomes[0]["manifests"][0]["opset"] == 23
+    assert outcomes[0]["manifests"][0]["variants"]["fused"]["opset"] == 23
 
 
 def test_without_a_model(tmp_path):

@@ -68,7 +68,7 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
     source = write(tmp_path / "source.onnx", config, opset)
     fused = converter.report(ir.load(source)).fused
     image = pixels(config)
-    for precision in ("float16", "bfloat16", "int8"):
+    for precision in ("fp16", "bf16", "int8"):
         file = tmp_path / f"{precision}.onnx"
         derive(source, file, precision, image)
         onnx.checker.check_model(file, full_check=True)
@@ -77,7 +77,7 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
         assert converter.report(model).fused == fused
         assert worst(file, precision, source, image) >= LIMITS[precision].value
         if precision != "int8":
-            assert_half(model, HALF if precision == "float16" else BFLOAT, opset)
+            assert_half(model, HALF if precision == "fp16" else BFLOAT, opset)
 
 
 def assert_half(model, half, opset):
@@ -105,8 +105,8 @@ def test_large_values_stay_in_float32(tmp_path):
     with pytest.warns(RuntimeWarning, match="overflow"):
         outputs = converter.run(naive, [image])
     assert any(not np.isfinite(out).all() for out in outputs.values())
-    derive(source, tmp_path / "half.onnx", "float16", image)
-    assert worst(tmp_path / "half.onnx", "float16", source, image) >= LIMITS["float16"].value
+    derive(source, tmp_path / "half.onnx", "fp16", image)
+    assert worst(tmp_path / "half.onnx", "fp16", source, image) >= LIMITS["fp16"].value
     assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "half.onnx"}
 
 
@@ -167,7 +167,7 @@ def test_outlier_channels(name, tmp_path):
     before, after = (converter.run(model, [image]) for model in (source, evened))
     for output in before:
         np.testing.assert_allclose(after[output], before[output], rtol=0, atol=2e-5)
-    for precision in ("float16", "bfloat16", "int8"):
+    for precision in ("fp16", "bf16", "int8"):
         file = tmp_path / f"{precision}.onnx"
         derive(source, file, precision, image)
         assert worst(file, precision, source, image) >= LIMITS[precision].value
@@ -189,7 +189,7 @@ def test_no_room_for_the_quantiser(tmp_path):
     source = write(tmp_path / "source.onnx", MODELS["dinov3_vits16"], 18)
     limit = source.stat().st_size  # enough for the copy whose channels are even
     code = (
-        "import pathlib, resource; from zoo.quantise import quantise; "
+        "import pathlib, resource; from zoo.export.quantise import quantise; "
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
         "quantise(pathlib.Path('source.onnx'), pathlib.Path('int8.onnx'))"
     )
@@ -212,15 +212,16 @@ def test_too_far_from_float32(tmp_path):
     options = ("vit_digits", "--weights", path, "--precision", "int8", "--out", "o", "--json")
     done = call(EXPORT, *options, cwd=tmp_path, code=1)
     (record,) = json.loads(done.stdout)
-    assert not record["verification"]["passed"]
+    assert not record["variants"]["int8"]["verification"]["passed"]
     assert not list((tmp_path / "o").iterdir())
     done = call(EXPORT, *options, "--force", cwd=tmp_path)
     assert {p.name for p in (tmp_path / "o").iterdir()} == {
         "vit_digits-opset23-int8.onnx",
-        "vit_digits-opset23-int8.json",
+        "vit_digits-opset23-int8.manifest.json",
     }
     (record,) = json.loads(done.stdout)
-    assert record["precision"] == "int8" and not record["verification"]["passed"]
+    (variant,) = record["variants"].values()
+    assert variant["precision"] == "int8" and not variant["verification"]["passed"]
 
 
 def zoo_data(name):

@@ -4,12 +4,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from zoo.manifest.describe import FORMAT, read
 
 import zoo
 from zoo.checkpoints.choice import Seed, read_weights
 from zoo.cli.console import spread
-from zoo.errors import BadFile, BadOutput, BadRequest
+from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import (
     Options,
     check_free,
@@ -77,18 +76,34 @@ def test_weights():
     assert read_weights("random:7") == Seed(7)
     assert read_weights("a/b.pth") == Path("a/b.pth")
     assert read_weights("~/b.pth") == Path.home() / "b.pth"
-    for text in ("random:", "random:x", "random:-1"):
+    for text in ("random:", "random:x", "random:-1", f"random:{10**40}"):
         with pytest.raises(BadRequest, match="no seed"):
             read_weights(text)
 
 
 def test_targets():
     both = Path("m-opset18.onnx"), Path("m-opset23.onnx")
-    assert read_targets("m", (18, 23), "float32", None) == both
+    assert read_targets("m", (18, 23), "fp32", None) == both
     assert read_targets("m", (23,), "int8", Path("a")) == (Path("a/m-opset23-int8.onnx"),)
-    assert read_targets("m", (23,), "float16", Path("a/b.onnx")) == (Path("a/b.onnx"),)
+    assert read_targets("m", (23,), "fp16", Path("a/b.onnx")) == (Path("a/b.onnx"),)
     with pytest.raises(BadRequest, match="2 opsets"):
-        read_targets("m", (18, 23), "float32", Path("a/b.onnx"))
+        read_targets("m", (18, 23), "fp32", Path("a/b.onnx"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".a.onnx", "-.onnx", "a b.onnx", "a\nb.onnx", "modèle.onnx", "a\\b.onnx", "\udcff.onnx"],
+)
+def test_names_that_no_manifest_can_hold(name):
+    with pytest.raises(BadRequest, match="a manifest cannot hold that name") as caught:
+        read_targets("m", (23,), "fp32", Path("a folder") / name)
+    assert str(caught.value).isprintable()
+
+
+def test_long_names():
+    assert read_targets("m", (23,), "fp32", Path(f"{'a' * 145}.onnx"))
+    with pytest.raises(BadRequest, match="at most 150"):
+        read_targets("m", (23,), "fp32", Path(f"{'a' * 146}.onnx"))
 
 
 def ask(tmp_path, **changes):
@@ -109,7 +124,7 @@ def test_bad_opset(opset, tmp_path):
         ask(tmp_path, opsets=[opset])
 
 
-@pytest.mark.parametrize("name", ["onnx", "json", "onnx_data"])
+@pytest.mark.parametrize("name", ["onnx", "manifest.json", "onnx_data"])
 def test_earlier_exports_are_kept(name, tmp_path):
     (tmp_path / f"dinov3_vits16-opset18.{name}").touch()
     with pytest.raises(BadOutput, match="--force"):
@@ -142,22 +157,10 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
     target.write_text("old")
     with staged(tmp_path) as stage:
         (stage / "a.onnx").write_text("new")
-        (stage / "a.json").write_text("new")
+        (stage / "a.manifest.json").write_text("new")
         publish(stage, target)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.manifest.json", "a.onnx"]
     assert target.read_text() == manifest_path(target).read_text() == "new"
-
-
-def test_manifests_of_others(tmp_path):
-    path = tmp_path / "a.json"
-    with pytest.raises(BadFile, match="missing"):
-        read(path)
-    for text in ("", "{", "[]", "{}", '{"format": 3}', "\x00"):
-        path.write_text(text)
-        with pytest.raises(BadFile, match="not a manifest"):
-            read(path)
-    path.write_text(f'{{"format": "{FORMAT}"}}')
-    assert read(path)["format"] == FORMAT
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,8 @@ def test_names_that_make_no_sense(zoo_at, tmp_path):
 
 UNFIT = json.loads(json.dumps(folders.manifest(FILES)))
 UNFIT["variants"]["fp32"]["verification"]["passed"] = False
+UNCHECKED = json.loads(json.dumps(folders.manifest(FILES)))
+UNCHECKED["variants"]["fp32"]["verification"] = None
 
 
 @pytest.mark.parametrize(
@@ -263,12 +265,13 @@ UNFIT["variants"]["fp32"]["verification"]["passed"] = False
     [
         json.dumps(folders.manifest(FILES, complete=False)).encode(),
         json.dumps(UNFIT).encode(),
+        json.dumps(UNCHECKED).encode(),
         json.dumps(
             folders.manifest(FILES, files=[{"name": "../a.onnx", "bytes": 1, "sha256": "0" * 64}])
         ).encode(),
         b" " * ((4 << 20) + 1),
     ],
-    ids=["broken off", "not verified", "dots", "large"],
+    ids=["broken off", "wrong", "not verified", "dots", "large"],
 )
 def test_a_hostile_hub(text, zoo_at, tmp_path):
     with serving(hub_of({**FILES, "manifest.json": text})) as hub:

@@ -134,15 +134,18 @@ REFUSED = {
         lambda folder: (folder / "onnx/model_fused.onnx").unlink(),
         "fused.onnx is missing",
     ),
-    "altered": (lambda folder: (folder / "config.json").write_bytes(b"[]\n"), "has changed since"),
-    "longer": (lambda folder: (folder / "config.json").write_bytes(b"{}\n "), "has changed since"),
+    "altered": (lambda folder: (folder / "config.json").write_bytes(b"[]\n"), "has another sha256"),
+    "longer": (
+        lambda folder: (folder / "config.json").write_bytes(b"{}\n "),
+        "4 bytes instead of 3",
+    ),
     "unknown": (
         lambda folder: (folder / "onnx/notes.txt").touch(),
-        "notes.txt is not in the manif",
+        "notes.txt is not listed",
     ),
     "link": (linked, "LICENSE is a symbolic link"),
     "link to a folder": (linked_folder, "onnx is a symbolic link"),
-    "hostile": (changed(files=[{"name": "../a", "bytes": 1, "sha256": "0" * 64}]), "no plain rel"),
+    "hostile": (changed(files=[{"name": "../a", "bytes": 1, "sha256": "0" * 64}]), "a plain rel"),
 }
 
 

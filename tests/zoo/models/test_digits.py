@@ -106,7 +106,7 @@ def test_accuracy_of_the_files(opset, exported, in_jax):
 
 
 def test_manifest(exported):
-    record = json.loads((exported / "vit_digits-opset23.json").read_text())
+    record = json.loads((exported / "vit_digits-opset23.manifest.json").read_text())
     assert record["weights"] == {
         "kind": "meta",
         "name": "vit_digits.safetensors",
@@ -115,14 +115,15 @@ def test_manifest(exported):
         "is_published_file": True,
         "is_embedded_file": True,
     }
-    assert record["fused"] == {
+    variant = record["variants"]["fused"]
+    assert variant["fused"] == {
         "Attention": 4,
         "Gelu": 4,
         "LayerNormalization": 9,
         "RotaryEmbedding": 8,
     }
-    assert record["verification"]["passed"]
-    assert record["inputs"][0]["shape"] == ["batch_size", 3, 8, 8]
+    assert variant["verification"]["passed"]
+    assert variant["inputs"][0]["shape"] == ["batch_size", 3, 8, 8]
 
 
 def test_the_file(values):

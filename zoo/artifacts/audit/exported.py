@@ -49,7 +49,7 @@ def read_signature(manifest: Manifest, variant: Variant, entry: ModelInfo) -> Si
     if (
         batch == 0
         or any(side % entry.config.stride for side in sides)
-        or any(layer > entry.config.layers for layer in manifest.layers)
+        or any(not 1 <= layer <= entry.config.layers for layer in manifest.layers)
     ):
         raise BadFile(
             f"the manifest describes no export of {manifest.model} (size {manifest.size}, layers "

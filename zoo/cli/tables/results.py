@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,7 @@ NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean noth
 
 def show_exports(exports: Sequence[Exported]) -> None:
     """What was written and how far it is from JAX; then what could not be fused, and why."""
-    first = exports[0].manifest
-    table = Table(title=first.model)
+    table = Table(title=exports[0].manifest.model)
     for name in ("opset", "MB", "nodes"):
         table.add_column(name, justify="right")
     table.add_column("fused")
@@ -59,13 +58,16 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     console = Console()
     console.print(table)
     for outcome in outcomes:
-        for manifest in outcome.manifests[:1]:
-            line = f"{outcome.model}: weights: {origin(manifest.weights)}"
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        lines = [f"weights: {origin(manifest.weights)}" for manifest in outcome.manifests[:1]]
+        _tell(console, outcome.model, lines)
     for outcome in outcomes:
         wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
-        for line in [*wrong, *([outcome.error] if outcome.error else [])]:
-            console.print(f"{outcome.model}: {line}", highlight=False, markup=False, soft_wrap=True)
+        _tell(console, outcome.model, [*wrong, outcome.error])
+
+
+def _tell(console: Console, model: str, lines: Iterable[str | None]) -> None:
+    for line in filter(None, lines):
+        console.print(f"{model}: {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _numbers(manifest: Manifest) -> tuple[str, str, str, str]:
@@ -93,10 +95,7 @@ def show_builds(outcomes: Sequence[BuildOutcome]) -> None:
     console.print(table)
     for outcome in outcomes:
         lines = [f"{name} was not written: it is too far from float32" for name in outcome.wrong]
-        for line in [*lines, *([outcome.error] if outcome.error else [])]:
-            console.print(
-                f"{outcome.plan.model}: {line}", highlight=False, markup=False, soft_wrap=True
-            )
+        _tell(console, outcome.plan.model, [*lines, outcome.error])
 
 
 def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
