@@ -109,5 +109,5 @@ def _check_complete(artifact: Artifact, variant: Variant, folder: Path) -> None:
         if not artifact.files[name].is_complete(folder):
             raise BadFile(
                 f"{folder / name} is missing or has another size than its manifest says: run "
-                f"`zoo pull {artifact.model} --variant {variant.name} --dest {folder}`."
+                f"`zoo pull {artifact.model} --variant {variant.name} --out {folder}`."
             )
