@@ -55,4 +55,4 @@ app.add_typer(golden.app, name="golden")
 
 def main() -> None:
     """Entry point of the console script."""
-    run(app)
+    run(app, "zoo")

@@ -100,21 +100,21 @@ class Bar:
         self.rich.advance(self.task, size)
 
 
-def run(app: typer.Typer) -> None:
+def run(app: typer.Typer, name: str | None = None) -> None:
     """Run the command line that this process was started with, and leave with its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    sys.exit(call(app, sys.argv[1:]))
+    sys.exit(call(app, sys.argv[1:], name))
 
 
-def call(app: typer.Typer, arguments: Sequence[str]) -> int:
+def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
     """Run a command; its exit code.
 
     Wrong use gives one sentence on stderr and 2, a failed check 1; everything else that is
     raised is a mistake of ours and keeps its traceback.
     """
     try:
-        return app(list(arguments), standalone_mode=False) or 0
+        return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
         return _complain(str(error))
     except typer.TyperException as error:
@@ -128,7 +128,7 @@ def call(app: typer.Typer, arguments: Sequence[str]) -> int:
 def help_alone(context: typer.Context) -> None:
     """Show the help of a group of commands where none of them was named."""
     if context.invoked_subcommand is None:
-        print(context.get_help(), end="")
+        print(context.get_help())
 
 
 def print_json(value: object) -> None:

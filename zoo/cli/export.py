@@ -139,7 +139,7 @@ def export_many(jobs: Mapping[str, Options], json: bool) -> int:
     return max(outcome.code for outcome in outcomes)
 
 
-app = typer.Typer()
-"""`python -m zoo.export`, which is this command alone."""
+app = typer.Typer(add_completion=False)
+"""`python -m zoo.export`, which is this command alone; shells complete only `zoo`."""
 
 app.command(cls=options.SpreadOpsets, epilog=EXAMPLES)(export)
