@@ -1,50 +1,59 @@
-"""The `zoo` command: export, build, verify, bench, pull, push, list, info, weights, cache …"""
+"""The `zoo` command, with its commands in the order in which a user meets them."""
 
 from typing import Annotated
 
 import typer
 
+import zoo
+from zoo.cli import cache, golden, models, weights
 from zoo.cli.bench import bench
 from zoo.cli.build import build
-from zoo.cli.cache import app as cache_app
-from zoo.cli.console import run
-from zoo.cli.export import export
-from zoo.cli.golden import app as golden_app
-from zoo.cli.hub import pull, push
+from zoo.cli.console import help_alone, run
+from zoo.cli.export import EXAMPLES, export
+from zoo.cli.options import SpreadOpsets, examples
+from zoo.cli.pull import pull
+from zoo.cli.push import push
 from zoo.cli.verify import verify
-from zoo.cli.weights import app as weights_app
-from zoo.registry import lookup as registry
 
-app = typer.Typer(add_completion=False, help="Vision models in JAX, exported to ONNX.")
-app.command()(export)
-app.command()(build)
-app.command()(pull)
-app.command()(push)
-app.command()(verify)
-app.command()(bench)
-app.add_typer(weights_app, name="weights")
-app.add_typer(cache_app, name="cache")
-app.add_typer(golden_app, name="golden")
+app = typer.Typer()
 
 
-@app.command("list")
-def list_models(
-    pattern: Annotated[str | None, typer.Argument(help="Shell pattern, such as '*vitl*'.")] = None,
+def show_version(asked: bool) -> None:
+    """Print the version and leave."""
+    if asked:
+        print(zoo.__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True, epilog=examples("zoo list", "zoo export dinov3_vits16"))
+def zoo_command(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", metavar="", callback=show_version, help="Show the version.")
+    ] = False,
 ) -> None:
-    """Show the models."""
-    from zoo.cli.tables.results import show_models
-
-    show_models([registry.info(name) for name in registry.list_models(pattern)])
+    """Export vision models from JAX as verified ONNX files."""
+    help_alone(context)
 
 
-@app.command()
-def info(model: Annotated[str, typer.Argument(help="Name or alias.")]) -> None:
-    """Show one model: architecture, preprocessing, checkpoint, licence."""
-    from zoo.cli.tables.results import show_model
-
-    show_model(registry.info(model))
+BUILT = "artifacts/dinov3_vits16"
+app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(models.list_models)
+app.command("info", epilog=examples("zoo info dinov3_vits16"))(models.describe)
+app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
+app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
+app.command(epilog=examples(f"zoo bench {BUILT}/onnx/*.onnx --threads 4"))(bench)
+app.command(
+    epilog=examples("zoo pull dinov3_vits16", "zoo pull dinov3_vits16 --variant fused,fp16")
+)(pull)
+app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dinov2_*' --jobs 4"))(
+    build
+)
+app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
+app.add_typer(weights.app, name="weights")
+app.add_typer(cache.app, name="cache")
+app.add_typer(golden.app, name="golden")
 
 
 def main() -> None:
     """Entry point of the console script."""
-    run(app)
+    run(app, "zoo")

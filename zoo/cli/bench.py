@@ -7,35 +7,36 @@ from typing import Annotated, Literal
 
 import typer
 
-from zoo.cli.console import progress_bar
+from zoo.cli import options
+from zoo.cli.console import print_json, progress_bar
+
+BATCH = options.value("N", "The number of images in a batch.", min=1, show_default="1")
+SIZE = "the file's or the manifest's, or 224"
+ROUNDS = options.value("N", "The rounds; each runs every file once, in random order.", min=1)
+AGAINST = options.value("torch", "Also time transformers' model, with random weights.")
 
 
 def bench(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Any .onnx files.")],
-    batch: Annotated[int | None, typer.Option(min=1, help="Where it is open; 1.")] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(metavar="N|HxW", help="Where it is open; the manifest's, or 224."),
-    ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Of each run.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Of one run each, in random order.")] = 20,
-    against: Annotated[
-        Literal["torch"] | None, typer.Option(help="transformers' model as well, random weights.")
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON and nothing else.")
-    ] = False,
+    batch: Annotated[int | None, BATCH] = None,
+    size: Annotated[str | None, options.size(SIZE, panel=None)] = None,
+    threads: Annotated[int, options.value("N", "The threads of each run.", min=1)] = 1,
+    rounds: Annotated[int, ROUNDS] = 20,
+    against: Annotated[Literal["torch"] | None, AGAINST] = None,
+    json: options.Json = False,
 ) -> None:
-    """Time files in interleaved rounds, next to each other and to their matrix products alone."""
+    """Measure the speed and memory of ONNX files beside each other.
+
+    The files take turns, and their matrix products alone are measured as well.
+    """
     from zoo.bench import measure
     from zoo.bench.inputs import read_size
     from zoo.cli.tables.bench import record, show_bench
-    from zoo.manifest.text import to_text
 
-    options = measure.Options(batch, read_size(size), threads, rounds, against == "torch")
+    wanted = measure.Options(batch, read_size(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
-        found = measure.bench(files, options, progress)
+        found = measure.bench(files, wanted, progress)
     if json:
-        print(to_text(record(found)), end="")
+        print_json(record(found))
     else:
         show_bench(found)

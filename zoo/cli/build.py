@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from zoo.checkpoints.choice import read_weights
-from zoo.cli.options import All, Filter, Force, Images, Json, Offline, Weights
+from zoo.cli import dry_run as dry
+from zoo.cli import options
+from zoo.cli.console import print_json
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
 from zoo.registry.lookup import info, select
@@ -20,47 +21,48 @@ if TYPE_CHECKING:
     from zoo.artifacts.build.plan import Plan
     from zoo.artifacts.build.schedule import Outcome, Pool
 
+RESOURCES = "Resources"
+NAMES = "Names or aliases of models; `zoo list` shows them."
+MEMORY = options.value(
+    "GB",
+    "How much memory all builds may take together.",
+    RESOURCES,
+    min=0.1,
+    show_default="80 % of what is free",
+)
+EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
+
 SHARE = 0.8
 """Of the memory that is free, what builds may take together unless told otherwise."""
 
 
 def build(
-    models: Annotated[
-        list[str] | None, typer.Argument(help="Names or aliases; `zoo list` shows them.")
-    ] = None,
-    all: All = False,
-    filter: Filter = None,
-    out: Annotated[Path, typer.Option(help="A folder for the models' folders.")] = Path(
-        "artifacts"
-    ),
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(metavar="fp32|fused|fp16|bf16|int8", help="All but bf16 by default."),
-    ] = None,
-    weights: Weights = "auto",
-    size: Annotated[
-        str | None,
-        typer.Option(metavar="N|HxW|dynamic", help="Pixels; dynamic unless for uint8."),
-    ] = None,
-    input: Images = "float32",
-    jobs: Annotated[int, typer.Option(min=1, help="Models at once.")] = 1,
-    memory: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="GB", help="For all of them; 80 % of what is free."),
-    ] = None,
+    models: Annotated[list[str] | None, options.models(NAMES)] = None,
+    all: options.All = False,
+    filter: options.Filter = None,
+    variant: Annotated[list[str] | None, options.variants("all but bf16")] = None,
+    weights: options.Weights = "auto",
+    out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
+    force: options.ForceInexact = False,
+    offline: options.Offline = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+    size: Annotated[str | None, options.size("dynamic, and the model's own for uint8")] = None,
+    input: options.Images = "float32",
+    jobs: Annotated[
+        int, options.value("N", "How many models are built at once.", RESOURCES, min=1)
+    ] = 1,
+    memory: Annotated[float | None, MEMORY] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Build on the workers of a Dask cluster.")
+        str | None, options.value("ADDRESS", "Build on the workers of a Dask cluster.", RESOURCES)
     ] = None,
-    force: Force = False,
-    offline: Offline = False,
-    json: Json = False,
 ) -> int:
-    """Write a folder a model: opset 18 and fused, float16, int8, proven, with card and manifest."""
-    names = [info(name).name for name in models or ()]
-    if not names or all or filter:
-        names = select(names[0] if names else None, all, filter or ())
+    """Build a folder for each model, with its checked and documented ONNX files, for others.
+
+    What an earlier build finished stays as it is.
+    """
     open_size = "dynamic" if input == "float32" else None
-    options = Options(
+    asked = Options(
         weights=weights,
         size=size or open_size,
         input=input,
@@ -69,42 +71,50 @@ def build(
         force=force,
         offline=offline,
     )
-    outcomes = run(read_plans(names, options, variant or ()), jobs, memory, scheduler)
+    plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
+    if dry_run:
+        return dry.foresee({plan.model: partial(wanted, plan) for plan in plans}, EXTRAS, json)
+    outcomes = run(plans, jobs, memory, scheduler)
     if json:
-        from zoo.manifest.text import to_text
-
-        print(to_text([record(outcome) for outcome in outcomes]), end="")
+        print_json([record(outcome) for outcome in outcomes])
     else:
-        from zoo.cli.tables.results import show_builds
-
         show_builds(outcomes)
     return max(outcome.code for outcome in outcomes)
 
 
-def read_plans(names: Sequence[str], options: Options, variants: Sequence[str]) -> list[Plan]:
+def wanted(plan: Plan) -> dry.Wanted:
+    """The files of a build that is only talked about."""
+    from zoo.artifacts.build.variants import VARIANTS
+
+    chosen = [VARIANTS[name] for name in plan.variants]
+    files = {plan.folder / variant.file: variant.precision for variant in chosen}
+    return dry.Wanted(plan.weights, plan.offline, files)
+
+
+def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[Plan]:
     """A plan a model. **Raises** a `ZooError` for the first option that makes no sense."""
     from zoo.artifacts.build.plan import Plan
     from zoo.artifacts.build.variants import read_variants
 
-    assert options.out is not None
-    chosen, choice = read_variants(variants), read_weights(options.weights)
+    assert asked.out is not None
+    chosen, choice = read_variants(variants), read_weights(asked.weights)
     models = tuple(dict.fromkeys(names))
     if isinstance(choice, Path):
         choice = choice.absolute()
         if len(models) > 1:
             raise BadRequest(
-                f"--weights {options.weights} is one checkpoint for {len(models)} models: build "
+                f"--weights {asked.weights} is one checkpoint for {len(models)} models: build "
                 "them one by one, or keep the checkpoints where `--weights auto` finds them."
             )
     return [
         Plan(
             model=name,
-            folder=options.out / name,
+            folder=asked.out / name,
             weights=choice,
-            signature=read_signature(info(name), options),
+            signature=read_signature(info(name), asked),
             variants=chosen,
-            force=options.force,
-            offline=options.offline,
+            force=asked.force,
+            offline=asked.offline,
         )
         for name in models
     ]
@@ -143,3 +153,21 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "error": outcome.error,
         "manifest": outcome.manifest,
     }
+
+
+def show_builds(outcomes: Sequence[Outcome]) -> None:
+    """One line a file of every folder, then what could not be made, and why."""
+    from zoo.cli.tables import print_table, table
+    from zoo.manifest.words import build_rows
+
+    rows = table(
+        "model", "file", ">MB", ">nodes", ">from JAX", ">speed", title=f"{len(outcomes)} folders"
+    )
+    for outcome in outcomes:
+        for row in build_rows(outcome.manifest) if outcome.manifest else ():
+            rows.add_row(outcome.plan.model, *row)
+    print_table(rows)
+    for outcome in outcomes:
+        lines = [f"{name} was not written: it is too far from fp32" for name in outcome.wrong]
+        for line in [*lines, *([outcome.error] if outcome.error else [])]:
+            print(f"{outcome.plan.model}: {line}")

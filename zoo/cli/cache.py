@@ -1,6 +1,5 @@
 """`zoo cache`: what was downloaded, and how to remove it."""
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from weights.sources import cache
-from zoo.cli.console import progress_bar
+from zoo.cli import options
+from zoo.cli.console import help_alone, print_json, progress_bar
 from zoo.errors import BadRequest
 from zoo.files.staging import writing
 
-app = typer.Typer(
-    help="Downloaded checkpoints and models: list them, remove them.", no_args_is_help=True
-)
+app = typer.Typer(help="List what was downloaded, and remove it.")
+app.callback(invoke_without_command=True)(help_alone)
 
 Patterns = Annotated[
     list[str] | None,
@@ -25,39 +24,35 @@ Patterns = Annotated[
     ),
 ]
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
-
-@app.command("list")
-def list_entries(patterns: Patterns = None, as_json: Json = False) -> None:
+@app.command("list", epilog=options.examples("zoo cache list", "zoo cache list '*vits16*'"))
+def list_entries(patterns: Patterns = None, json: options.Json = False) -> None:
     """Show what is in the cache: checkpoints, and models that `zoo.load` downloaded."""
     found = _entries(patterns)
-    if as_json:
-        print(json.dumps({"root": str(cache.root()), "entries": _records(found)}, indent=2))
+    if json:
+        print_json({"root": str(cache.root()), "entries": _records(found)})
     else:
         _show(found)
 
 
-@app.command("clear")
+@app.command("clear", epilog=options.examples("zoo cache clear 'checkpoints/*' --dry-run"))
 def clear(
     patterns: Patterns = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed.")
-    ] = False,
-    as_json: Json = False,
+    yes: Annotated[bool, options.flag("--yes", "Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, options.flag("--dry-run", "Only say what would be removed.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Remove what is in the cache, or the part of it that fits a pattern."""
     found = _entries(patterns)
-    if not as_json:
+    if not json:
         _show(found)
     removed = bool(found) and not dry_run and (yes or _confirmed(found))
     if removed:
         with progress_bar() as progress, writing(cache.root()):
             for entry in found:
                 cache.remove(entry, progress)
-    if as_json:
-        print(json.dumps({"removed": removed, "entries": _records(found)}, indent=2))
+    if json:
+        print_json({"removed": removed, "entries": _records(found)})
     elif found:
         print("all of this was removed" if removed else "nothing was removed")
 

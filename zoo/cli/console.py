@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import is_dataclass
+from pathlib import Path
 from types import FrameType
 
 import typer
@@ -29,34 +32,50 @@ def progress_bar() -> AbstractContextManager[Progress]:
     return bar(elsewhere=Lines())
 
 
-def run(app: typer.Typer) -> None:
-    """Run a command line and leave the process with its exit code.
+def run(app: typer.Typer, name: str | None = None) -> None:
+    """Run the command line that this process was started with, and leave with its exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    sys.exit(call(app, sys.argv[1:], name))
+
+
+def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
+    """Run a command; its exit code.
 
     Wrong use gives one sentence on stderr and 2, a failed check 1; everything else that is
     raised is a mistake of ours and keeps its traceback.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
     try:
-        code = app(spread(sys.argv[1:]), standalone_mode=False)
+        return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
-        code = _complain(str(error))
+        return _complain(str(error))
     except typer.TyperException as error:
-        code = _complain(error.format_message())
+        message = error.format_message()
+        return _complain(message if message.endswith((".", "?")) else f"{message}.")
     except typer.Abort:
         print(INTERRUPTION, file=sys.stderr)
-        code = INTERRUPTED
-    sys.exit(code)
+        return INTERRUPTED
 
 
-def spread(arguments: Sequence[str]) -> list[str]:
-    """``--opset 18 23`` as ``--opset 18 --opset 23``: the option takes any number of values."""
-    result: list[str] = []
-    for argument in arguments:
-        if argument.isdigit() and len(result) > 1 and result[-1].isdigit():
-            result += ["--opset"] if result[-2] == "--opset" else []
-        result.append(argument)
-    return result
+def help_alone(context: typer.Context) -> None:
+    """Show the help of a group of commands where none of them was named."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def print_json(value: object) -> None:
+    """Print what `--json` asks for: one document, with an object for each dataclass."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if is_dataclass(value):
+        return vars(value)
+    from zoo.manifest.text import fields
+
+    return fields(value)
 
 
 def warn_nonfinite(names: Sequence[str]) -> None:

@@ -1,70 +1,63 @@
-"""`python -m zoo.export MODEL`: a model of the zoo as a verified ONNX file."""
+"""`zoo export MODEL`, or `python -m zoo.export MODEL`: a model as a verified ONNX file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zoo.cli.console import FAILED_CHECK, progress_bar, warn_nonfinite
-from zoo.cli.options import All, Filter, Force, Images, Json, Offline, Weights
+from zoo.cli import dry_run as dry
+from zoo.cli import options
+from zoo.cli.console import FAILED_CHECK, print_json, progress_bar, warn_nonfinite
 from zoo.errors import BadRequest
-from zoo.export.request import Layout, Options, Precision, read_request
+from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
 
 FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
 """What is exported where no model was named, and with which weights: neither needs a network."""
 
+EXAMPLES = options.examples(
+    "zoo export dinov3_vits16",
+    "zoo export dinov3_vitb16 --opset 18,23 --size 256x384 --out exports/",
+    "zoo export --filter 'siglip2_*,tips_*' --precision fp16 --dry-run",
+)
+
+MODELS = (
+    "Names or aliases of models; `zoo list` shows them. Without any, vit_digits is exported with "
+    "the trained weights of this package, and dinov3_vits16 with random ones."
+)
+
+ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
+
 
 def export(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="Name or alias; `zoo list` shows them. Without: vit_digits with the trained "
-            "weights of this package, and dinov3_vits16 with random ones; nothing is downloaded."
-        ),
-    ] = None,
-    all: All = False,
-    filter: Filter = None,
-    opset: Annotated[
-        list[int] | None, typer.Option(metavar="N …", help="17 to 26; one or more.")
-    ] = None,
-    weights: Weights = "auto",
-    size: Annotated[
-        str | None,
-        typer.Option(metavar="N|HxW|dynamic", help="Pixels; the model's own by default."),
-    ] = None,
-    batch: Annotated[
-        str, typer.Option(metavar="dynamic|N", help="Batch size in the file.")
-    ] = "dynamic",
-    layers: Annotated[
-        str | None,
-        typer.Option(metavar="I,J,…|lastN", help="Hidden states to give as well, from 1."),
-    ] = None,
-    reshape: Annotated[
-        bool, typer.Option("--reshape", help="Hidden states as maps [B, D, h, w].")
-    ] = False,
-    input: Images = "float32",
-    attention_layout: Annotated[
-        Layout, typer.Option(help="4d runs everywhere, 3d is a little faster in ONNX Runtime.")
-    ] = "4d",
-    precision: Annotated[
-        Precision, typer.Option(help="Of the weights and of what is computed inside.")
-    ] = "fp32",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder, or a .onnx file for a single opset.")
-    ] = None,
-    force: Force = False,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Do not compare the file with JAX.")
-    ] = False,
-    offline: Offline = False,
-    json: Json = False,
+    models: Annotated[list[str] | None, options.models(MODELS)] = None,
+    all: options.All = False,
+    filter: options.Filter = None,
+    weights: options.Weights = "auto",
+    out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
+    force: options.ForceInexact = False,
+    offline: options.Offline = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+    opset: options.Opsets = None,
+    precision: options.Precision = Options.precision,
+    attention_layout: options.AttentionLayout = "4d",
+    no_verify: options.NoVerify = False,
+    size: Annotated[str | None, options.size("the model's own")] = None,
+    batch: options.Batch = "dynamic",
+    layers: options.Layers = None,
+    reshape: options.Reshape = False,
+    input: options.Images = "float32",
 ) -> int:
-    """Write MODEL-opset23.onnx and its manifest, checked in ONNX Runtime against JAX."""
-    options = Options(
-        opsets=opset or (23,),
+    """Write models as ONNX files, and check each in ONNX Runtime against JAX.
+
+    A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
+    """
+    asked = Options(
+        opsets=options.read_opsets(opset) or (23,),
         weights=weights,
         size=size,
         batch=batch,
@@ -79,22 +72,38 @@ def export(
         offline=offline,
     )
     # A misspelt name should not wait for JAX to load.
-    if model is None and not all and not filter:
-        return export_many(first_jobs(options), json)
-    names = select(model, all, filter or ())
-    if all:
-        return export_many([(name, options) for name in names], json)
-    return export_one(names[0], options, json)
+    if models or all or filter:
+        jobs = dict.fromkeys(select(models or (), all, filter or ()), asked)
+    else:
+        jobs = first_jobs(asked)
+    if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
+        raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
+    if dry_run:
+        plans = {name: partial(wanted, name, options) for name, options in jobs.items()}
+        return dry.foresee(plans, "each file gets a manifest beside it, in .json", json)
+    if len(models or ()) == 1:
+        return export_one(next(iter(jobs)), asked, json)
+    return export_many(jobs, json)
 
 
-def first_jobs(options: Options) -> list[tuple[str, Options]]:
+def first_jobs(options: Options) -> dict[str, Options]:
     """`FIRST` with everything else as asked. **Raises** `BadRequest` if weights were asked for."""
     if options.weights != "auto":
         raise BadRequest(
             f"--weights {options.weights} is about one model and none was named: name one (`zoo "
             "list` shows them), or ask for --all."
         )
-    return [(name, replace(options, weights=weights)) for name, weights in FIRST.items()]
+    return {name: replace(options, weights=weights) for name, weights in FIRST.items()}
+
+
+def wanted(name: str, options: Options) -> dry.Wanted:
+    """The files of an export that is only talked about."""
+    import converter
+
+    request = read_request(name, options, converter.OPSETS)
+    return dry.Wanted(
+        request.weights, request.offline, dict.fromkeys(request.targets, request.precision)
+    )
 
 
 def export_one(name: str, options: Options, json: bool) -> int:
@@ -107,34 +116,30 @@ def export_one(name: str, options: Options, json: bool) -> int:
         exports = pipeline.run(request, progress)
     warn_nonfinite(exports[0].nonfinite)
     if json:
-        from zoo.manifest.text import to_text
-
-        print(to_text([export.manifest for export in exports]), end="")
+        print_json([export.manifest for export in exports])
     else:
-        from zoo.cli.tables.results import show_exports
+        from zoo.cli.tables.export import show_exports
 
         show_exports(exports)
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 
 
-def export_many(jobs: Sequence[tuple[str, Options]], json: bool) -> int:
+def export_many(jobs: Mapping[str, Options], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo.export import many as bulk
 
     with progress_bar() as progress:
-        outcomes = bulk.run([(info(name), options) for name, options in jobs], progress)
+        outcomes = bulk.run([(info(name), options) for name, options in jobs.items()], progress)
     if json:
-        from zoo.manifest.text import to_text
-
-        print(to_text([bulk.record(outcome) for outcome in outcomes]), end="")
+        print_json([bulk.record(outcome) for outcome in outcomes])
     else:
-        from zoo.cli.tables.results import show_outcomes
+        from zoo.cli.tables.export import show_outcomes
 
         show_outcomes(outcomes)
     return max(outcome.code for outcome in outcomes)
 
 
 app = typer.Typer(add_completion=False)
-"""`python -m zoo.export`, which is this command alone."""
+"""`python -m zoo.export`, which is this command alone; shells complete only `zoo`."""
 
-app.command()(export)
+app.command(cls=options.SpreadOpsets, epilog=EXAMPLES)(export)

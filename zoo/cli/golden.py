@@ -1,71 +1,126 @@
 """`zoo golden`: make and check reference activations."""
 
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zoo.cli.console import FAILED_CHECK, progress_bar
+from zoo.checkpoints.choice import read_weights
+from zoo.cli import options
+from zoo.cli.console import FAILED_CHECK, help_alone, print_json, progress_bar
 from zoo.errors import BadOutput, BadRequest
 from zoo.registry.lookup import info
 
-app = typer.Typer(help="Reference activations: make them, check them.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from zoo.checkpoints.load import Loaded
 
-Weights = Annotated[Path | None, typer.Option(metavar="PATH", help="A checkpoint.")]
+app = typer.Typer(help="Make reference outputs of other implementations, and compare with them.")
+app.callback(invoke_without_command=True)(help_alone)
+
+MAKE = options.examples("zoo golden make dinov3_vits16 vits16.npz --weights PATH")
+CHECK = options.examples("zoo golden check vits16.npz --weights PATH --onnx FILE")
+TARGET = "What to write: NAME.npz for outputs, or NAME.pth for a checkpoint of seeded numbers."
+Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
+Made = Annotated[Path, typer.Argument(metavar="FILE", help="What `zoo golden make` wrote.")]
+PICTURE = options.value("FILE", "A picture to run on.", show_default="this package's photograph")
+REFERENCE = options.value("transformers|FILE", "Who computes outputs, or an .npz that has them.")
 
 
-@app.command("make")
+@app.command("make", epilog=MAKE)
 def make_golden(
-    model: Annotated[str, typer.Argument(help="Name or alias.")],
-    out: Annotated[Path, typer.Argument(help="NAME.npz, or NAME.pth for a seeded checkpoint.")],
-    weights: Weights = None,
-    image: Annotated[Path | None, typer.Option(help="A picture; our own by default.")] = None,
-    reference: Annotated[
-        str, typer.Option(metavar="transformers|FILE.npz", help="Who computes it, or computed it.")
-    ] = "transformers",
-    seed: Annotated[int, typer.Option(min=0, help="Of a seeded checkpoint.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    model: options.Model,
+    target: Target,
+    weights: options.OptionalWeights = None,
+    image: Annotated[Path | None, PICTURE] = None,
+    reference: Annotated[str, REFERENCE] = "transformers",
+    seed: Annotated[int, typer.Option(min=0, help="The seed of a checkpoint.")] = 0,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
-    """Write what a reference makes of an image and a checkpoint; or a seeded checkpoint."""
+    """Write what another implementation makes of an image, to compare with later."""
     entry = info(model)
-    if out.exists() and not force:
-        raise BadOutput(f"{out} exists already: replace it with --force, or name another place.")
+    if target.exists() and not force:
+        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
     from zoo.checkpoints import golden
 
-    if out.suffix == ".pth":
+    if target.suffix == ".pth":
         with progress_bar() as progress:
-            golden.make_checkpoint(entry, out, seed, progress)
-        return
-    if out.suffix != ".npz" or weights is None:
+            golden.make_checkpoint(entry, target, seed, progress)
+        reference = f"seed {seed}"
+    elif target.suffix != ".npz" or weights is None:
         raise BadRequest("name an .npz to write and a checkpoint with --weights, or a .pth.")
-    from zoo.images.photograph import photographs
-    from zoo.images.pixel_values import pixel_values
+    else:
+        from zoo.images.photograph import photographs
+        from zoo.images.pixel_values import pixel_values
 
-    how = entry.preprocessing
-    pixels = golden.pixels(entry, image) if image else pixel_values(photographs(1), how, how.size)
-    golden.write(out, golden.make(entry, golden.load(entry, weights), pixels, reference))
+        how = entry.preprocessing
+        pixels = (
+            golden.pixels(entry, image) if image else pixel_values(photographs(1), how, how.size)
+        )
+        made = golden.make(entry, load(entry.name, weights), pixels, reference)
+        golden.write(target, made)
+        reference = made.reference
+    if json:
+        print_json({"file": target, "model": entry.name, "reference": reference})
+    else:
+        print(f"{target} was written: {entry.name}, {reference}")
 
 
-@app.command("check")
+def load(model: str, weights: str) -> "Loaded":
+    """The weights that --weights names."""
+    from zoo.checkpoints.load import load
+
+    with progress_bar() as progress:
+        return load(read_weights(weights), info(model), progress)
+
+
+@app.command("check", epilog=CHECK)
 def check_golden(
-    file: Annotated[Path, typer.Argument(help="An .npz that `make` wrote.")],
-    weights: Weights = None,
-    onnx: Annotated[Path | None, typer.Option(help="An exported file to check as well.")] = None,
+    file: Made,
+    weights: options.OptionalWeights = None,
+    onnx: Annotated[Path | None, options.value("FILE", "An exported file to check.")] = None,
+    json: options.Json = False,
 ) -> int:
-    """Compare the model in JAX (3e-5) and an ONNX file (1e-4) with a reference."""
+    """Compare the model in JAX, within 3e-5, and an ONNX file, within 1e-4, with a reference."""
     from zoo.checkpoints import golden
-    from zoo.cli.tables.results import show_differences
 
     found = golden.read(file)
-    results: list[tuple[str, dict[str, float], float]] = []
+    rows: list[dict[str, Any]] = []
     if weights is not None:
-        loaded = golden.load(info(found.model), weights)
-        results.append(("JAX", golden.check_jax(found, loaded), golden.JAX_ATOL))
+        errors = golden.check_jax(found, load(found.model, weights))
+        rows += compared("JAX", errors, golden.JAX_ATOL)
     if onnx is not None:
-        results.append(("ONNX", golden.check_onnx(found, onnx), golden.ONNX_ATOL))
-    if not results:
+        rows += compared("ONNX", golden.check_onnx(found, onnx), golden.ONNX_ATOL)
+    if not rows:
         raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
-    show_differences(file, found, results)
-    # Not `any(… > …)`: a NaN must fail.
-    passed = all(error <= limit for _, errors, limit in results for error in errors.values())
+    passed = all(row["passed"] for row in rows)
+    if json:
+        told = {"model": found.model, "reference": found.reference, "passed": passed}
+        print_json({**told, "comparisons": rows})
+    else:
+        show_differences(f"{found.model} against {found.reference} ({file.name})", rows)
     return 0 if passed else FAILED_CHECK
+
+
+def compared(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
+    """How far each output is from the reference."""
+    # A NaN, which JSON has none of, must fail.
+    return [
+        {"where": where, "output": name, "max_abs": error if math.isfinite(error) else None}
+        | {"limit": limit, "passed": error <= limit}
+        for name, error in errors.items()
+    ]
+
+
+def show_differences(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same as a table."""
+    from zoo.cli.tables import print_table, table
+
+    shown = table("where", "~output", ">max abs", ">limit", "", title=title)
+    for row in rows:
+        error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
+        verdict = "ok" if row["passed"] else "FAILED"
+        shown.add_row(row["where"], row["output"], error, f"{row['limit']:.0e}", verdict)
+    print_table(shown)

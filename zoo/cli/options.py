@@ -1,28 +1,156 @@
-"""Options that several commands have."""
+"""The vocabulary of the command line: options that several commands have, and lists as text."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from zoo.export.request import Input
+from zoo.errors import BadRequest
+from zoo.export import request
+from zoo.registry.lookup import MODELS
 
-All = Annotated[bool, typer.Option("--all", help="Every model of the zoo.")]
+NETWORK, FILE, MANY = "The network's input and output", "The ONNX file", "Many models"
+SEVERAL = "May be repeated, or take several with commas between them."
+REPLACE = "Replace files that are there already."
 
+
+def complete(incomplete: str) -> list[str]:
+    """The models whose names a shell may complete to."""
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def split(values: list[str] | None) -> list[str]:
+    """`a,b` and `c` as `a`, `b` and `c`."""
+    return [part.strip() for value in values or () for part in value.split(",")]
+
+
+def read_opsets(texts: Sequence[str] | None) -> list[int]:
+    """**Raises** `BadRequest` where a text is no number."""
+    for text in texts or ():
+        if not text.isdecimal():
+            raise BadRequest(f"--opset {text} is no opset: write numbers such as 18,23.")
+    return [int(text) for text in texts or ()]
+
+
+class SpreadOpsets(TyperCommand):
+    """A command where `--opset 18 23` means `--opset 18,23`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, join_opsets(args))
+
+
+def join_opsets(arguments: Sequence[str]) -> list[str]:
+    """Numbers that follow an opset belong to it."""
+    joined: list[str] = []
+    for argument in arguments:
+        behind = joined[-2:-1] == ["--opset"] or (joined and joined[-1].startswith("--opset="))
+        if behind and argument.isdecimal():
+            joined[-1] += f",{argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+def value(metavar: str | None, help: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with a value; `show_default` is a default that depends on something."""
+    return typer.Option(metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+def flag(name: str, help: str, panel: str | None = None) -> Any:
+    """An option without a value."""
+    # Typer would write <bool> behind it.
+    return typer.Option(name, metavar="", help=help, rich_help_panel=panel)
+
+
+def models(help: str, metavar: str = "MODEL") -> Any:
+    """An argument that shells complete to models."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=complete)
+
+
+def size(default: str, panel: str | None = NETWORK) -> Any:
+    """`--size`."""
+    help = "Height and width in pixels, such as 224 or 256x384"
+    help += "; `dynamic` leaves them open." if panel else ", where a file leaves them open."
+    return value("N|HxW", help, panel, show_default=default)
+
+
+def variants(default: str) -> Any:
+    """`--variant`."""
+    help = f"The variants fp32, fused, fp16, bf16 or int8, or `all` of them. {SEVERAL}"
+    return value("NAME", help, callback=split, show_default=default)
+
+
+def out(default: str | bool, more: str = "") -> Any:
+    """`--out`."""
+    return value("FOLDER", f"The folder to write to{more}.", show_default=default)
+
+
+WEIGHTS = value(
+    "auto|random|PATH",
+    "Where the weights come from. `auto` looks in the usual places and downloads what is not "
+    "there; `random` or `random:SEED` draws them; anything else is the path of a checkpoint.",
+)
+
+Model = Annotated[str, models("The name or an alias of a model; `zoo list` shows them.")]
+All = Annotated[bool, flag("--all", "Take every model of the zoo.", MANY)]
 Filter = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Of --all, names like '*vits*'; may be repeated."),
+    value("PATTERN", f"Take models that fit, such as 'vit5_*'. {SEVERAL}", MANY, callback=split),
 ]
-
-Weights = Annotated[
-    str, typer.Option(metavar="auto|random[:SEED]|PATH", help="Where the weights come from.")
+Weights = Annotated[str, WEIGHTS]
+OptionalWeights = Annotated[str | None, WEIGHTS]
+Force = Annotated[bool, flag("--force", REPLACE)]
+ForceInexact = Annotated[
+    bool, flag("--force", f"{REPLACE} Also keep low precision that is too far from fp32.")
 ]
-
+Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
+DryRun = Annotated[bool, flag("--dry-run", "Only say what would be written and downloaded.")]
+Json = Annotated[bool, flag("--json", "Print one JSON document to stdout and nothing else there.")]
+Revision = Annotated[
+    str | None,
+    value("NAME", "The branch on the hub; `pull` takes a tag or commit too.", show_default="main"),
+]
+Opsets = Annotated[
+    list[str] | None,
+    value(
+        "N",
+        "The version of ONNX's operators, from 17 to 26. Several, as in 18,23, give a file each.",
+        FILE,
+        callback=split,
+        show_default="23",
+    ),
+]
+Precision = Annotated[
+    request.Precision,
+    value("NAME", "The precision of weights and computations: fp32, fp16, bf16 or int8.", FILE),
+]
+AttentionLayout = Annotated[
+    request.Layout,
+    value(None, "4d runs everywhere, and 3d is a little faster in ONNX Runtime.", FILE),
+]
+NoVerify = Annotated[bool, flag("--no-verify", "Do not compare the file with JAX.", FILE)]
+Batch = Annotated[
+    str, value("N|dynamic", "The number of images in a batch; `dynamic` leaves it open.", NETWORK)
+]
+Layers = Annotated[
+    str | None,
+    value("I,J|lastN", "The layers whose hidden states are outputs too: 3,6 or last4.", NETWORK),
+]
+Reshape = Annotated[bool, flag("--reshape", "Give hidden states as maps [B, D, h, w].", NETWORK)]
 Images = Annotated[
-    Input, typer.Option(help="uint8 takes RGB images of any size and preprocesses in the file.")
+    request.Input,
+    value(
+        None,
+        "float32 takes preprocessed pixels; uint8 takes RGB images of any size, which the file "
+        "preprocesses itself.",
+        NETWORK,
+    ),
 ]
-
-Force = Annotated[bool, typer.Option("--force", help="Replace earlier files; keep inexact ones.")]
-
-Offline = Annotated[bool, typer.Option("--offline", help="Never ask the hub for weights.")]
-
-Json = Annotated[bool, typer.Option("--json", help="Print the manifests as JSON and nothing else.")]

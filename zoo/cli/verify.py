@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weights.progress import Progress
-from zoo.cli.console import FAILED_CHECK, progress_bar
+from zoo.cli import options
+from zoo.cli.console import FAILED_CHECK, print_json, progress_bar
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import manifest_path
 
@@ -21,24 +22,19 @@ def verify(
         Path,
         typer.Argument(
             metavar="FILE|DIR",
-            help="A folder that build wrote, an .onnx file in one, or one that export wrote.",
+            help="A built or pulled folder, a file in one, or a file that `zoo export` wrote.",
         ),
     ],
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|random[:SEED]|PATH",
-            help="Of a file that export wrote, if not where they usually lie.",
-        ),
-    ] = None,
+    weights: options.OptionalWeights = None,
     provider: Annotated[
-        str, typer.Option(metavar="NAME", help="ONNX Runtime's, such as CUDAExecutionProvider.")
+        str, options.value("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
-    json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON and nothing else.")
-    ] = False,
+    json: options.Json = False,
 ) -> int:
-    """Check files, digests, graphs and numbers: of a folder by its golden ones, else by JAX."""
+    """Check that a file or a folder is what its manifest says, and that its numbers are right.
+
+    A folder is compared with the outputs in it, and a file that `zoo export` wrote with JAX.
+    """
     if not target.exists():
         raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
     if target.is_file() and manifest_path(target).is_file():
@@ -52,9 +48,8 @@ def verify(
         report = audit(target, provider, progress)
     if json:
         from zoo.artifacts.audit.findings import record
-        from zoo.manifest.text import to_text
 
-        print(to_text(record(report)), end="")
+        print_json(record(report))
     else:
         from zoo.cli.tables.audit import show_audit
 
@@ -85,12 +80,11 @@ def recheck_export(file: Path, weights: str | None, provider: str, json: bool) -
         checked = recheck(file, weights, progress, provider)
     if json:
         from zoo.artifacts.audit.findings import record_export
-        from zoo.manifest.text import to_text
 
-        print(to_text(record_export(checked.verification, checked.report)), end="")
+        print_json(record_export(checked.verification, checked.report))
     else:
         from zoo.cli.tables.audit import show_findings
-        from zoo.cli.tables.results import show_verification
+        from zoo.cli.tables.export import show_verification
 
         show_verification(file, checked.verification)
         show_findings(checked.report)

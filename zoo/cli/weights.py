@@ -1,70 +1,112 @@
 """`zoo weights`: inspect, convert and download checkpoints."""
 
-import json
-from dataclasses import asdict
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zoo.cli.console import progress_bar, warn_nonfinite
+from zoo.cli import options
+from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.registry.lookup import info
 
-app = typer.Typer(help="Checkpoints: inspect, convert, download them.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from zoo.checkpoints.inspect import Inspection
 
-Source = Annotated[Path, typer.Argument(help="A checkpoint: file or folder.")]
+app = typer.Typer(help="Inspect, convert and download checkpoints.")
+app.callback(invoke_without_command=True)(help_alone)
+
+TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
+TARGET += "Equinox, or a folder for Hugging Face."
+MODEL = options.value("MODEL", "Which model it is.", autocompletion=options.complete)
+Source = Annotated[Path, typer.Argument(metavar="SRC", help="A checkpoint: a file or a folder.")]
+Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
+
+PUBLISHERS = {
+    "meta": "Meta (facebookresearch)",
+    "equimo": "Equimo",
+    "google": "Google DeepMind",
+    "original": "the authors",
+    "huggingface": "Hugging Face transformers",
+    "timm": "timm",
+    "eqx": "Equinox",
+}
+
+MOST_TENSORS = 1000
+"""Lines of tensors that are shown."""
 
 
-@app.command("inspect")
-def inspect_checkpoint(file: Source) -> None:
-    """Say what a checkpoint is, which model it fits and what it holds."""
+@app.command("inspect", epilog=options.examples("zoo weights inspect model.safetensors"))
+def inspect_checkpoint(file: Source, json: options.Json = False) -> None:
+    """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.inspect import inspect
-    from zoo.cli.tables.results import show_inspection
 
-    show_inspection(inspect(file))
+    found = inspect(file)
+    if json:
+        tensors = found.checkpoint.tensors.items()
+        shapes = {key: {"dtype": each.dtype, "shape": each.shape} for key, each in tensors}
+        names = {"path": file, "container": found.checkpoint.container, "tensors": shapes}
+        print_json(vars(found) | {"checkpoint": names})
+    else:
+        show_inspection(found)
 
 
-@app.command("convert")
+@app.command("convert", epilog=options.examples("zoo weights convert dinov3.pth FOLDER"))
 def convert_checkpoint(
     source: Source,
-    target: Annotated[
-        Path,
-        typer.Argument(help="NAME.pth (Meta), .tar.lz4 (Equimo), .eqx, or a folder (HF)."),
-    ],
-    model: Annotated[
-        str | None, typer.Option(help="Where a checkpoint fits several models.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    target: Target,
+    model: Annotated[str | None, MODEL] = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
-    """Write a checkpoint as another library wants it."""
+    """Write a checkpoint in the form that another library reads."""
     from zoo.checkpoints.convert import convert
-    from zoo.cli.tables.results import show_converted
 
     with progress_bar() as progress:
-        converted = convert(source, target, model, force, progress)
-    show_converted(converted)
-    warn_nonfinite(converted.nonfinite)
+        done = convert(source, target, model, force, progress)
+    if json:
+        print_json(done)
+    else:
+        print(f"{done.target} was written: {done.model} for {PUBLISHERS[done.naming]}")
+        if done.filled:
+            print(f"the source does not hold {', '.join(done.filled)}: written as initialised")
+    warn_nonfinite(done.nonfinite)
 
 
-@app.command("download")
+@app.command("download", epilog=options.examples("zoo weights download dinov3_vits16 --dry-run"))
 def download_checkpoints(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Names or aliases.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A folder for them, not the cache.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be fetched, and from where.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    models: Annotated[list[str], options.models("Names or aliases of models.")],
+    out: Annotated[Path | None, options.out("the cache")] = None,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
 ) -> None:
     """Bring the checkpoint that `--weights auto` would use to this machine."""
     from zoo.checkpoints.download import download
 
     with progress_bar() as progress:
         brought = [download(info(model), out, dry_run, progress) for model in models]
-    if as_json:
-        print(json.dumps([asdict(item) for item in brought], indent=2, default=str))
-        return
+    if json:
+        return print_json(brought)
     for item in brought:
         how = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
         print(f"{item.model}: {item.path} ({how if item.bytes else 'already there'})")
+
+
+def show_inspection(found: Inspection) -> None:
+    """What a checkpoint is, then its tensors."""
+    from zoo.cli.tables import print_facts
+
+    facts = {
+        "container": found.checkpoint.container,
+        "names": PUBLISHERS[found.naming],
+        "fits": " or ".join(found.models) or "no model of the zoo",
+        "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
+        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
+        "size": f"{found.bytes / 1e6:,.1f} MB",
+        "rotary periods": found.periods,
+    }
+    print_facts(found.checkpoint.path.name, facts)
+    for key, tensor in list(found.checkpoint.tensors.items())[:MOST_TENSORS]:
+        name = key if key.isprintable() else ascii(key)
+        print(f"{name}  {tensor.dtype} {list(tensor.shape)}")

@@ -14,7 +14,7 @@ import converter
 from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.cli.console import FAILED_CHECK, WRONG_USE
-from zoo.errors import BadRequest, ZooError
+from zoo.errors import ZooError
 from zoo.export.request import Options, read_request
 from zoo.export.run import run as export
 from zoo.manifest.schema import Manifest
@@ -40,13 +40,7 @@ class Outcome:
 
 
 def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
-    """Export every model with its options.
-
-    **Raises** `BadRequest` if the options can be right for one model only.
-    """
-    for _, options in jobs:
-        if options.out is not None and options.out.suffix == ".onnx":
-            raise BadRequest(f"--out {options.out} names one file for many: name a folder instead.")
+    """Export every model with its options."""
     return [
         _one(entry, options, Numbered(progress, f"{number}/{len(jobs)} {entry.name}: "))
         for number, (entry, options) in enumerate(jobs, start=1)

@@ -78,6 +78,16 @@ class Pulled:
     kept: int
 
 
+@dataclass(frozen=True)
+class Preview:
+    """What a pull would bring, and how many files are there already."""
+
+    where: str
+    missing: tuple[File, ...]
+    bytes: int
+    kept: int
+
+
 def namespace() -> str:
     """The owner of the repositories. **Raises** `BadRequest`."""
     name = os.environ.get("ZOO_HUB") or NAMESPACE
@@ -108,6 +118,19 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
             _bring(file, listing, wanted, parts, progress)
         _put_in_place(wanted.folder, parts, missing, in_the_way, listing.content)
     return Pulled(listing.where, variants, len(missing), len(needed) - len(missing))
+
+
+def preview(wanted: Wanted, progress: Progress) -> Preview:
+    """What `pull` would bring, without writing anything. **Raises** as it does."""
+    listing = _listing(wanted, progress)
+    variants = listing.manifest.pick(wanted.variants)
+    _check_verified(listing, variants)
+    right = _right(wanted.folder, listing.manifest, progress)
+    _in_the_way(wanted, listing, right)
+    needed = listing.manifest.needed(variants)
+    missing = tuple(file for file in needed if file.name not in right)
+    size = sum(file.bytes for file in missing)
+    return Preview(listing.where, missing, size, len(needed) - len(missing))
 
 
 def _check_verified(listing: Listing, variants: Mapping[str, Variant]) -> None:
@@ -183,7 +206,7 @@ def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
     if found and not wanted.force:
         raise BadOutput(
             f"{folder / found[0]} is not the file of {listing.where}: replace it with --force, "
-            "or name another folder with --dest."
+            "or name another folder with --out."
         )
     return found
 

@@ -110,5 +110,5 @@ def _check_complete(manifest: Manifest, variant: str, folder: Path) -> None:
         if not manifest.listed[name].is_complete(folder):
             raise BadFile(
                 f"{folder / name} is missing or has another size than its manifest says: run "
-                f"`zoo pull {manifest.model} --variant {variant} --dest {folder}`."
+                f"`zoo pull {manifest.model} --variant {variant} --out {folder}`."
             )

@@ -49,26 +49,48 @@ def list_models(filter: str | None = None) -> list[str]:
     return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
 
 
-def select(name: str | None, everything: bool, patterns: Sequence[str] = ()) -> list[str]:
-    """The models that a command is about: one by name, or all, or all that fit a pattern.
+def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ()) -> list[str]:
+    """The models that a command is about: some by name, or all, or all that fit a pattern.
 
     **Raises** `BadRequest` where that is none or not clear, `UnknownModel`.
     """
-    if name is not None and (everything or patterns):
-        raise BadRequest(f"got {name} and --all or --filter: name one model, or ask for all.")
-    if name is not None:
-        return [info(name).name]
-    if not everything:
-        hint = "add --all" if patterns else "name one (`zoo list` shows them), or ask for --all"
-        raise BadRequest(f"no model was named: {hint}.")
-    found = [name for name in MODELS if not patterns or _fits(name, patterns)]
+    if names and (everything or patterns):
+        raise BadRequest(
+            f"got {' '.join(names)} and --all or --filter: name models, or ask for all, or filter."
+        )
+    if names:
+        return list(dict.fromkeys(info(name).name for name in names))
+    if not everything and not patterns:
+        raise BadRequest(
+            "no model was named: name one (`zoo list` shows them), or use --all or --filter."
+        )
+    return [model.name for model in fitting(patterns)]
+
+
+def fitting(patterns: Sequence[str]) -> list[ModelInfo]:
+    """The models whose name, alias or family fits one of the patterns; all without a pattern.
+
+    **Raises** `UnknownModel` with the nearest names where none does.
+    """
+    found = [model for model in MODELS.values() if not patterns or _fits(model, patterns)]
     if not found:
-        raise BadRequest(f"no model fits {' or '.join(patterns)}: `zoo list` names them all.")
+        raise UnknownModel(f"no model fits {' or '.join(patterns)}: {_nearest(patterns)}")
     return found
 
 
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+def _fits(model: ModelInfo, patterns: Sequence[str]) -> bool:
+    names = (model.name, model.family, *model.aliases)
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _nearest(texts: Sequence[str]) -> str:
+    """What to try instead."""
+    near = [
+        name
+        for text in texts
+        for name in difflib.get_close_matches(text.strip("*").casefold(), _BY_NAME, n=3, cutoff=0.5)
+    ]
+    return f"did you mean {', '.join(near)}?" if near else "`zoo list` names them all."
 
 
 def info(name: str) -> ModelInfo:
@@ -84,9 +106,7 @@ def info(name: str) -> ModelInfo:
     """
     found = _BY_NAME.get(name.casefold())
     if found is None:
-        near = difflib.get_close_matches(name.casefold(), _BY_NAME, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else "`zoo list` names them all."
-        raise UnknownModel(f"there is no model called {name!r}: {hint}")
+        raise UnknownModel(f"there is no model called {name!r}: {_nearest([name])}")
     return found
 
 

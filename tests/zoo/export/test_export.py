@@ -1,4 +1,4 @@
-"""The command line, from the outside."""
+"""Exports, checks and what they leave behind, through the command."""
 
 import hashlib
 import json
@@ -177,31 +177,6 @@ def test_fixed_batch_and_size(layout, tmp_path):
     assert "the features mean nothing" in done.stdout
 
 
-WRONG_USE = {
-    "unknown model": (["dinov3_vits61"], "did you mean dinov3_vits16"),
-    "opset too low": (["dinov3_vits16", "--opset", "16"], "17 to 26"),
-    "opset no number": (["dinov3_vits16", "--opset", "x"], "--opset"),
-    "size": (["dinov3_vits16", "--size", "225"], "multiples of its patch size, 16"),
-    "batch": (["dinov3_vits16", "--batch", "0"], "positive number"),
-    "seed": (["dinov3_vits16", "--weights", "random:x"], "no seed"),
-    "layout": (["dinov3_vits16", "--attention-layout", "5d"], "--attention-layout"),
-    "no weights": (["dinov3_vits16", "--offline"], "ZOO_WEIGHTS_DIR is not set"),
-    "missing file": (["dinov3_vits16", "--weights", "no.pth"], "does not exist"),
-    "unknown option": (["dinov3_vits16", "--frobnicate"], "--frobnicate"),
-    "no model": (["--weights", "random"], "none was named"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG_USE.values(), ids=WRONG_USE)
-def test_wrong_use(arguments, message, tmp_path):
-    done = call(EXPORT, *arguments, cwd=tmp_path, code=2)
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_wrong_checkpoints(vits16, tiny7b, tmp_path):
     other = ["dinov3_vitb16", "--no-verify", "--weights", vits16.path]
     done = call(EXPORT, *other, cwd=tmp_path, code=2)
@@ -272,20 +247,6 @@ def test_a_killed_export_leaves_nothing(number, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_and_info(tmp_path):
-    listed = call(ZOO, "list", "*vitl*", cwd=tmp_path).stdout
-    assert "dinov3_vitl16_sat493m" in listed
-    assert "dinov3_vits16" not in listed
-    told = call(ZOO, "info", "dinov3_vits16_pretrain_lvd1689m", cwd=tmp_path).stdout
-    assert "21,601,152" in told
-    assert "did you mean" in call(ZOO, "info", "dinov3_vit", cwd=tmp_path, code=2).stderr
-
-
-def test_zoo_export_is_the_same_command(tmp_path):
-    call(ZOO, "export", "dinov3_vits16", "--weights", "random", "--no-verify", cwd=tmp_path)
-    assert (tmp_path / NAME).exists()
-
-
 def test_one_file_for_every_size(tmp_path):
     """Open sizes, hidden states as maps; the file checks itself once more with `verify`."""
     options = ("--size", "dynamic", "--layers", "6,12", "--reshape", "--json")
@@ -305,48 +266,3 @@ def test_one_file_for_every_size(tmp_path):
     assert min(tried) < (224, 224) < max(tried)
     assert any(height != width for height, width in tried)
     assert "passed" in call(ZOO, "verify", NAME, cwd=tmp_path).stdout
-
-
-def test_many_models_in_one_run(tmp_path):
-    """One that cannot be written does not keep the others from being written."""
-    (tmp_path / NAME).touch()
-    command = ("--all", "--filter", "dinov3_vits16*", "--weights", "random", "--no-verify")
-    done = call(EXPORT, *command, cwd=tmp_path, code=2)
-    assert "dinov3_vits16: dinov3_vits16-opset23.onnx exists already" in done.stdout
-    assert (tmp_path / "dinov3_vits16plus-opset23.onnx").stat().st_size > 100e6
-    done = call(EXPORT, *command, "--force", "--json", cwd=tmp_path)
-    outcomes = json.loads(done.stdout)
-    assert [outcome["model"] for outcome in outcomes] == ["dinov3_vits16", "dinov3_vits16plus"]
-    assert [outcome["error"] for outcome in outcomes] == [None, None]
-    assert outcomes[0]["manifests"][0]["variants"]["fused"]["opset"] == 23
-
-
-def test_without_a_model(tmp_path):
-    """A trained model and a large one, neither of which needs a network."""
-    done = call(EXPORT, "--no-verify", "--opset", 23, cwd=tmp_path)
-    assert "vit_digits: weights: vit_digits.safetensors" in done.stdout
-    assert "dinov3_vits16: weights: random (seed 0)" in done.stdout
-    records = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
-    assert [record["model"] for record in records] == ["dinov3_vits16", "vit_digits"]
-    assert [record["weights"]["kind"] for record in records] == ["random", "meta"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--weights", "random"), "none was named"),
-        (("--out", "a.onnx"), "name a folder"),
-        (("--filter", "dino*"), "--all"),
-        (("dinov3_vits16", "--all"), "one model, or ask for all"),
-        (("--all", "--filter", "resnet*"), "no model fits"),
-        (("--all", "--weights", "random", "--out", "a.onnx"), "name a folder"),
-        (("dinov3_vits16", "--size", "230"), "multiples"),
-        (("dinov3_vits16", "--layers", "13"), "layers 1 to 12"),
-        (("dinov3_vits16", "--reshape"), "--layers"),
-    ],
-)
-def test_requests_that_make_no_sense(arguments, words, tmp_path):
-    done = call(EXPORT, *arguments, cwd=tmp_path, code=2)
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []

@@ -1,13 +1,11 @@
 """Options as text, and files that appear whole or not at all."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import zoo
 from zoo.checkpoints.choice import Seed, read_weights
-from zoo.cli.console import spread
 from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import (
     Options,
@@ -161,18 +159,3 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
         publish(stage, target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.manifest.json", "a.onnx"]
     assert target.read_text() == manifest_path(target).read_text() == "new"
-
-
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        (["m", "--opset", "18", "23", "24"], [18, 23, 24]),
-        (["m", "--opset", "18", "--opset", "23"], [18, 23]),
-        (["--opset", "18", "m", "--size", "224"], [18]),
-    ],
-)
-def test_opset_takes_any_number_of_values(given, read):
-    arguments = spread(given)
-    found = [int(b) for a, b in pairwise(arguments) if a == "--opset"]
-    assert found == read
-    assert [a for a in arguments if a != "--opset"] == [a for a in given if a != "--opset"]

@@ -58,7 +58,7 @@ def test_a_variant_then_another_then_nothing_new(zoo_at, tmp_path):
         assert len(hub.asked) == count + 4  # the manifest twice, and what was missing
         assert "1 files" in zoo("pull", folders.MODEL, "--variant", "all")
         assert content(tmp_path / folders.MODEL) == expected("fp32", "fp16", "fused")
-        zoo("pull", folders.MODEL, "--variant", "all", "--dest", "elsewhere", "--revision", COMMIT)
+        zoo("pull", folders.MODEL, "--variant", "all", "--out", "elsewhere", "--revision", COMMIT)
         assert content(tmp_path / "elsewhere") == content(tmp_path / folders.MODEL)
 
 
@@ -184,11 +184,11 @@ def test_from_the_cache_of_the_hub(zoo_at, tmp_path):
         zoo("pull", folders.MODEL, "--offline", "--variant", "fp16")
         assert not hub.asked
         assert content(tmp_path / folders.MODEL) == expected("fp16")
-        zoo("pull", folders.MODEL, "--dest", "other")
+        zoo("pull", folders.MODEL, "--out", "other")
         assert len(hub.asked) == 2
         damaged = blobs / "snapshots" / COMMIT / "photograph.png"
         damaged.write_bytes(damaged.read_bytes()[::-1])
-        assert "sha256" in zoo("pull", folders.MODEL, "--offline", "--dest", "third", code=2)
+        assert "sha256" in zoo("pull", folders.MODEL, "--offline", "--out", "third", code=2)
         assert [path.name for path in (tmp_path / "third").iterdir()] == [".zoo-pull"]
 
 
@@ -251,7 +251,7 @@ def test_names_that_make_no_sense(zoo_at, tmp_path):
         assert "did you mean" in zoo("pull", "dinov3_vits17", code=2)
         assert "ZOO_HUB is" in zoo("pull", folders.MODEL, code=2, ZOO_HUB="../a")
         (tmp_path / "file").write_text("")
-        assert "cannot write" in zoo("pull", folders.MODEL, "--dest", "file", code=2)
+        assert "cannot write" in zoo("pull", folders.MODEL, "--out", "file", code=2)
 
 
 UNFIT = json.loads(json.dumps(folders.manifest(FILES)))

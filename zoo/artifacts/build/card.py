@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from zoo.artifacts.build.snippets import javascript, python
 from zoo.artifacts.build.variants import VARIANTS
-from zoo.cli.tables.results import NOT_TRAINED, build_rows, steps
 from zoo.manifest.schema import Manifest
+from zoo.manifest.words import NOT_TRAINED, build_rows, steps
 from zoo.models.config import ViTConfig
 from zoo.registry.lookup import info
 

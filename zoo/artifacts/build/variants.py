@@ -37,8 +37,12 @@ USUAL = ("fp32", "fused", "fp16", "int8")
 
 
 def read_variants(names: Sequence[str]) -> tuple[str, ...]:
-    """The variants to build, in their own order. **Raises** `BadRequest`."""
+    """The variants to build, in their own order; `all` is every one. **Raises** `BadRequest`."""
+    if "all" in names:
+        return tuple(VARIANTS)
     for name in names:
         if name not in VARIANTS:
-            raise BadRequest(f"--variant {name} is not known: choose from {', '.join(VARIANTS)}.")
+            raise BadRequest(
+                f"--variant {name} is not known: choose from {', '.join(VARIANTS)}, all."
+            )
     return tuple(name for name in VARIANTS if name in (names or USUAL))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
+from zoo.cli.tables import print_table, table
 
 STATES = {True: "ok", False: "FAILED"}
 
@@ -16,31 +15,25 @@ STATES = {True: "ok", False: "FAILED"}
 def show_audit(report: FolderReport) -> None:
     """Every check of the folder, then of each file; and what is not there."""
     state = "passed" if report.passed else "FAILED"
-    table = Table(title=Text(f"{report.model}: {state} ({report.provider})"))
-    for name in ("of", "check", "", "found"):
-        table.add_column(name, overflow="fold")
+    title = f"{report.model}: {state} ({report.provider})"
+    lines = table("~of", "~check", "", "~found", title=title)
     for place, findings in (
         ("folder", report.findings),
         *((file.name, file.findings) for file in report.files),
     ):
         for row in rows(place, findings):
-            table.add_row(*row)
-        table.add_section()
-    console = Console()
-    console.print(table)
+            lines.add_row(*row)
+    print_table(lines)
     if report.absent:
-        line = f"not there, and not checked: {', '.join(report.absent)}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print(f"not there, and not checked: {', '.join(report.absent)}")
 
 
 def show_findings(report: FileReport) -> None:
     """Every check of one file."""
-    table = Table()
-    for name in ("check", "", "found"):
-        table.add_column(name, overflow="fold")
+    lines = table("~check", "", "~found")
     for _, *row in rows(report.name, report.findings):
-        table.add_row(*row)
-    Console().print(table)
+        lines.add_row(*row)
+    print_table(lines)
 
 
 def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[Text, ...]]:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
-from rich.console import Console
-from rich.table import Table
 
 from zoo.bench.measure import Bench, Contender
+from zoo.cli.tables import print_table, table
 
 RATIOS = ("p50 /\nfirst", "fastest /\nproducts")
 MEASURES = ("p50 ms", "p95 ms", "load s", "peak\nMB", "kept\nMB")
@@ -67,13 +66,10 @@ def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
 
 def show_bench(found: Bench) -> None:
     """A row a file, then what was measured how."""
-    table = Table()
-    table.add_column("file", overflow="fold")
-    for name in (*RATIOS, *MEASURES):
-        table.add_column(name, justify="right")
+    rows = table("~file", *(f">{name}" for name in (*RATIOS, *MEASURES)))
     for each in found.contenders:
         row = record_contender(found, each)
-        table.add_row(
+        rows.add_row(
             short(each, found),
             f"{row['p50_to_first']:.2f}",
             _shown(row["fastest_to_products"], ".2f"),
@@ -82,10 +78,9 @@ def show_bench(found: Bench) -> None:
             _shown(row["load_s"], ".2f"),
             *(_shown(row[key] and row[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")),
         )
-    console = Console()
-    console.print(table)
+    print_table(rows)
     for line in notes(found):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print(line)
 
 
 def short(each: Contender, found: Bench) -> str:

@@ -1,0 +1,158 @@
+"""Tables on 80 columns and in pipes: nothing is cut."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
+from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.schedule import Outcome as BuildOutcome
+from zoo.bench.floor import Floor
+from zoo.bench.footprint import Footprint
+from zoo.bench.inputs import Spec
+from zoo.bench.measure import Bench, Contender, Options
+from zoo.bench.products import Product, Products
+from zoo.cli import build, golden, models, pull, push
+from zoo.cli.dry_run import Planned
+from zoo.cli.dry_run import _show as show_plans
+from zoo.cli.tables import audit, bench, export
+from zoo.export.many import Outcome
+from zoo.export.request import Signature
+from zoo.export.run import Exported
+from zoo.export.verify import Comparison, Verification
+from zoo.hub.pull import Preview
+from zoo.hub.push import Plan as Push
+from zoo.hub.push import Row, Target
+from zoo.manifest.schema import File
+from zoo.registry.lookup import MODELS
+
+NAMES = (
+    "dinov3_vitl16_sat493m",
+    "siglip2_vitso400m14_378",
+    "vit_huge_patch14_224",
+    max(MODELS, key=len),
+)
+SHAPES = (1, 1022, 1022), (3, 1022, 1022)
+COMPARISONS = [
+    Comparison(
+        output=output, batch=b, height=h, width=w, max_abs=1.234e-5, max_rel=1e-3, cosine=0.9999987
+    )
+    for output in ("last_hidden_state", "hidden_state_12")
+    for b, h, w in SHAPES
+]
+CHECKED = Verification("float32", "cosine", 0.9999, True, tuple(COMPARISONS))
+FUSED = {"Attention": 40, "Gelu": 40, "LayerNormalization": 81, "RotaryEmbedding": 80}
+
+
+def record(name, measure="cosine"):
+    checked = {"measure": measure, "limit": 1e-4, "passed": True}
+    return {
+        "model": name,
+        "opset": 23,
+        "nodes": 12345,
+        "fused": FUSED,
+        "precision": "int8",
+        "files": [{"name": "a", "bytes": 26_864_200_000}],
+        "near_misses": [],
+        "weights": {"kind": "random", "seed": 0},
+        "verification": checked | {"comparisons": [vars(each) for each in COMPARISONS]},
+    }
+
+
+def folder(name):
+    variant = {"files": ["a"], "nodes": 12345, "verification": record(name)["verification"]}
+    return {
+        "files": [{"name": "a", "bytes": 26_864_200_000}],
+        "variants": dict.fromkeys(("fp32", "fused", "int8"), variant),
+        "speeds": {"variants": {"int8": {"ratio": 12.34}}},
+    }
+
+
+def show_everything(name):
+    path = Path(f"artifacts/{name}/onnx/model_fused.onnx")
+    finding = Finding("fused operators", True, "12 Attention, 12 Gelu, 25 LayerNormalization. " * 3)
+    report = FileReport("fused", "onnx/model_fused.onnx", [finding])
+    models.show_models([MODELS[name]])
+    export.show_exports([Exported(path, record(name), True)])
+    export.show_outcomes([Outcome(name, 1234.5, (record(name), record(name, "abs")))])
+    export.show_verification(path, CHECKED)
+    signature = Signature(None, None)
+    plan = Plan(name, path.parent, "auto", signature, ("fp32",))
+    build.show_builds([BuildOutcome(plan, 1.0, folder(name))])
+    files = (File(str(path), 26_864_200_000, "0" * 64),)
+    pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", files, 26_864_200_000, 3))
+    rows = tuple(Row(str(path), 26_864_200_000, change) for change in ("unknown", "changed"))
+    push.show_plan(Push(path.parent, Target(f"somebody/{name}"), name, "exists", rows, ()))
+    differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
+    golden.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
+    show_plans([Planned(name, "random (seed 0)", {str(path): 26_864_200_000})], "and so on")
+    audit.show_audit(FolderReport("a", name, "CPUExecutionProvider", [finding], [report]))
+    audit.show_findings(report)
+
+
+HEADINGS = (
+    "model family params input licence weights from",
+    "opset MB nodes fused difference from JAX",
+    "model opset MB nodes fused from JAX s",
+    "output batch size max abs max rel cosine",
+    "model file MB nodes from JAX speed",
+    "file bytes",
+    "file bytes there",
+    "where output max abs limit",
+    "file MB, about",
+    "of check found",
+    "check found",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_eighty_columns_hold_every_heading_and_number(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    show_everything(name)
+    told = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    assert "…" not in told.replace("sha256 ", "")
+    for heading in HEADINGS:
+        assert heading in lines
+    for number in ("12345", "26864.2", "cosine 0.999999", "26,864,200,000", "26,864.2", "x 12.34"):
+        assert number in told
+    assert sum(name in line for line in lines) >= 8
+
+
+def test_a_pipe_gets_whole_lines(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name = max(MODELS, key=len)
+    show_everything(name)
+    told = capsys.readouterr().out
+    assert "12 Attention, 12 Gelu, 25 LayerNormalization. " * 2 in told
+    assert f"artifacts/{name}/onnx/model_fused.onnx  26,864,200,000" in told
+
+
+def test_a_benchmark(monkeypatch, capsys):
+    """Headings of two lines; long paths may wrap."""
+    monkeypatch.setenv("COLUMNS", "80")
+    product = Product("MatMul", (1, 5330, 4096), (4096, 8192), constant=True)
+    floor = Floor(Products(Counter({product: 40})), {product: 0.25})
+    spec = Spec("pixel_values", "float32", (1, 3, 1022, 1022))
+    taken = Footprint(123.45, 26_864_200_000, 26_864_200_000)
+    files = [
+        Contender(f"artifacts/{name}/onnx/model_fused.onnx", [spec], [12.3456], taken)
+        for name in NAMES
+    ]
+    bench.show_bench(Bench(Options(), files, floor))
+    told = capsys.readouterr().out
+    assert "…" not in told
+    for word in [
+        "first",
+        "products",
+        "p50",
+        "p95",
+        "load",
+        "peak",
+        "kept",
+        "26864",
+        "12345.6",
+        "123.45",
+    ]:
+        assert word in told

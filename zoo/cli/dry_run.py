@@ -1,0 +1,98 @@
+"""`--dry-run` of `export` and `build`: what would be written, and from which weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zoo.checkpoints.choice import Choice, Seed
+from zoo.cli.console import WRONG_USE, print_json
+from zoo.cli.places import here, origin
+from zoo.errors import BadRequest, ZooError
+from zoo.export.request import Precision
+from zoo.files.staging import sidecar_path
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import info
+
+LARGEST = 2_000_000_000
+"""Bytes of a file without a sidecar."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Files to write for one model, and from which weights."""
+
+    weights: Choice
+    offline: bool
+    files: Mapping[Path, Precision]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What would become of one model: files with their bytes, about, or an error."""
+
+    model: str
+    weights: str | None = None
+    files: Mapping[str, int] = field(default_factory=dict)
+    error: str | None = None
+
+
+def foresee(jobs: Mapping[str, Callable[[], Wanted]], beside: str, json: bool) -> int:
+    """Print what would be written; the exit code. **Raises** the `ZooError` of a single model."""
+    plans = []
+    for name, read in jobs.items():
+        try:
+            plans.append(_plan(info(name), read()))
+        except ZooError as error:
+            if len(jobs) == 1:
+                raise
+            plans.append(Planned(name, error=str(error)))
+    if json:
+        print_json(plans)
+    else:
+        _show(plans, beside)
+    return WRONG_USE if any(plan.error for plan in plans) else 0
+
+
+def _plan(entry: ModelInfo, wanted: Wanted) -> Planned:
+    files: dict[str, int] = {}
+    for path, precision in wanted.files.items():
+        # The name of a precision ends in its bits.
+        size = entry.parameters * int(re.sub(r"\D", "", precision)) // 8
+        files[str(path)] = 0 if size > LARGEST else size
+        if size > LARGEST:
+            files[str(sidecar_path(path))] = size
+    return Planned(entry.name, _weights(entry, wanted), files)
+
+
+def _weights(entry: ModelInfo, wanted: Wanted) -> str:
+    """Where they would come from. **Raises** `BadRequest` if from nowhere."""
+    choice = wanted.weights
+    if isinstance(choice, Seed):
+        return f"random (seed {choice.value})"
+    found = here(entry) if choice == "auto" else choice
+    if found is not None and found.exists():
+        return f"on this machine, {found}"
+    if choice != "auto":
+        raise BadRequest(f"{choice} does not exist: name a checkpoint with --weights.")
+    if origin(entry)[0] == "hub" and not wanted.offline:
+        return f"to be downloaded, {entry.hub[0]}"
+    raise BadRequest(
+        f"the weights of {entry.name} are not on this machine and would not be downloaded: "
+        f"`zoo info {entry.name}` says where they can be had."
+    )
+
+
+def _show(plans: list[Planned], beside: str) -> None:
+    from zoo.cli.tables import print_table, table
+
+    files = {path: size for plan in plans for path, size in plan.files.items()}
+    rows = table("~file", ">MB, about")
+    for path, size in {**files, "total": sum(files.values())}.items():
+        rows.add_row(path, f"{size / 1e6:,.1f}")
+    print_table(rows)
+    for plan in plans:
+        print(f"{plan.model}: {plan.error or f'weights: {plan.weights}'}")
+    print(f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it")

@@ -1,0 +1,105 @@
+"""`zoo list` and `zoo info`: which models there are, and everything about one."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from zoo.cli import options
+from zoo.cli.console import print_json
+from zoo.cli.places import here, origin
+from zoo.errors import UnknownModel
+from zoo.manifest.words import positions, steps
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import fitting, info
+
+
+def list_models(
+    patterns: Annotated[
+        list[str] | None,
+        options.models("Names, aliases or families, or patterns such as '*vitl*'.", "PATTERN"),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the models, with their size, their licence and where their weights come from."""
+    found: list[ModelInfo] = []
+    try:
+        found = fitting(patterns or ())
+    except UnknownModel as error:
+        print(error, file=sys.stderr)
+    if json:
+        print_json([record(entry) for entry in found])
+    elif found:
+        show_models(found)
+
+
+def describe(model: options.Model, json: options.Json = False) -> None:
+    """Describe one model: its architecture, preprocessing, weights and licence."""
+    entry = info(model)
+    if json:
+        print_json(record(entry))
+    else:
+        show_model(entry)
+
+
+def record(entry: ModelInfo) -> dict[str, Any]:
+    """All that the registry knows of a model, for JSON, and where its weights are."""
+    kind, place = origin(entry)
+    return vars(entry) | {
+        "namings": [naming.name for naming in entry.namings],
+        "architecture": entry.config.text,
+        "input_size": entry.preprocessing.size,
+        "native_size": entry.native,
+        "stride": entry.config.stride,
+        "weights": {"from": kind, "place": place, "here": here(entry)},
+    }
+
+
+def show_models(entries: list[ModelInfo]) -> None:
+    """One line a model."""
+    from zoo.cli.tables import print_table, table
+
+    rows = table("model", "family", ">params", ">input", "~licence", "weights from")
+    for entry in entries:
+        digits = 1 if entry.parameters < 1e9 else 0
+        kind, place = origin(entry)
+        own = "this machine" if kind != "package" and here(entry) else f"this {kind}"
+        words = {"hub": place.partition("/")[0], "publisher": "by hand", "nobody": "nobody"}
+        rows.add_row(
+            entry.name,
+            entry.family,
+            f"{entry.parameters / 1e6:.{digits}f} M",
+            "x".join(str(side) for side in dict.fromkeys(entry.preprocessing.size)),
+            # A long name may wrap.
+            Path(entry.licence.text).stem.replace("fair-", "fair "),
+            own if own == "this machine" else words.get(kind, own),
+        )
+    print_table(rows)
+    print("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+
+
+def show_model(entry: ModelInfo) -> None:
+    """Everything about one model."""
+    from zoo.cli.tables import print_facts
+
+    (kind, place), found = origin(entry), here(entry)
+    sources = {
+        "package": "in this package",
+        "hub": f"{place} on the hub, downloaded when they are needed",
+        "publisher": f"to be downloaded by hand from {place}",
+        "nobody": "none are published that this package reads",
+    }
+    facts = {
+        "also called": ", ".join(entry.aliases) or "nothing else",
+        "family": entry.family,
+        "parameters": f"{entry.parameters:,}",
+        "architecture": entry.config.text,
+        "preprocessing": steps(entry.preprocessing),
+        "positions": positions(entry.config),
+        "pooler_output": entry.pooler,
+        "weights": sources[kind] if found is None else f"on this machine, {found}",
+        "checkpoint": entry.file,
+        "licence": f"{entry.licence.name}, {entry.licence.page}",
+        "download": entry.licence.download or "not needed",
+        "source": entry.source,
+    }
+    print_facts(entry.name, facts)

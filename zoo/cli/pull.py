@@ -1,0 +1,58 @@
+"""`zoo pull MODEL`: a built folder from a hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from zoo.cli import options
+from zoo.cli.console import print_json, progress_bar
+from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from zoo.hub.pull import Preview
+
+
+def pull(
+    model: options.Model,
+    variant: Annotated[list[str] | None, options.variants("fp32, which runs everywhere")] = None,
+    out: Annotated[Path | None, options.out("./MODEL")] = None,
+    revision: options.Revision = None,
+    force: options.Force = False,
+    offline: options.Offline = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Download ready-made ONNX files, and check every byte of them.
+
+    Preprocessing, a photograph and expected outputs come along.
+    """
+    from zoo.hub import pull as hub
+
+    name = info(model).name
+    folder = out or Path(name)
+    wanted = hub.Wanted(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
+    with progress_bar() as progress:
+        found = hub.preview(wanted, progress) if dry_run else hub.pull(wanted, progress)
+    if json:
+        print_json({"model": name, "folder": folder} | vars(found))
+    elif isinstance(found, hub.Preview):
+        show_preview(folder, found)
+    else:
+        brought = f"{found.brought} files from {found.where}"
+        print(f"{folder}: {brought}, {found.kept} were there already")
+        for label, item in found.variants.items():
+            print(f"{label}: {folder / item.file}")
+
+
+def show_preview(folder: Path, found: Preview) -> None:
+    """Say what would be downloaded."""
+    from zoo.cli.tables import print_table, table
+
+    rows = table("~file", ">bytes")
+    for file in found.missing:
+        rows.add_row(file.name, f"{file.bytes:,}")
+    rows.add_row("total", f"{found.bytes:,}")
+    print_table(rows)
+    print(f"{folder}: from {found.where}; {found.kept} files are there already")
+    print("nothing was downloaded: leave out --dry-run to do it")

@@ -1,0 +1,55 @@
+"""`zoo push DIR`: a built folder to a hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zoo.cli import options
+from zoo.cli.console import print_json, progress_bar
+
+if TYPE_CHECKING:
+    from zoo.hub.push import Plan
+
+
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that was built.")],
+    repo: Annotated[str, options.value("OWNER/NAME", "The repository on the hub.")],
+    revision: options.Revision = None,
+    private: Annotated[
+        bool, options.flag("--private", "Make the repository private if it has to be created.")
+    ] = False,
+    apply: Annotated[
+        bool, options.flag("--apply", "Upload. Without it, only say what would be uploaded.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Upload a verified folder to the hub as one commit, once you add --apply."""
+    from zoo.hub.push import BRANCH, Target, commit, plan
+
+    with progress_bar() as progress:
+        planned = plan(folder, Target(repo, revision or BRANCH, private), progress)
+    if not json:
+        show_plan(planned)
+    page = commit(planned) if apply else None
+    if json:
+        print_json(vars(planned) | {"committed": page})
+    else:
+        print(f"committed: {page}" if apply else "nothing was uploaded: add --apply to do it")
+
+
+def show_plan(planned: Plan) -> None:
+    """Show the files and what becomes of them."""
+    from zoo.cli.tables import print_table, table
+
+    target = planned.target
+    rows = table("~file", ">bytes", "there")
+    for row in planned.rows:
+        rows.add_row(row.name, f"{row.bytes:,}", row.change)
+    rows.add_row("total", f"{sum(row.bytes for row in planned.rows):,}", "")
+    print_table(rows)
+    print(f"{target.repository}, branch {target.branch}: {planned.state}")
+    for name in planned.others:
+        print(f"stays as it is: {name}")

@@ -1,0 +1,91 @@
+"""What manifests and entries hold, in words: for cards and for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from zoo.models.config import Config, Preprocessing, ViTConfig
+
+if TYPE_CHECKING:
+    from zoo.manifest.schema import Comparison, Manifest, Variant, Verification, Weights
+
+NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
+
+
+def worst(verification: Verification, comparisons: Sequence[Comparison]) -> str:
+    """The worst of some comparisons, in the measure that counts."""
+    errors = [item.error(verification.measure) for item in comparisons]
+    values = [error for error in errors if error is not None]
+    if not values or len(values) < len(errors):
+        return "no number"
+    return f"cosine {min(values):.6f}" if verification.measure == "cosine" else f"{max(values):.1e}"
+
+
+def worst_of(variant: Variant) -> str:
+    """The worst of all comparisons."""
+    verification = variant.verification
+    return worst(verification, verification.comparisons) if verification else "not verified"
+
+
+def limit(verification: Verification) -> str:
+    """What was asked of a file."""
+    if verification.measure == "cosine":
+        return f"cosine ≥ {verification.limit}"
+    return f"≤ {verification.limit:.0e}"
+
+
+def origin(weights: Weights) -> str:
+    """Where the weights come from."""
+    if weights.seed is not None:
+        return NOT_TRAINED.format(seed=weights.seed)
+    verdicts = {True: ", the published file", False: ", not the published file", None: ""}
+    published = verdicts[weights.is_published_file]
+    if weights.is_embedded_file:
+        published = ", trained, from this package"
+    digest = f", sha256 {weights.sha256[:8]}…" if weights.sha256 else ""
+    return f"{weights.name or weights.kind}{digest}{published}"
+
+
+def misses(variant: Variant) -> list[str]:
+    """What looked like a pattern and was not fused."""
+    return [f"not fused: {miss.pattern}: {miss.reason}" for miss in variant.near_misses]
+
+
+def megabytes(manifest: Manifest, variant: Variant) -> str:
+    """Of a variant's files."""
+    return f"{sum(manifest.listed[name].bytes for name in variant.files) / 1e6:.1f}"
+
+
+def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
+    """Of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
+    speeds = manifest.speeds.variants if manifest.speeds else {}
+    for name, variant in manifest.variants.items():
+        ratio = speeds[name].ratio if name in speeds else None
+        yield (
+            name,
+            megabytes(manifest, variant),
+            str(variant.nodes),
+            worst_of(variant),
+            "" if ratio is None else f"x {ratio:.2f}",
+        )
+
+
+def steps(how: Preprocessing) -> str:
+    """From a photograph to `pixel_values`, in words."""
+    height, width = how.size
+    to = f"{height} x {width}"
+    if how.resize is not None:
+        to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
+    depth = "" if how.rescale_first else ", in 8 bits"
+    resized = f"resized to {to} ({how.resample}, antialiased{depth})"
+    return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
+
+
+def positions(config: Config) -> str:
+    """At which sizes a model knows where patches are, in words."""
+    learned = config.positions if isinstance(config, ViTConfig) else None
+    if learned is None:
+        return "any size"
+    side = learned.grid * config.stride
+    return f"learned at {side} x {side}, interpolated for any other size"
