@@ -19,7 +19,16 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "weights": (
-        *("errors", "progress", "tensors", "distributions", "files", "transforms", "mapping"),
+        *(
+            "errors",
+            "progress",
+            "lock",
+            "tensors",
+            "distributions",
+            "files",
+            "transforms",
+            "mapping",
+        ),
         *("namings", "checkpoint", "containers", "writers", "sources"),
         *("tree", "load", "random", "recognise", "synthetic"),
     ),

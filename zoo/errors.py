@@ -1,5 +1,9 @@
 """Wrong use of the zoo. Each message says what was wrong, what was received and what to do."""
 
+FAILED_CHECK = 1
+WRONG_USE = 2
+"""Exit codes of commands; an outcome of many knows its own."""
+
 
 class ZooError(Exception):
     """Base of everything that the zoo raises about its input; the CLI exits with 2."""

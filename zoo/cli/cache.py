@@ -39,7 +39,7 @@ def list_entries(patterns: Patterns = None, json: options.Json = False) -> None:
 def clear(
     patterns: Patterns = None,
     yes: Annotated[bool, options.flag("--yes", "Do not ask for confirmation.")] = False,
-    dry_run: Annotated[bool, options.flag("--dry-run", "Only say what would be removed.")] = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Remove what is in the cache, or the part of it that fits a pattern."""

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import is_dataclass
 from pathlib import Path
-from types import FrameType
 
 import typer
 
 from weights.errors import WeightsError
 from weights.progress import Progress
-from zoo.errors import ZooError
-from zoo.files.staging import discard
+from zoo.errors import WRONG_USE, ZooError
+from zoo.files.stopping import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 
-FAILED_CHECK = 1
-WRONG_USE = 2
 INTERRUPTED = 130
-INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
 
 def progress_bar() -> AbstractContextManager[Progress]:
@@ -89,14 +83,3 @@ def warn_nonfinite(names: Sequence[str]) -> None:
 def _complain(message: str) -> int:
     print(f"error: {message}", file=sys.stderr)
     return WRONG_USE
-
-
-def stop(number: int, frame: FrameType | None) -> None:
-    """Leave at once, with what is staged removed and the workers told to do the same."""
-    # Raising here is not enough: an exception that arrives inside a destructor is dropped.
-    for child in multiprocessing.active_children():
-        child.terminate()
-    discard()
-    if number == signal.SIGINT:
-        print(INTERRUPTION, file=sys.stderr, flush=True)
-    os._exit(128 + number)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoo.checkpoints.choice import Choice, Seed
-from zoo.cli.console import WRONG_USE, print_json
+from zoo.cli.console import print_json
 from zoo.cli.places import here, origin
-from zoo.errors import BadRequest, ZooError
+from zoo.errors import WRONG_USE, BadRequest, ZooError
 from zoo.export.request import Precision
 from zoo.files.staging import sidecar_path
 from zoo.registry.entry import ModelInfo

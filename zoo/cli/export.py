@@ -10,8 +10,8 @@ import typer
 
 from zoo.cli import dry_run as dry
 from zoo.cli import options
-from zoo.cli.console import FAILED_CHECK, print_json, progress_bar, warn_nonfinite
-from zoo.errors import BadRequest
+from zoo.cli.console import print_json, progress_bar, warn_nonfinite
+from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
 

@@ -9,8 +9,8 @@ import typer
 
 from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
-from zoo.cli.console import FAILED_CHECK, help_alone, print_json, progress_bar
-from zoo.errors import BadOutput, BadRequest
+from zoo.cli.console import help_alone, print_json, progress_bar
+from zoo.errors import FAILED_CHECK, BadOutput, BadRequest
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ ForceInexact = Annotated[
     bool, flag("--force", f"{REPLACE} Also keep low precision that is too far from fp32.")
 ]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
-DryRun = Annotated[bool, flag("--dry-run", "Only say what would be written and downloaded.")]
+DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
 Json = Annotated[bool, flag("--json", "Print one JSON document to stdout and nothing else there.")]
 Revision = Annotated[
     str | None,

@@ -9,8 +9,8 @@ import typer
 
 from weights.progress import Progress
 from zoo.cli import options
-from zoo.cli.console import FAILED_CHECK, print_json, progress_bar
-from zoo.errors import BadFile, BadRequest
+from zoo.cli.console import print_json, progress_bar
+from zoo.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.files.staging import manifest_path
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import jax
 import converter
 from weights.errors import WeightsError
 from weights.progress import Progress
-from zoo.cli.console import FAILED_CHECK, WRONG_USE
-from zoo.errors import ZooError
+from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
 from zoo.export.request import Options, read_request
 from zoo.export.run import run as export
 from zoo.manifest.schema import Manifest

@@ -11,7 +11,8 @@ from tests.command import PROGRAM, Command
 from zoo.cli.app import app
 
 HEAVY = ("jax", "onnxruntime", "torch", "huggingface_hub", "onnx_ir", "converter", "httpx2")
-ORDER = ["list", "info", "export", "verify", "bench", "pull", "build", "push", "weights", "golden"]
+ORDER = ["list", "info", "export", "verify", "bench", "pull", "build", "push"]
+ORDER += ["weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
 
@@ -35,7 +36,7 @@ def test_bare_zoo_is_its_help(zoo):
     assert list(ROOT.commands) == ORDER
     places = [bare.out.index(f"│ {name} ") for name in ORDER]
     assert places == sorted(places)
-    for group in ("weights", "golden"):
+    for group in ("weights", "cache", "golden"):
         assert zoo(group).out == zoo(group, "--help").out
 
 

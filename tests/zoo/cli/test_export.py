@@ -62,7 +62,7 @@ def test_several_models_in_one_run(zoo, tmp_path):
     outcomes = json.loads(zoo(*command, "--force", "--json").out)
     assert [outcome["model"] for outcome in outcomes] == ["dinov3_vits16", "vit_digits"]
     assert [outcome["error"] for outcome in outcomes] == [None, None]
-    assert outcomes[0]["manifests"][0]["opset"] == 23
+    assert outcomes[0]["manifests"][0]["variants"]["fused"]["opset"] == 23
     assert (tmp_path / "here" / NAME).stat().st_size > 80e6
 
 

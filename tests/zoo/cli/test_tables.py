@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from weights import Provenance
 from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
 from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.schedule import Outcome as BuildOutcome
@@ -17,14 +18,14 @@ from zoo.cli import build, golden, models, pull, push
 from zoo.cli.dry_run import Planned
 from zoo.cli.dry_run import _show as show_plans
 from zoo.cli.tables import audit, bench, export
+from zoo.export.describe import header
 from zoo.export.many import Outcome
 from zoo.export.request import Signature
 from zoo.export.run import Exported
-from zoo.export.verify import Comparison, Verification
 from zoo.hub.pull import Preview
 from zoo.hub.push import Plan as Push
 from zoo.hub.push import Row, Target
-from zoo.manifest.schema import File
+from zoo.manifest.schema import Comparison, File, Speed, Speeds, Variant, Verification
 from zoo.registry.lookup import MODELS
 
 NAMES = (
@@ -34,39 +35,52 @@ NAMES = (
     max(MODELS, key=len),
 )
 SHAPES = (1, 1022, 1022), (3, 1022, 1022)
-COMPARISONS = [
+COMPARISONS = tuple(
     Comparison(
         output=output, batch=b, height=h, width=w, max_abs=1.234e-5, max_rel=1e-3, cosine=0.9999987
     )
     for output in ("last_hidden_state", "hidden_state_12")
     for b, h, w in SHAPES
-]
-CHECKED = Verification("float32", "cosine", 0.9999, True, tuple(COMPARISONS))
+)
 FUSED = {"Attention": 40, "Gelu": 40, "LayerNormalization": 81, "RotaryEmbedding": 80}
+BYTES = 26_864_200_000
 
 
-def record(name, measure="cosine"):
-    checked = {"measure": measure, "limit": 1e-4, "passed": True}
-    return {
-        "model": name,
-        "opset": 23,
-        "nodes": 12345,
-        "fused": FUSED,
-        "precision": "int8",
-        "files": [{"name": "a", "bytes": 26_864_200_000}],
-        "near_misses": [],
-        "weights": {"kind": "random", "seed": 0},
-        "verification": checked | {"comparisons": [vars(each) for each in COMPARISONS]},
-    }
+def checked(measure="cosine"):
+    return Verification(
+        input="a photograph", measure=measure, limit=1e-4, passed=True, comparisons=COMPARISONS
+    )
+
+
+def record(name, measure="cosine", labels=("int8",), speeds=None):
+    """The manifest of a very large model."""
+    variant = Variant(
+        files=("a.onnx",),
+        opset=23,
+        ir_version=10,
+        precision="int8",
+        attention_layout="4d",
+        inputs=(),
+        outputs=(),
+        nodes=12345,
+        histogram={},
+        fused=FUSED,
+        near_misses=(),
+        verification=checked(measure),
+    )
+    empty = header(MODELS[name], Signature((224, 224), None), Provenance("random", seed=0))
+    return empty.changed(
+        files=(File(name="a.onnx", bytes=BYTES, sha256="0" * 64),),
+        variants=dict.fromkeys(labels, variant),
+        speeds=speeds,
+        complete=True,
+    )
 
 
 def folder(name):
-    variant = {"files": ["a"], "nodes": 12345, "verification": record(name)["verification"]}
-    return {
-        "files": [{"name": "a", "bytes": 26_864_200_000}],
-        "variants": dict.fromkeys(("fp32", "fused", "int8"), variant),
-        "speeds": {"variants": {"int8": {"ratio": 12.34}}},
-    }
+    speed = {"int8": Speed(p50_ms=1.0, ratio=12.34)}
+    speeds = Speeds(runtime="r", machine="m", input=(1, 3, 8, 8), rounds=1, variants=speed)
+    return record(name, labels=("fp32", "fused", "int8"), speeds=speeds)
 
 
 def show_everything(name):
@@ -75,13 +89,13 @@ def show_everything(name):
     report = FileReport("fused", "onnx/model_fused.onnx", [finding])
     models.show_models([MODELS[name]])
     export.show_exports([Exported(path, record(name), True)])
-    export.show_outcomes([Outcome(name, 1234.5, (record(name), record(name, "abs")))])
-    export.show_verification(path, CHECKED)
+    export.show_outcomes([Outcome(name, 1234.5, (record(name), record(name, "max_abs")))])
+    export.show_verification(path, checked())
     signature = Signature(None, None)
     plan = Plan(name, path.parent, "auto", signature, ("fp32",))
     build.show_builds([BuildOutcome(plan, 1.0, folder(name))])
-    files = (File(str(path), 26_864_200_000, "0" * 64),)
-    pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", files, 26_864_200_000, 3))
+    files = (File(name="onnx/model_fused.onnx", bytes=BYTES, sha256="0" * 64),)
+    pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", files, BYTES, 3))
     rows = tuple(Row(str(path), 26_864_200_000, change) for change in ("unknown", "changed"))
     push.show_plan(Push(path.parent, Target(f"somebody/{name}"), name, "exists", rows, ()))
     differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
@@ -126,7 +140,7 @@ def test_a_pipe_gets_whole_lines(monkeypatch, capsys):
     show_everything(name)
     told = capsys.readouterr().out
     assert "12 Attention, 12 Gelu, 25 LayerNormalization. " * 2 in told
-    assert f"artifacts/{name}/onnx/model_fused.onnx  26,864,200,000" in told
+    assert "onnx/model_fused.onnx  26,864,200,000" in told
 
 
 def test_a_benchmark(monkeypatch, capsys):

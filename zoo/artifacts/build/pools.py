@@ -15,8 +15,8 @@ from typing import Any
 
 from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.schedule import Pool, Told
-from zoo.cli.console import stop
 from zoo.errors import BadRequest
+from zoo.files.stopping import stop
 
 
 class Here(Executor):

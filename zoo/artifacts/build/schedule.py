@@ -14,8 +14,7 @@ from weights.errors import WeightsError
 from weights.progress import Quiet
 from zoo.artifacts.build.folder import build
 from zoo.artifacts.build.plan import Plan
-from zoo.cli.console import FAILED_CHECK, WRONG_USE
-from zoo.errors import ZooError
+from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
 from zoo.manifest.schema import Manifest
 from zoo.registry.lookup import info
 
