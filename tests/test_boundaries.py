@@ -33,7 +33,7 @@ ROOMS = {
         *("tree", "load", "random", "recognise", "synthetic"),
     ),
     "zoo": (
-        *("errors", "progress", "models", "registry", "images", "files", "runtime"),
+        *("errors", "progress", "version", "models", "registry", "images", "files", "runtime"),
         *("checkpoints", "manifest", "export", "bench", "artifacts", "hub", "digits", "cli"),
     ),
 }

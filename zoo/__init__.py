@@ -13,11 +13,11 @@ from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
 from zoo.images.preprocess import preprocess
 from zoo.registry.lookup import create, info, list_models
-
-__version__ = "0.1.0"
+from zoo.version import __version__
 
 __all__ = [
     "VisionModel",
+    "__version__",
     "create",
     "from_pretrained",
     "info",

@@ -12,13 +12,13 @@ import onnx_ir as ir
 
 import converter
 import weights
-import zoo
 from zoo.export.make import Made
 from zoo.export.request import Layout, Precision, Request, Signature
 from zoo.files.staging import sidecar_path
 from zoo.manifest import schema
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.registry.entry import ModelInfo
+from zoo.version import __version__
 
 LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
@@ -93,7 +93,7 @@ def _tensor(value: ir.Value) -> Tensor:
 def tools() -> dict[str, str]:
     """Versions of what had a part in it."""
     return {
-        "jax-onnx-zoo": zoo.__version__,
+        "jax-onnx-zoo": __version__,
         "python": platform.python_version(),
         **{library: version(library) for library in LIBRARIES},
     }
