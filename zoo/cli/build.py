@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.choice import read_weights
-from zoo.cli import dry_run as dry
 from zoo.cli import options
 from zoo.cli.console import print_json
+from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
 from zoo.registry.lookup import info, select
@@ -73,7 +73,7 @@ def build(
     )
     plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
     if dry_run:
-        return dry.foresee({plan.model: partial(wanted, plan) for plan in plans}, EXTRAS, json)
+        return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
     outcomes = run(plans, jobs, memory, scheduler)
     if json:
         print_json([record(outcome) for outcome in outcomes])
@@ -82,13 +82,12 @@ def build(
     return max(outcome.code for outcome in outcomes)
 
 
-def wanted(plan: Plan) -> dry.Wanted:
+def wanted(plan: Plan) -> Wanted:
     """The files of a build that is only talked about."""
     from zoo.artifacts.build.variants import VARIANTS
 
     chosen = [VARIANTS[name] for name in plan.variants]
-    files = {plan.folder / variant.file: variant.precision for variant in chosen}
-    return dry.Wanted(plan.weights, plan.offline, files)
+    return plan.weights, {plan.folder / each.file: each.precision for each in chosen}
 
 
 def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[Plan]:

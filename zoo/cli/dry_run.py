@@ -20,13 +20,8 @@ LARGEST = 2_000_000_000
 """Bytes of a file without a sidecar."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Files to write for one model, and from which weights."""
-
-    weights: Choice
-    offline: bool
-    files: Mapping[Path, Precision]
+Wanted = tuple[Choice, Mapping[Path, Precision]]
+"""From which weights to write which files."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +34,14 @@ class Planned:
     error: str | None = None
 
 
-def foresee(jobs: Mapping[str, Callable[[], Wanted]], beside: str, json: bool) -> int:
+def foresee(
+    jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool, beside: str
+) -> int:
     """Print what would be written; the exit code. **Raises** the `ZooError` of a single model."""
     plans = []
     for name, read in jobs.items():
         try:
-            plans.append(_plan(info(name), read()))
+            plans.append(_plan(info(name), *read(), offline))
         except ZooError as error:
             if len(jobs) == 1:
                 raise
@@ -56,20 +53,21 @@ def foresee(jobs: Mapping[str, Callable[[], Wanted]], beside: str, json: bool) -
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
-def _plan(entry: ModelInfo, wanted: Wanted) -> Planned:
+def _plan(
+    entry: ModelInfo, choice: Choice, wanted: Mapping[Path, Precision], offline: bool
+) -> Planned:
     files: dict[str, int] = {}
-    for path, precision in wanted.files.items():
+    for path, precision in wanted.items():
         # The name of a precision ends in its bits.
         size = entry.parameters * int(re.sub(r"\D", "", precision)) // 8
         files[str(path)] = 0 if size > LARGEST else size
         if size > LARGEST:
             files[str(sidecar_path(path))] = size
-    return Planned(entry.name, _weights(entry, wanted), files)
+    return Planned(entry.name, _weights(entry, choice, offline), files)
 
 
-def _weights(entry: ModelInfo, wanted: Wanted) -> str:
+def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
     """Where they would come from. **Raises** `BadRequest` if from nowhere."""
-    choice = wanted.weights
     if isinstance(choice, Seed):
         return f"random (seed {choice.value})"
     found = here(entry) if choice == "auto" else choice
@@ -77,7 +75,7 @@ def _weights(entry: ModelInfo, wanted: Wanted) -> str:
         return f"on this machine, {found}"
     if choice != "auto":
         raise BadRequest(f"{choice} does not exist: name a checkpoint with --weights.")
-    if origin(entry)[0] == "hub" and not wanted.offline:
+    if origin(entry)[0] == "hub" and not offline:
         return f"to be downloaded, {entry.hub[0]}"
     raise BadRequest(
         f"the weights of {entry.name} are not on this machine and would not be downloaded: "

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from zoo.cli import dry_run as dry
 from zoo.cli import options
 from zoo.cli.console import print_json, progress_bar, warn_nonfinite
+from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
@@ -80,7 +80,7 @@ def export(
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:
         plans = {name: partial(wanted, name, options) for name, options in jobs.items()}
-        return dry.foresee(plans, "each file gets a manifest beside it, in .json", json)
+        return foresee(plans, offline, json, "each file gets a manifest beside it, in .json")
     if len(models or ()) == 1:
         return export_one(next(iter(jobs)), asked, json)
     return export_many(jobs, json)
@@ -96,14 +96,12 @@ def first_jobs(options: Options) -> dict[str, Options]:
     return {name: replace(options, weights=weights) for name, weights in FIRST.items()}
 
 
-def wanted(name: str, options: Options) -> dry.Wanted:
+def wanted(name: str, options: Options) -> Wanted:
     """The files of an export that is only talked about."""
     import converter
 
     request = read_request(name, options, converter.OPSETS)
-    return dry.Wanted(
-        request.weights, request.offline, dict.fromkeys(request.targets, request.precision)
-    )
+    return request.weights, dict.fromkeys(request.targets, request.precision)
 
 
 def export_one(name: str, options: Options, json: bool) -> int:

@@ -5,26 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.schedule import Outcome
 
-
-class Board(Protocol):
-    """Somebody who shows how the builds are getting on."""
-
-    def told(self, plan: Plan, text: str) -> None:
-        """A build says what it is doing."""
-        ...
-
-    def finished(self, outcome: Outcome) -> None:
-        """A build is over."""
-        ...
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @contextmanager
-def board(plans: Sequence[Plan]) -> Generator[Board]:
+def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
     """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
     if not sys.stderr.isatty():
         yield Log()
@@ -59,10 +50,7 @@ class Log:
 class Rows:
     """Rows of rich's progress display."""
 
-    def __init__(self, rich: object, plans: Sequence[Plan]):
-        from rich.progress import Progress
-
-        assert isinstance(rich, Progress)
+    def __init__(self, rich: Progress, plans: Sequence[Plan]):
         self.rich = rich
         self.rows = {
             plan: rich.add_task("waiting", total=1, model=plan.model, start=False) for plan in plans
