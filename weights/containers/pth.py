@@ -26,7 +26,7 @@ from weights.errors import NotACheckpoint, UnsafeCheckpoint
 from weights.files import FileBytes, lazy, read_values
 from weights.tensors import FLOATS, LazyTensor
 
-LARGEST_PICKLE = 64 << 20
+LARGEST_PICKLE = 16 << 20
 """Bytes; a table of 600 tensors takes 0.1 MB."""
 
 # Training scripts save the network inside one of these, next to the optimiser's state.

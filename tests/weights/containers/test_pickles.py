@@ -1,0 +1,107 @@
+"""Bounds on what a pickle may take, which Python's own reader does not have."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+
+import pytest
+
+# So many bytes more than the process has when it begins to read.
+LIMIT = """
+import io, os, pickle, resource, sys, time
+from pathlib import Path
+from weights.containers.pickles import Malformed, Refused, load
+
+class Reader(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(name)
+
+path, room = sys.argv[1:]
+program = Path(path).read_bytes()
+size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (size + int(room),) * 2)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+seconds = int(time.process_time()) + 3
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+began = time.process_time()
+"""
+
+OURS = f"""
+{LIMIT}
+try:
+    load(program)
+    kind = "loaded"
+except (Malformed, Refused) as error:
+    kind = type(error).__name__
+print(kind, time.process_time() - began)
+"""
+
+# Nothing would be imported and no code run.
+PYTHONS = f"""
+{LIMIT}
+try:
+    Reader(io.BytesIO(program)).load()
+    kind = "loaded"
+except MemoryError:
+    kind = "MemoryError"
+print(kind, time.process_time() - began)
+"""
+
+
+def run(reader, program, folder, room):
+    """The exit code; and how it ended and seconds of work, if it got so far."""
+    (folder / "pickle").write_bytes(program)
+    done = subprocess.run(
+        [sys.executable, "-c", reader, str(folder / "pickle"), str(room)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    kind, seconds = done.stdout.split() or ("", "0")
+    return done.returncode, kind, float(seconds)
+
+
+def many_dictionaries() -> bytes:
+    """20,000 dictionaries of one list of 40,000 pairs."""
+    pairs = b"".join(b"M" + struct.pack("<H", i) + b"N\x86" for i in range(40_000))
+    head = b"\x80\x02ccollections\nOrderedDict\nq\x00](" + pairs + b"eq\x01"
+    return head + b"(" + b"h\x00h\x01\x85R" * 20_000 + b"l."
+
+
+def many_names() -> bytes:
+    """1,000 names of 8 MB."""
+    name = b"X" + struct.pack("<I", 8_000_000) + b"a" * 8_000_000
+    return b"\x80\x02X\x05\x00\x00\x00torchq\x00" + name + b"q\x01" + b"h\x00h\x01\x93" * 1000
+
+
+NESTED = b"\x80\x02})" + b"\x85" * 200_000 + b"Ns."
+DOUBLED = b"\x80\x02})" + b"q\x00h\x00\x86" * 40 + b"Ns."
+FAR = b"\x80\x02Nr" + struct.pack("<I", 100_000_000) + b"."
+
+BOMBS = {
+    "many dictionaries": many_dictionaries(),
+    "many copies": b"\x80\x02ctorch\nSize\nq\x00](" + b"N" * 60_000 + b"eq\x01("
+    b"" + b"h\x00h\x01\x85R" * 20_000 + b"l.",
+    "many names": many_names(),
+    "many values": b"\x80\x02" + b"}" * 16_000_000 + b".",
+    "a nested key": NESTED,
+    "a doubled key": DOUBLED,
+}
+
+
+@pytest.mark.parametrize("program", BOMBS.values(), ids=BOMBS)
+def test_bombs_are_refused_at_once(program, tmp_path):
+    code, kind, seconds = run(OURS, program, tmp_path, room=100_000_000)
+    assert (code, kind) == (0, "Malformed")
+    assert seconds < 1
+
+
+def test_why_it_is_not_pythons_own_reader(tmp_path):
+    """It takes memory for all places of the memo below one, and hashes whatever is a key."""
+    assert run(PYTHONS, FAR, tmp_path, room=1_000_000_000)[:2] == (0, "MemoryError")
+    assert run(OURS, FAR, tmp_path, room=10_000_000)[:2] == (0, "loaded")
+    assert run(PYTHONS, NESTED, tmp_path, room=100_000_000)[0] == -signal.SIGSEGV
+    assert run(PYTHONS, DOUBLED, tmp_path, room=100_000_000)[0] == -signal.SIGXCPU
