@@ -17,82 +17,50 @@ from weights.errors import NotACheckpoint
 
 Row = tuple[str, str]
 
-
 # The leaves of dropout are numbers and not arrays; an empty shape stands for those.
 BLOCK_PREFIX = "blocks.0.blocks.{i}."
-
 
 PATCHES: tuple[Row, ...] = (
     ("patch_embed.proj.weight", "D 3 P P"),
     ("patch_embed.proj.bias", "D 1 1"),
 )
-
-
 LEARNED: tuple[Row, ...] = (("global_pos_embed.weight", "N D"),)
-
-
 ROTARY: tuple[Row, ...] = (("local_pos_embed.patch_rope.freqs", "F"),)
-
-
 REGISTER_ROTARY: tuple[Row, ...] = (("local_pos_embed.reg_rope.freqs", "F"),)
-
-
 CLASS: tuple[Row, ...] = (("cls_token", "1 D"),)
-
-
 REGISTERS: tuple[Row, ...] = (("reg_tokens", "R D"),)
-
-
 MASK: tuple[Row, ...] = (("mask_token", "1 D"),)
-
-
 NORMS: tuple[Row, ...] = (
     ("prenorm.weight", "D"),
     ("prenorm.bias", "D"),
     ("norm.weight", "D"),
     ("norm.bias", "D"),
 )
-
-
 SCALES: tuple[Row, ...] = (("ls1.gamma", "D"), ("ls2.gamma", "D"))
-
-
 QKV: tuple[Row, ...] = (("attn.qkv.weight", "3D D"),)
-
-
 QKV_BIAS: tuple[Row, ...] = (("attn.qkv.bias", "3D"),)
-
-
 PROJ: tuple[Row, ...] = (
     ("attn.proj.weight", "D D"),
     ("attn.proj.bias", "D"),
 )
-
-
 QK_NORMS: tuple[Row, ...] = (
     ("attn.q_norm.weight", "K"),
     ("attn.q_norm.bias", "K"),
     ("attn.k_norm.weight", "K"),
     ("attn.k_norm.bias", "K"),
 )
-
-
 ATTENTION_DROPS: tuple[Row, ...] = (
     ("attn.attn_drop.p", ""),
     ("attn.attn_drop.inference", ""),
     ("attn.proj_drop.p", ""),
     ("attn.proj_drop.inference", ""),
 )
-
-
 MLP: tuple[Row, ...] = (
     ("mlp.fc1.weight", "H D"),
     ("mlp.fc1.bias", "H"),
     ("mlp.fc2.weight", "D H"),
     ("mlp.fc2.bias", "D"),
 )
-
-
 SWIGLU: tuple[Row, ...] = (
     ("mlp.w1.weight", "H D"),
     ("mlp.w1.bias", "H"),
@@ -101,16 +69,12 @@ SWIGLU: tuple[Row, ...] = (
     ("mlp.w3.weight", "D H"),
     ("mlp.w3.bias", "D"),
 )
-
-
 SWIGLU_FUSED: tuple[Row, ...] = (
     ("mlp.w12.weight", "2H D"),
     ("mlp.w12.bias", "2H"),
     ("mlp.w3.weight", "D H"),
     ("mlp.w3.bias", "D"),
 )
-
-
 DROPS: tuple[Row, ...] = (
     ("mlp.drop1.p", ""),
     ("mlp.drop1.inference", ""),
@@ -121,21 +85,14 @@ DROPS: tuple[Row, ...] = (
     ("drop_path2.p", ""),
     ("drop_path2.inference", ""),
 )
-
-
 TAIL: tuple[Row, ...] = (
     ("pos_drop.p", ""),
     ("pos_drop.inference", ""),
     ("norm.weight", "D"),
     ("norm.bias", "D"),
 )
-
-
 LOCAL_NORM: tuple[Row, ...] = (("local_cls_norm.weight", "D"), ("local_cls_norm.bias", "D"))
-
-
 HEAD: tuple[Row, ...] = (("head.weight", "C D"), ("head.bias", "C"))
-
 
 # Parts of a file in their order, each with what may stand there, the longest first; the parts of
 # `BLOCK` come once a layer. The tokens are told apart by how many there are and not by their
@@ -152,8 +109,6 @@ BEFORE: tuple[tuple[tuple[Row, ...], ...], ...] = (
         LEARNED,
     ),
 )
-
-
 BLOCK: tuple[tuple[tuple[Row, ...], ...], ...] = (
     (NORMS,),
     (SCALES, ()),
@@ -165,13 +120,9 @@ BLOCK: tuple[tuple[tuple[Row, ...], ...], ...] = (
     (MLP, SWIGLU, SWIGLU_FUSED),
     (DROPS,),
 )
-
-
 AFTER: tuple[tuple[tuple[Row, ...], ...], ...] = ((TAIL,), (LOCAL_NORM, ()), (HEAD, ()))
 
-
 BLOCK_START = len(BEFORE)
-
 
 BLOCK_END = len(BEFORE) + len(BLOCK)
 

@@ -7,7 +7,6 @@ from weights.transforms import BIAS
 
 B = "blocks.0.blocks.{i}."
 
-
 _RULES = (
     Rule("local_pos_embed.periods", ("local_pos_embed.patch_rope.freqs",)),
     Rule("local_pos_embed.freqs", ("local_pos_embed.patch_rope.freqs",)),
@@ -24,9 +23,7 @@ _RULES = (
     Rule("head.{p}", ("head.{p}",)),
 )
 
-
 VIT = Naming("equimo", _RULES)
-
 
 DINOV3_VIT = Naming(
     "equimo",

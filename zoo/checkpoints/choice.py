@@ -18,7 +18,6 @@ class Seed:
 
 
 Choice = Literal["auto"] | Seed | Path
-
 """Weights: from the usual places, random, or from a file."""
 
 

@@ -16,9 +16,7 @@ from zoo.registry.lookup import info
 
 Layout = Literal["4d", "3d"]
 
-
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
-
 
 SUFFIX: dict[Precision, str] = {
     "fp32": "",
@@ -26,12 +24,9 @@ SUFFIX: dict[Precision, str] = {
     "bf16": "-bf16",
     "int8": "-int8",
 }
-
 """What the names of files say."""
 
-
 Input = Literal["float32", "uint8"]
-
 """Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
 
 
