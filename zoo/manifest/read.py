@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,5 +79,5 @@ def _wrong(error: ValidationError) -> str:
         case "string_pattern_mismatch":
             wanted = f"it should be {PATTERNS[context['pattern']]}"
         case _:
-            wanted = first["msg"].replace("Input", "it").replace("String", "it")
+            wanted = re.sub(r"^\w+ should", "it should", first["msg"])
     return f"{where} is {ascii(first['input'])[:80]}: {wanted}"

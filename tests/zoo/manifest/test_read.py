@@ -116,6 +116,7 @@ def test_hostile_manifests(case):
         ),
         ({"preprocessing": HOW | {"std": [1, 0, 1]}}, "`preprocessing.std` has a zero"),
         ({"variants": {"\n" * 20: 1}}, r"should be small letters, digits and `_`"),
+        ({"files": [FILE] * 1001}, "it should have at most 1000 items"),
         ({"model": "other"}, "it is of other, not of dinov3_vits16"),
     ],
 )
