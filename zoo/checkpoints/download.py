@@ -49,14 +49,16 @@ def _fetch(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progress
     file, advice = downloadable(published(entry))
     asked = ask(file, advice)
     path = cache.place(asked) if out is None else _place(entry, file.name, out)
+    size = 0 if path.exists() else asked.size or 0
     if not dry_run and out is None:
         cache.fill(file, advice, progress)
     elif not dry_run:
-        with locked(path.parent, progress), writing(path):
-            if not path.exists():
+        with locked(path, progress), writing(path):
+            if path.exists():
+                _check_same(path, asked.sha256)
+            else:
                 transfer.download(asked, path, advice, progress)
-            _check_same(path, asked.sha256)
-    return Brought(entry.name, path, f"the hub ({file})", asked.size or 0)
+    return Brought(entry.name, path, f"the hub ({file})", size)
 
 
 def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress) -> Brought:
@@ -68,14 +70,15 @@ def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Pr
     size = sum(file.stat().st_size for file in missing)
     if not dry_run:
         progress.stage(f"copying {source}", size)
-        with locked(folder, progress), staged(folder) as stage, writing(folder):
+        with locked(path, progress), staged(folder) as stage, writing(folder):
+            for file in files:
+                if file not in missing:
+                    _check_same(folder / file.name, sha256(file))
             for file in missing:
                 shutil.copyfile(file, stage / file.name)
                 progress.step(file.stat().st_size)
             for file in missing:
                 (stage / file.name).replace(folder / file.name)
-            for file in files:
-                _check_same(folder / file.name, sha256(file))
     return Brought(entry.name, path, str(source.parent), size)
 
 

@@ -67,6 +67,7 @@ def test_to_a_folder(from_cache, zoo, hub):
     assert path.read_bytes() == CONTENT
     assert cache.exists() == from_cache
     assert [item.name for item in out.rglob("*")] == [TITLE, NAME]
+    assert told(zoo, MODEL, "--out", str(out), "--dry-run")[0]["bytes"] == 0
     # Who names that folder finds it there.
     found = told(zoo, MODEL, ZOO_WEIGHTS_DIR=str(out))
     assert found == [record(path.parent, out, 0)]
