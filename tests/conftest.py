@@ -1,5 +1,6 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,24 @@ def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
     assert digest(state) == str(expected["state_sha256"]), "another stream of random numbers"
     save_pth(path, state)
     return Golden(config, expected, shapes, state, path)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is sampled, the default tier runs one case in so many, the full tier the rest.
+
+    It is one of every so many neighbours, at a place that moves on: of each form, say, another
+    transformation.
+    """
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is None:
+            continue
+        name, (size,) = item.nodeid.partition("[")[0], mark.args
+        group, place = divmod(seen[name], size)
+        seen[name] += 1
+        if place != group % size:
+            item.add_marker("full")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,7 +21,7 @@ from tests.clients.tensors import decode, decode_all, encode
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
-pytestmark = pytest.mark.clients
+pytestmark = pytest.mark.full
 
 MODELS = ("dinov3_vits16", "vit_tiny_patch16_224")
 """Stretched and cropped; with and without a class in transformers; without and with logits."""

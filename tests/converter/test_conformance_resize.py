@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.image import resize, scale_and_translate
 
 from tests.conformance import Case, assert_exports, cases, wrapped_cases
@@ -256,6 +257,7 @@ GRADIENTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @cases(
     [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS],
 )

@@ -129,6 +129,7 @@ def assert_fused(export: converter.Export, variant: Variant) -> None:
 IDS = [f"{v.name}-{'x'.join(map(str, v.image))}" for v in VITS]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("variant", VITS, ids=IDS)
 def test_vision_transformers(variant):
     model = drawn_model(_build_vit, variant, [2])
@@ -149,6 +150,7 @@ def test_fixed_batch_and_flat_layout(name):
         assert_right(export, model, variant.image)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", CONVNEXTS, ids=[v.name for v in CONVNEXTS])
 def test_convnexts(variant):
     model = drawn_model(_build_convnext, variant, [1, 1, 2, 1])

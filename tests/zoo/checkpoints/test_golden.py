@@ -69,6 +69,7 @@ def command(*arguments, cwd, code=0):
     return done
 
 
+@pytest.mark.full
 def test_transformers_as_reference(vits16, tmp_path):
     command("make", "dinov3_vits16", "a.npz", "--weights", vits16.path, cwd=tmp_path)
     with np.load(tmp_path / "a.npz") as made:

@@ -73,6 +73,7 @@ def assert_read_back(naming, path, config):
         np.testing.assert_array_equal(got[leaf], values, err_msg=leaf)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_equimo_loads_its_archive(name, tmp_path):
     """As `equimo.io.load_model` does: the model from the metadata, the leaves from the file."""

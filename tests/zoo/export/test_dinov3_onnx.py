@@ -53,6 +53,7 @@ def assert_golden(file, expected, size, registers=4):
         np.testing.assert_allclose(got, want, rtol=0, atol=ATOL, err_msg=what)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", ["4d", "3d"])
 @pytest.mark.parametrize("opset", EVERY_OPSET)
 def test_small_model_at_every_opset(opset, layout, tiny7b, tmp_path):
@@ -61,6 +62,7 @@ def test_small_model_at_every_opset(opset, layout, tiny7b, tmp_path):
     assert_golden(tmp_path / "model.onnx", tiny7b.expected, size)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("opset", "layout", "size"),
     [

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import converter
@@ -41,6 +42,7 @@ def test_skipped_with_a_reason():
     assert "ZOO_WEIGHTS_DIR names no folder" in told
 
 
+@pytest.mark.full
 def test_runs_with_everything_named(vits16, tmp_path):
     entry = info("dinov3_vits16")
     noise = np.random.default_rng(4).integers(0, 256, (90, 70, 3), np.uint8)

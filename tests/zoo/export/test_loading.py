@@ -61,6 +61,7 @@ def export(path, folder, *options):
     return json.loads(done.stdout)[0], done.stderr
 
 
+@pytest.mark.full
 def test_the_same_file_in_little_memory(paths, tmp_path):
     digests = set()
     for name, path in paths.items():

@@ -56,6 +56,7 @@ def exported(config, size, opset, params=None):
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structure(name):
     """At the size of training, from shapes alone."""
@@ -69,6 +70,7 @@ def test_structure(name):
     assert {name: count for name, count in report.fused.items() if count} == counts
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
@@ -90,6 +92,7 @@ def test_the_large_ones_convert_without_weights(name, layers):
     assert report.near_misses == []
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
@@ -104,6 +107,7 @@ def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
         np.testing.assert_allclose(values, want[output], rtol=0, atol=ATOL, err_msg=output)
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_file_for_every_size(name, tmp_path):
     """Of other grids than its positions' and of their own; with hidden states; the same bytes."""
@@ -126,6 +130,7 @@ def test_one_file_for_every_size(name, tmp_path):
             assert error.max_abs <= ATOL, (output, size, error)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["dinov2_vits14", "dinov2_vits14_reg", "vit_tiny_patch16_224"])
 def test_positions_for_another_size_are_weights(name):
     """Interpolated once, when the file is written: nothing of it is left in the graph."""

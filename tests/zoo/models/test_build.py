@@ -18,7 +18,7 @@ from tests.seeded import NETWORKS, nano
 from weights import leaf_shapes, leaf_values
 from weights.synthetic import make_image
 from zoo.models.block import Block
-from zoo.models.build import abstract, abstract_output, build
+from zoo.models.build import abstract, batched, build
 from zoo.models.config import ConvNeXtConfig
 from zoo.models.convnext import ConvNeXt
 from zoo.models.output import output_names
@@ -57,6 +57,12 @@ PARAMETERS = {
 Training from a seed, that of `vit_digits` for one, depends on them."""
 
 IMAGE = make_image(1, 64, 96)
+
+
+def abstract_output(model, layers=()):
+    """What a model gives for a batch of one small image, without running it."""
+    image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
+    return eqx.filter_eval_shape(partial(batched, layers=layers), model, image)
 
 
 @cache

@@ -72,6 +72,7 @@ def assert_tokens(tokens, case, registers, atol):
         np.testing.assert_allclose(got, want, rtol=0, atol=atol, err_msg=what)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_agrees_with_the_original(size, golden):
     model, expected = golden
@@ -110,6 +111,7 @@ def test_layers_agree_with_the_original():
         np.testing.assert_allclose(grid[:, rows, columns].T, patches[0], rtol=0, atol=ATOL)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("size", SIZES[:2])
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 def test_onnx_agrees_with_the_original(opset, size, golden, tmp_path):

@@ -24,6 +24,7 @@ def forward(model, image):
     return model(image)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("fixture", "size"), CASES)
 def test_agrees_with_the_original(fixture, size, request):
     golden = request.getfixturevalue(fixture)

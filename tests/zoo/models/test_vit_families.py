@@ -43,6 +43,7 @@ forward = eqx.filter_jit(lambda model, image: model(image))
 batched_forward = eqx.filter_jit(lambda model, images: jax.vmap(model)(images))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters_are_those_of_equimos_model(name):
     entry = zoo.info(name)
@@ -88,6 +89,7 @@ def case(name, who, size=None):
     return want, forward(model_of(config), image)._asdict()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_agrees_with_equimo(name):
     want, got = case(name, "equimo")
@@ -110,6 +112,7 @@ WITH_TRANSFORMERS = [name for name, found in REFERENCES.items() if "transformers
 SAME_POSITIONS = ["dinov2_vits14_reg", "tips_vits14_hr", "siglip2_vitb16_224"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "factors"),
     [
@@ -145,6 +148,7 @@ def test_vit5_agrees_with_equimo_2(who, size):
         np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_switch_works_in_half_precision_and_by_vmap(name):
     config = nano(NETWORKS[name])

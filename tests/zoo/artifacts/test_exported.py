@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from zoo.export.recheck import find_variant, read_choice, read_signature
 
 import zoo
 from tests import folders
 from weights.errors import WeightsNotFound
+from zoo.artifacts.audit.exported import find_variant, read_choice, read_signature
 from zoo.checkpoints.choice import Seed
 from zoo.cli.console import Lines
 from zoo.errors import BadFile
