@@ -24,7 +24,7 @@ class Licence:
     download: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """One model of the zoo.
 
@@ -43,16 +43,16 @@ class ModelInfo:
 
     name: str
     family: str
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
     config: Config
     namings: tuple[Naming, ...]
     preprocessing: Preprocessing
     licence: Licence
-    checkpoint: str
-    digest: str
-    archive: str
-    repository: str
-    hub: tuple[HubFile, ...]
+    checkpoint: str = ""
+    digest: str = ""
+    archive: str = ""
+    repository: str = ""
+    hub: tuple[HubFile, ...] = ()
     parameters: int
     source: str
     pooler: str

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.entry import ModelInfo
-from zoo.registry.families import convnext, digits, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
+from zoo.registry.families import digits, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from zoo.models.build import Model
 
-FAMILIES = (dinov3, convnext, dinov2, tips, siglip2, eupe, vit, vit5, digits)
+FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit, vit5, digits)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
