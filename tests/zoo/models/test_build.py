@@ -18,7 +18,7 @@ from tests.seeded import NETWORKS, nano
 from weights import leaf_shapes, leaf_values
 from weights.synthetic import make_image
 from zoo.models.block import Block
-from zoo.models.build import abstract, abstract_output, build
+from zoo.models.build import abstract, batched, build
 from zoo.models.config import ConvNeXtConfig
 from zoo.models.convnext import ConvNeXt
 from zoo.models.output import output_names
@@ -67,6 +67,12 @@ def built(name, seed=0):
 @eqx.filter_jit
 def forward(model, layers=()):
     return model(jnp.asarray(IMAGE), layers)
+
+
+def abstract_output(model, layers=()):
+    """What `batched` gives for one small image, its leaves `jax.ShapeDtypeStruct`s."""
+    image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
+    return eqx.filter_eval_shape(partial(batched, layers=layers), model, image)
 
 
 def digest(model):
