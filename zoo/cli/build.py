@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
-from zoo.cli.console import print_json
+from zoo.cli.console import print_result
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
@@ -75,10 +75,7 @@ def build(
     if dry_run:
         return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
     outcomes = run(plans, jobs, memory, scheduler)
-    if json:
-        print_json([record(outcome) for outcome in outcomes])
-    else:
-        show_builds(outcomes)
+    print_result(json, outcomes, show_builds, lambda done: list(map(record, done)))
     return max(outcome.code for outcome in outcomes)
 
 
@@ -156,17 +153,16 @@ def record(outcome: Outcome) -> dict[str, Any]:
 
 def show_builds(outcomes: Sequence[Outcome]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_lines, print_table
     from zoo.manifest.words import build_rows
 
-    rows = table(
-        "model", "file", ">MB", ">nodes", ">from JAX", ">speed", title=f"{len(outcomes)} folders"
-    )
+    rows = [
+        (outcome.plan.model, *row)
+        for outcome in outcomes
+        for row in (build_rows(outcome.manifest) if outcome.manifest else ())
+    ]
+    headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
+    print_table(headings, rows, f"{len(outcomes)} folders")
     for outcome in outcomes:
-        for row in build_rows(outcome.manifest) if outcome.manifest else ():
-            rows.add_row(outcome.plan.model, *row)
-    print_table(rows)
-    for outcome in outcomes:
-        lines = [f"{name} was not written: it is too far from fp32" for name in outcome.wrong]
-        for line in [*lines, *([outcome.error] if outcome.error else [])]:
-            print(f"{outcome.plan.model}: {line}")
+        wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.wrong)
+        print_lines(outcome.plan.model, (*wrong, outcome.error))

@@ -35,13 +35,14 @@ def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Flo
 
 def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
     scaled = resized_size((image.height, image.width), how, size)
-    pixels = (
-        _resize_floats(image, how, scaled) if how.rescale_first else _resize(image, how, scaled)
-    )
     left, top, right, bottom = centre(scaled, size)
-    mean = np.asarray(how.mean, np.float32)[:, None, None]
-    std = np.asarray(how.std, np.float32)[:, None, None]
-    return (pixels[:, top:bottom, left:right] - mean) / std
+    pixels = _resized(image, how, scaled)[:, top:bottom, left:right]
+    return (pixels - channels(how.mean)) / channels(how.std)
+
+
+def channels(values: Sequence[float]) -> Float32:
+    """A number for each channel of `[…, channels, height, width]`."""
+    return np.asarray(values, np.float32)[:, None, None]
 
 
 def resized_size(
@@ -55,13 +56,10 @@ def resized_size(
     if how.resize is None:
         return size
     # The smallest that covers the crop by as much as it would at the model's own size.
-    shortest = [
-        round(how.resize * wanted / own) for wanted, own in zip(size, how.size, strict=True)
-    ]
-    height, width = image
+    covering, (height, width) = how.covering(size, how.resize), image
     return (
-        larger(shortest[0], shortest[1] * height // width),
-        larger(shortest[1], shortest[0] * width // height),
+        larger(covering[0], covering[1] * height // width),
+        larger(covering[1], covering[0] * width // height),
     )
 
 
@@ -71,20 +69,15 @@ def centre(image: Size, size: Size) -> Box:
     return left, top, left + size[1], top + size[0]
 
 
-def _resize(image: Image, how: Preprocessing, size: Size) -> Float32:
-    """`[3, height, width]`, rounded to 8 bits before it is rescaled."""
+def _resized(image: Image, how: Preprocessing, size: Size) -> Float32:
+    """`[3, height, width]`, rescaled after it was rounded to 8 bits, or first and never rounded."""
     from PIL import Image as pil
 
-    resized = image.resize(size[::-1], pil.Resampling[how.resample.upper()])
-    return np.asarray(resized, np.float32).transpose(2, 0, 1) * np.float32(how.rescale)
-
-
-def _resize_floats(image: Image, how: Preprocessing, size: Size) -> Float32:
-    """`[3, height, width]`, rescaled first and rounded nowhere."""
-    from PIL import Image as pil
-
+    method = pil.Resampling[how.resample.upper()]
+    if not how.rescale_first:
+        resized = np.asarray(image.resize(size[::-1], method), np.float32)
+        return resized.transpose(2, 0, 1) * np.float32(how.rescale)
     pixels = np.asarray(image, np.float32) * np.float32(how.rescale)
     # Pillow resizes floating-point images one channel at a time; its filters always antialias.
-    method = pil.Resampling[how.resample.upper()]
-    channels = [pil.fromarray(pixels[..., channel]) for channel in range(3)]
-    return np.stack([np.asarray(channel.resize(size[::-1], method)) for channel in channels])
+    parts = [pil.fromarray(pixels[..., channel]) for channel in range(3)]
+    return np.stack([np.asarray(part.resize(size[::-1], method)) for part in parts])

@@ -178,7 +178,9 @@ class Preprocessing:
 
         Of a crop that is no square the edge is what covers both sides.
         """
-        if self.resize is None:
-            return replace(self, size=size)
-        edges = (round(self.resize * a / b) for a, b in zip(size, self.size, strict=True))
-        return replace(self, size=size, resize=max(edges))
+        edge = self.resize and max(self.covering(size, self.resize))
+        return replace(self, size=size, resize=edge)
+
+    def covering(self, size: tuple[int, int], resize: int) -> list[int]:
+        """The edges that cover a crop of `size` by as much as `resize` does at the own size."""
+        return [round(resize * a / b) for a, b in zip(size, self.size, strict=True)]

@@ -11,10 +11,10 @@ from typing import Any
 import onnxruntime as ort
 
 from zoo.bench.measure import Bench, Contender
-from zoo.cli.tables import print_table, table
+from zoo.cli.tables import print_table
 
-RATIOS = ("p50 /\nfirst", "fastest /\nproducts")
-MEASURES = ("p50 ms", "p95 ms", "load s", "peak\nMB", "kept\nMB")
+RATIOS = (">p50 /\nfirst", ">fastest /\nproducts")
+HEADINGS = ("~file", *RATIOS, ">p50 ms", ">p95 ms", ">load s", ">peak\nMB", ">kept\nMB")
 
 
 def record(found: Bench) -> dict[str, Any]:
@@ -66,21 +66,22 @@ def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
 
 def show_bench(found: Bench) -> None:
     """A row a file, then what was measured how."""
-    rows = table("~file", *(f">{name}" for name in (*RATIOS, *MEASURES)))
-    for each in found.contenders:
-        row = record_contender(found, each)
-        rows.add_row(
-            short(each, found),
-            f"{row['p50_to_first']:.2f}",
-            _shown(row["fastest_to_products"], ".2f"),
-            _ms(row["p50_ms"]),
-            _ms(row["p95_ms"]),
-            _shown(row["load_s"], ".2f"),
-            *(_shown(row[key] and row[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")),
-        )
-    print_table(rows)
+    print_table(HEADINGS, [row(found, each) for each in found.contenders])
     for line in notes(found):
         print(line)
+
+
+def row(found: Bench, each: Contender) -> Iterator[str]:
+    """The measures of a file."""
+    told = record_contender(found, each)
+    yield short(each, found)
+    yield f"{told['p50_to_first']:.2f}"
+    yield _shown(told["fastest_to_products"], ".2f")
+    yield from (_ms(told[key]) for key in ("p50_ms", "p95_ms"))
+    yield _shown(told["load_s"], ".2f")
+    yield from (
+        _shown(told[key] and told[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")
+    )
 
 
 def short(each: Contender, found: Bench) -> str:
