@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
-MEMORY = options.value(
-    "GB",
-    "How much memory all builds may take together.",
-    RESOURCES,
-    min=0.1,
-    show_default="80 % of what is free",
-)
+MEMORY = "How much memory all builds may take together."
+JOBS = "How many models are built at once."
+SCHEDULER = "Build on the workers of a Dask cluster."
+FREE = "80 % of what is free"
 EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
 
 SHARE = 0.8
@@ -49,28 +46,19 @@ def build(
     json: options.Json = False,
     size: Annotated[str | None, options.size("dynamic, and the model's own for uint8")] = None,
     input: options.Images = "float32",
-    jobs: Annotated[
-        int, options.value("N", "How many models are built at once.", RESOURCES, min=1)
-    ] = 1,
-    memory: Annotated[float | None, MEMORY] = None,
-    scheduler: Annotated[
-        str | None, options.value("ADDRESS", "Build on the workers of a Dask cluster.", RESOURCES)
+    jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
+    memory: Annotated[
+        float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
     ] = None,
+    scheduler: Annotated[str | None, options.value("ADDRESS", SCHEDULER, RESOURCES)] = None,
 ) -> int:
     """Build a folder for each model, with its checked and documented ONNX files, for others.
 
     What an earlier build finished stays as it is.
     """
-    open_size = "dynamic" if input == "float32" else None
-    asked = Options(
-        weights=weights,
-        size=size or open_size,
-        input=input,
-        # Workers may have another working folder.
-        out=out.absolute(),
-        force=force,
-        offline=offline,
-    )
+    size = size or ("dynamic" if input == "float32" else None)
+    out = out.absolute()  # workers may have another working folder
+    asked = Options(weights=weights, size=size, input=input, out=out, force=force, offline=offline)
     plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
     if dry_run:
         return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
@@ -92,27 +80,19 @@ def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) ->
     from zoo.artifacts.build.plan import Plan
     from zoo.artifacts.build.variants import read_variants
 
-    assert asked.out is not None
-    chosen, choice = read_variants(variants), read_weights(asked.weights)
-    models = tuple(dict.fromkeys(names))
+    chosen, choice, folder = read_variants(variants), read_weights(asked.weights), asked.out
+    assert folder is not None
     if isinstance(choice, Path):
         choice = choice.absolute()
-        if len(models) > 1:
+        if len(names) > 1:
             raise BadRequest(
-                f"--weights {asked.weights} is one checkpoint for {len(models)} models: build "
+                f"--weights {asked.weights} is one checkpoint for {len(names)} models: build "
                 "them one by one, or keep the checkpoints where `--weights auto` finds them."
             )
+    made = partial(Plan, weights=choice, variants=chosen, force=asked.force, offline=asked.offline)
     return [
-        Plan(
-            model=name,
-            folder=asked.out / name,
-            weights=choice,
-            signature=read_signature(info(name), asked),
-            variants=chosen,
-            force=asked.force,
-            offline=asked.offline,
-        )
-        for name in models
+        made(model=name, folder=folder / name, signature=read_signature(info(name), asked))
+        for name in names
     ]
 
 

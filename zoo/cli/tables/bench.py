@@ -29,17 +29,11 @@ def record(found: Bench) -> dict[str, Any]:
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
-            "uncounted": dict(floor.products.uncounted),
+            "uncounted": floor.products.uncounted,
             "shapes": [
-                {
-                    "op": product.op,
-                    "left": list(product.left),
-                    "right": list(product.right),
-                    "weight": product.constant,
-                    "count": count,
-                    "flops": product.flops,
-                    "ms": 1e3 * floor.seconds[product],
-                }
+                {"op": product.op, "left": product.left, "right": product.right}
+                | {"weight": product.constant, "count": count, "flops": product.flops}
+                | {"ms": 1e3 * floor.seconds[product]}
                 for product, count in floor.products.counts.items()
             ],
         },
@@ -49,6 +43,7 @@ def record(found: Bench) -> dict[str, Any]:
 def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
     """One row for JSON; ratios are None where there is nothing to divide by."""
     taken = each.footprint
+    kept = (taken.load, taken.peak, taken.resident) if taken else (None, None, None)
     return {
         "name": each.name,
         "inputs": [{"name": s.name, "dtype": s.dtype, "shape": s.shape} for s in each.inputs],
@@ -57,9 +52,7 @@ def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
         "p50_ms": 1e3 * each.percentile(50),
         "p95_ms": 1e3 * each.percentile(95),
         "fastest_ms": 1e3 * each.fastest,
-        "load_s": None if taken is None else taken.load,
-        "peak_bytes": None if taken is None else taken.peak,
-        "kept_bytes": None if taken is None else taken.resident,
+        **dict(zip(("load_s", "peak_bytes", "kept_bytes"), kept, strict=True)),
         "times_ms": [1e3 * seconds for seconds in each.times],
     }
 
