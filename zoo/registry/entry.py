@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.sources.hub import HubFile
+from weights.sources.locate import Published
 from zoo.models.config import Config, Preprocessing
+
+DATA = Path(__file__).parents[1] / "data"
+"""Where embedded weights lie."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,21 @@ class ModelInfo:
     def file(self) -> str:
         """What to ask for if there are no weights: a file, or else a repository."""
         return self.checkpoint or self.repository or self.archive
+
+    @property
+    def places(self) -> Published:
+        """Under which names its weights are looked for."""
+        return Published(
+            wanted=self.file,
+            checkpoint=self.checkpoint,
+            digest=self.digest,
+            archive=self.archive,
+            repository=self.repository,
+            hub=self.hub,
+            licence_page=self.licence.page,
+            download_page=self.licence.download,
+            embedded=DATA / self.checkpoint if self.embedded else None,
+        )
 
     @property
     def native(self) -> tuple[int, int]:
