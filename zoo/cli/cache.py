@@ -81,12 +81,7 @@ def _total(found: Sequence[cache.Entry]) -> str:
 
 def _records(found: Sequence[cache.Entry]) -> list[dict[str, Any]]:
     return [
-        {
-            "kind": entry.kind,
-            "name": entry.name,
-            "path": entry.path,
-            "bytes": entry.bytes,
-            "last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds"),
-        }
+        {"kind": entry.kind, "name": entry.name, "path": entry.path, "bytes": entry.bytes}
+        | {"last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds")}
         for entry in found
     ]

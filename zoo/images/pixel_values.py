@@ -1,4 +1,4 @@
-"""From photographs to `pixel_values`, as the models were trained."""
+"""From pictures to `pixel_values`, as the models were trained; `zoo.preprocess`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.errors import BadRequest
+from zoo.images.pictures import Pictures, pictures
 from zoo.models.config import Preprocessing
+from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
+    from jaxtyping import Array, Float
     from PIL.Image import Image
+
+    from zoo.models.build import Model
 
 Float32 = NDArray[np.float32]
 Size = tuple[int, int]
@@ -21,11 +27,42 @@ Box = tuple[int, int, int, int]
 """Left, top, right and bottom edge."""
 
 
-def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Float32:
-    """`[len(images), 3, height, width]` for images of any size.
+def preprocess(
+    name_or_model: str | Model, images: Pictures, *, size: tuple[int, int] | None = None
+) -> Float[Array, "batch 3 height width"]:
+    """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.
 
-    Equals transformers' image processor of the model: to rounding where it resizes
+    Equals transformers' image processor of the model: to rounding where that resizes
     floating-point values (DINOv3), exactly where it resizes 8-bit ones as Pillow does.
+
+    **Arguments:**
+
+    - `name_or_model`: a model's name or alias, or a model of `zoo.from_pretrained`.
+    - `images`: a PIL image, the path of a picture, an array `[height, width, 3]` of RGB values in
+      uint8, or a sequence of these, or an array `[batch, height, width, 3]`.
+    - `size`: (height, width) of the result, in pixels; the model's own by default.
+
+    **Returns:** float32 `[batch, 3, height, width]`, also for a single picture.
+
+    **Raises** `UnknownModel`, or `BadRequest` for something that is no picture.
+
+    >>> model = zoo.from_pretrained("dinov3_vits16")
+    >>> features = jax.vmap(model)(zoo.preprocess(model, ["cat.png", "dog.png"]))
+    """
+    import jax.numpy as jnp
+
+    model = info(name_or_model) if isinstance(name_or_model, str) else name_or_model
+    how = model.preprocessing
+    if how is None:
+        raise BadRequest(
+            "this model was built by hand and does not know its preprocessing: give the name of "
+            "the model whose pictures it takes."
+        )
+    return jnp.asarray(pixel_values(pictures(images), how, size or how.size))
+
+
+def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Float32:
+    """`[len(images), 3, height, width]` for images of any size, as `preprocess` makes them.
 
     **Arguments:** the images, the model's preprocessing, and (height, width) of the result. Another
     size than the model's own keeps the share of the picture that a crop shows.

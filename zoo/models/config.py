@@ -34,7 +34,8 @@ class RopePeriods:
 class RopeGrid:
     """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
 
-    The registers are the patches of a small square image with a `theta` of their own.
+    `length` is that of the images of training in patches, frequencies go down to 1 / `theta`, and
+    the registers are the patches of a small square image with a `theta` of their own.
     """
 
     length: int = 14

@@ -64,10 +64,7 @@ class AxialRoPE(eqx.Module):
         self.periods = base ** exponents(head_dim)
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int = 0) -> Rotation:
-        """**Arguments:**
-
-        - `height`, `width`: patches along each side, numbers or symbolic dimensions.
-        - `prefix_tokens`: how many tokens in front of the patches have no position.
+        """**Arguments:** patches along each side; how many tokens in front have no position.
 
         **Returns** the rotation of those tokens, which is none, and of the patches by rows.
         """
@@ -98,21 +95,13 @@ class GridRoPE(eqx.Module):
     def __init__(
         self, head_dim: int, *, length: int = 14, theta: float = 1e4, register_theta: float = 1e2
     ):
-        """**Arguments:**
-
-        - `head_dim`: channels of an attention head, a multiple of 4.
-        - `length`: patches along each side of the images of training.
-        - `theta`, `register_theta`: what the frequencies of patches and registers go down to.
-        """
+        """**Arguments:** channels of an attention head, a multiple of 4; else as `RopeGrid`."""
         self.freqs = theta ** -exponents(head_dim)
         self.reg_freqs = register_theta ** -exponents(head_dim)
         self.length = length
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int = 1) -> Rotation:
-        """**Arguments:**
-
-        - `height`, `width`: patches along each side, numbers or symbolic dimensions.
-        - `prefix_tokens`: the class token and a square number of registers.
+        """**Arguments:** patches along each side; the class token and a square of registers.
 
         **Returns** the rotation of the class token, of the registers and of the patches by rows.
         """
