@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -27,13 +26,11 @@ def origin(entry: ModelInfo) -> tuple[Giver, str]:
 
 def here(entry: ModelInfo) -> Path | None:
     """A place on this machine that has the name of the model's weights."""
-    return next(chain(named(entry.places), _downloaded(entry)), None)
-
-
-def _downloaded(entry: ModelInfo) -> Iterator[Path]:
-    for file in files(entry.places):
-        folder = _hub_cache() / f"models--{file.repository.replace('/', '--')}"
-        yield from (folder / "snapshots").glob(f"*/{file.name}")
+    downloads = (
+        _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
+        for file in files(entry.places)
+    )
+    return next(chain(named(entry.places), chain.from_iterable(downloads)), None)
 
 
 def _hub_cache() -> Path:

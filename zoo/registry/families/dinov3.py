@@ -20,24 +20,18 @@ LICENCE = Licence(
 LVD = shared.imagenet(rescale_first=True)
 SAT = Preprocessing(mean=(0.430, 0.411, 0.296), std=(0.213, 0.156, 0.143), rescale_first=True)
 
-VITS16 = ViTConfig(*shared.SMALL)
-VITS16PLUS = ViTConfig(*shared.SMALL, ffn="swiglu")
-VITB16 = ViTConfig(*shared.BASE)
-VITL16 = ViTConfig(*shared.LARGE)
-VITL16_SAT = ViTConfig(*shared.LARGE, untied_norms=True)
-VITL16PLUS = ViTConfig(*shared.LARGE, ffn="swiglu")
 VITH16PLUS = ViTConfig(1280, 32, 20, 5120, ffn="swiglu")
 VIT7B16 = ViTConfig(4096, 40, 32, 8192, ffn="swiglu", qkv_bias=False, untied_norms=True)
 CONVNEXT_LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
 
 # architecture in the file name, data set, configuration, file hash, parameters
 VARIANTS: tuple[tuple[str, str, Config, str, int], ...] = (
-    ("vits16", "lvd1689m", VITS16, "08c60483", 21_601_152),
-    ("vits16plus", "lvd1689m", VITS16PLUS, "4057cbaa", 28_697_472),
-    ("vitb16", "lvd1689m", VITB16, "73cec8be", 85_669_632),
-    ("vitl16", "lvd1689m", VITL16, "8aa4cbdd", 303_154_176),
-    ("vitl16", "sat493m", VITL16_SAT, "eadcf0ff", 303_156_224),
-    ("vitl16plus", "lvd1689m", VITL16PLUS, "46503df0", 403_915_776),
+    ("vits16", "lvd1689m", ViTConfig(*shared.SMALL), "08c60483", 21_601_152),
+    ("vits16plus", "lvd1689m", ViTConfig(*shared.SMALL, ffn="swiglu"), "4057cbaa", 28_697_472),
+    ("vitb16", "lvd1689m", ViTConfig(*shared.BASE), "73cec8be", 85_669_632),
+    ("vitl16", "lvd1689m", ViTConfig(*shared.LARGE), "8aa4cbdd", 303_154_176),
+    ("vitl16", "sat493m", ViTConfig(*shared.LARGE, untied_norms=True), "eadcf0ff", 303_156_224),
+    ("vitl16plus", "lvd1689m", ViTConfig(*shared.LARGE, ffn="swiglu"), "46503df0", 403_915_776),
     ("vith16plus", "lvd1689m", VITH16PLUS, "7c1da9a5", 840_633_600),
     ("vit7b16", "lvd1689m", VIT7B16, "a955f4ea", 6_716_043_264),
     ("vit7b16", "sat493m", VIT7B16, "a6675841", 6_716_043_264),
