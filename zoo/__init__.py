@@ -11,7 +11,7 @@ Importing this costs no JAX; the functions import what they need when they are c
 from zoo.checkpoints.pretrained import from_pretrained
 from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
-from zoo.images.preprocess import preprocess
+from zoo.images.pixel_values import preprocess
 from zoo.registry.lookup import create, info, list_models
 from zoo.version import __version__
 

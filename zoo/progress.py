@@ -20,27 +20,13 @@ def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
     if not sys.stderr.isatty():
         yield elsewhere or Quiet()
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as RichProgress
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-    )
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
-        yield Bar(rich)
+    columns = (rich.SpinnerColumn(), "{task.description}", rich.BarColumn(), rich.DownloadColumn())
+    ends = (rich.TransferSpeedColumn(), rich.TimeElapsedColumn())
+    with rich.Progress(*columns, *ends, console=Console(stderr=True), transient=True) as shown:
+        yield Bar(shown)
 
 
 class Lines:
@@ -62,11 +48,9 @@ class Lines:
         self.done += size
         now = time.monotonic()
         if self.total is not None and now - self.told >= self.PAUSE:
-            rate = self.done / (now - self.began)
-            print(
-                f"  {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB, {rate / 1e6:,.0f} MB/s",
-                file=sys.stderr,
-            )
+            done, total = self.done / 1e6, self.total / 1e6
+            rate = done / (now - self.began)
+            print(f"  {done:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s", file=sys.stderr)
             self.told = now
 
 

@@ -101,28 +101,38 @@ def downloadable(published: Published, offline: bool = False) -> tuple[HubFile, 
 
 def search(published: Published, listener: Progress) -> Iterator[Found]:
     """Everything that is there already, the best first."""
-    if published.embedded is not None:
-        yield Found(published.embedded, "this package")
-    names = (published.checkpoint, published.archive, Path(published.repository).name)
-    for folder in own_folders():
-        for name in filter(None, names):
-            if (folder / name).exists():
-                yield Found(folder / name, str(folder))
-    for folder in torch_caches():
-        checkpoint = folder / published.checkpoint
-        if checkpoint.is_file():
-            yield Found(checkpoint, str(folder), _digest(checkpoint, published, listener))
-    for name in filter(None, (published.archive, published.archive.removesuffix(".tar.lz4"))):
-        archive = equimo_cache() / name.partition("_")[0] / name
-        if archive.exists():
-            yield Found(archive, str(archive.parent))
+    for path in named(published):
+        if path == published.embedded:
+            yield Found(path, "this package")
+        else:
+            in_torch = path.parent in torch_caches()
+            digest = _digest(path, published, listener) if in_torch else None
+            yield Found(path, str(path.parent), digest)
     yield from _downloaded(published, listener)
+
+
+def named(published: Published) -> Iterator[Path]:
+    """Everything in a folder that has the right name, the best first; nothing is read."""
+    if published.embedded is not None:
+        yield published.embedded
+    names = (published.checkpoint, published.archive, Path(published.repository).name)
+    places = [folder / name for folder in own_folders() for name in names if name]
+    if published.checkpoint:
+        places += [folder / published.checkpoint for folder in torch_caches()]
+    for name in filter(None, (published.archive, published.archive.removesuffix(".tar.lz4"))):
+        places.append(equimo_cache() / name.partition("_")[0] / name)
+    yield from filter(Path.exists, places)
+
+
+def files(published: Published) -> tuple[HubFile, ...]:
+    """What the cache of a hub may hold."""
+    names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
+    return (*(HubFile(published.repository, name) for name in names), *published.hub)
 
 
 def _downloaded(published: Published, listener: Progress) -> Iterator[Found]:
     """What was downloaded from a hub: by us, or with its own library."""
-    names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
-    for file in (*(HubFile(published.repository, name) for name in names), *published.hub):
+    for file in files(published):
         for path, where in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
             if path is not None:
                 digest = check(path, file, listener)

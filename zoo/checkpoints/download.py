@@ -12,7 +12,6 @@ from weights.progress import Progress
 from weights.sources import cache, transfer
 from weights.sources.hub import ask
 from weights.sources.locate import downloadable, search
-from zoo.checkpoints.load import published
 from zoo.errors import BadOutput
 from zoo.files.lock import locked
 from zoo.files.staging import staged, writing
@@ -36,7 +35,7 @@ def download(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progre
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    found = next(search(published(entry), progress), None)
+    found = next(search(entry.places, progress), None)
     if found is None:
         return _fetch(entry, out, dry_run, progress)
     if out is None:
@@ -46,7 +45,7 @@ def download(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progre
 
 def _fetch(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progress) -> Brought:
     """Bring the file from a hub."""
-    file, advice = downloadable(published(entry))
+    file, advice = downloadable(entry.places)
     asked = ask(file, advice)
     path = cache.place(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0

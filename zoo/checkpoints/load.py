@@ -15,15 +15,12 @@ from weights.errors import MappingError
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
 from weights.recognise import fits, nearest
-from weights.sources.locate import Found, Published
+from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.checkpoints.leaves import shapes
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
-
-DATA = Path(__file__).parents[1] / "data"
-"""Where embedded weights lie."""
 
 MOST_PERIODS = 256
 """Rotary periods and frequencies of a model, at most."""
@@ -77,22 +74,7 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo, sha256: str | None
 
 def find(entry: ModelInfo, listener: Progress, offline: bool = False) -> Found:
     """The checkpoint in one of the usual places, or from the hub."""
-    return locate(published(entry), listener, offline)
-
-
-def published(entry: ModelInfo) -> Published:
-    """Names and places of a model's weights."""
-    return Published(
-        wanted=entry.file,
-        checkpoint=entry.checkpoint,
-        digest=entry.digest,
-        archive=entry.archive,
-        repository=entry.repository,
-        hub=entry.hub,
-        licence_page=entry.licence.page,
-        download_page=entry.licence.download,
-        embedded=DATA / entry.checkpoint if entry.embedded else None,
-    )
+    return locate(entry.places, listener, offline)
 
 
 def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:

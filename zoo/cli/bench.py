@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from zoo.cli import options
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.console import print_result, progress_bar
 
 BATCH = options.value("N", "The number of images in a batch.", min=1, show_default="1")
 SIZE = "the file's or the manifest's, or 224"
@@ -36,7 +36,4 @@ def bench(
     wanted = measure.Options(batch, read_size(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.bench(files, wanted, progress)
-    if json:
-        print_json(record(found))
-    else:
-        show_bench(found)
+    print_result(json, found, show_bench, record)

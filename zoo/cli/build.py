@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
-from zoo.cli.console import print_json
+from zoo.cli.console import print_result
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
-MEMORY = options.value(
-    "GB",
-    "How much memory all builds may take together.",
-    RESOURCES,
-    min=0.1,
-    show_default="80 % of what is free",
-)
+MEMORY = "How much memory all builds may take together."
+JOBS = "How many models are built at once."
+SCHEDULER = "Build on the workers of a Dask cluster."
+FREE = "80 % of what is free"
 EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
 
 SHARE = 0.8
@@ -49,36 +46,24 @@ def build(
     json: options.Json = False,
     size: Annotated[str | None, options.size("dynamic, and the model's own for uint8")] = None,
     input: options.Images = "float32",
-    jobs: Annotated[
-        int, options.value("N", "How many models are built at once.", RESOURCES, min=1)
-    ] = 1,
-    memory: Annotated[float | None, MEMORY] = None,
-    scheduler: Annotated[
-        str | None, options.value("ADDRESS", "Build on the workers of a Dask cluster.", RESOURCES)
+    jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
+    memory: Annotated[
+        float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
     ] = None,
+    scheduler: Annotated[str | None, options.value("ADDRESS", SCHEDULER, RESOURCES)] = None,
 ) -> int:
     """Build a folder for each model, with its checked and documented ONNX files, for others.
 
     What an earlier build finished stays as it is.
     """
-    open_size = "dynamic" if input == "float32" else None
-    asked = Options(
-        weights=weights,
-        size=size or open_size,
-        input=input,
-        # Workers may have another working folder.
-        out=out.absolute(),
-        force=force,
-        offline=offline,
-    )
+    size = size or ("dynamic" if input == "float32" else None)
+    out = out.absolute()  # workers may have another working folder
+    asked = Options(weights=weights, size=size, input=input, out=out, force=force, offline=offline)
     plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
     if dry_run:
         return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
     outcomes = run(plans, jobs, memory, scheduler)
-    if json:
-        print_json([record(outcome) for outcome in outcomes])
-    else:
-        show_builds(outcomes)
+    print_result(json, outcomes, show_builds, lambda done: list(map(record, done)))
     return max(outcome.code for outcome in outcomes)
 
 
@@ -95,27 +80,19 @@ def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) ->
     from zoo.artifacts.build.plan import Plan
     from zoo.artifacts.build.variants import read_variants
 
-    assert asked.out is not None
-    chosen, choice = read_variants(variants), read_weights(asked.weights)
-    models = tuple(dict.fromkeys(names))
+    chosen, choice, folder = read_variants(variants), read_weights(asked.weights), asked.out
+    assert folder is not None
     if isinstance(choice, Path):
         choice = choice.absolute()
-        if len(models) > 1:
+        if len(names) > 1:
             raise BadRequest(
-                f"--weights {asked.weights} is one checkpoint for {len(models)} models: build "
+                f"--weights {asked.weights} is one checkpoint for {len(names)} models: build "
                 "them one by one, or keep the checkpoints where `--weights auto` finds them."
             )
+    made = partial(Plan, weights=choice, variants=chosen, force=asked.force, offline=asked.offline)
     return [
-        Plan(
-            model=name,
-            folder=asked.out / name,
-            weights=choice,
-            signature=read_signature(info(name), asked),
-            variants=chosen,
-            force=asked.force,
-            offline=asked.offline,
-        )
-        for name in models
+        made(model=name, folder=folder / name, signature=read_signature(info(name), asked))
+        for name in names
     ]
 
 
@@ -156,17 +133,16 @@ def record(outcome: Outcome) -> dict[str, Any]:
 
 def show_builds(outcomes: Sequence[Outcome]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_lines, print_table
     from zoo.manifest.words import build_rows
 
-    rows = table(
-        "model", "file", ">MB", ">nodes", ">from JAX", ">speed", title=f"{len(outcomes)} folders"
-    )
+    rows = [
+        (outcome.plan.model, *row)
+        for outcome in outcomes
+        for row in (build_rows(outcome.manifest) if outcome.manifest else ())
+    ]
+    headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
+    print_table(headings, rows, f"{len(outcomes)} folders")
     for outcome in outcomes:
-        for row in build_rows(outcome.manifest) if outcome.manifest else ():
-            rows.add_row(outcome.plan.model, *row)
-    print_table(rows)
-    for outcome in outcomes:
-        lines = [f"{name} was not written: it is too far from fp32" for name in outcome.wrong]
-        for line in [*lines, *([outcome.error] if outcome.error else [])]:
-            print(f"{outcome.plan.model}: {line}")
+        wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.wrong)
+        print_lines(outcome.plan.model, (*wrong, outcome.error))

@@ -9,7 +9,7 @@ import typer
 
 from weights.sources import cache
 from zoo.cli import options
-from zoo.cli.console import help_alone, print_json, progress_bar
+from zoo.cli.console import help_alone, print_json, print_result, progress_bar
 from zoo.errors import BadRequest
 from zoo.files.staging import writing
 
@@ -29,10 +29,7 @@ Patterns = Annotated[
 def list_entries(patterns: Patterns = None, json: options.Json = False) -> None:
     """Show what is in the cache: checkpoints, and models that `zoo.load` downloaded."""
     found = _entries(patterns)
-    if json:
-        print_json({"root": str(cache.root()), "entries": _records(found)})
-    else:
-        _show(found)
+    print_result(json, found, _show, lambda all: {"root": cache.root(), "entries": _records(all)})
 
 
 @app.command("clear", epilog=options.examples("zoo cache clear 'checkpoints/*' --dry-run"))
@@ -84,12 +81,7 @@ def _total(found: Sequence[cache.Entry]) -> str:
 
 def _records(found: Sequence[cache.Entry]) -> list[dict[str, Any]]:
     return [
-        {
-            "kind": entry.kind,
-            "name": entry.name,
-            "path": str(entry.path),
-            "bytes": entry.bytes,
-            "last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds"),
-        }
+        {"kind": entry.kind, "name": entry.name, "path": entry.path, "bytes": entry.bytes}
+        | {"last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds")}
         for entry in found
     ]

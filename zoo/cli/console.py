@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import is_dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
@@ -19,6 +20,8 @@ from zoo.files.stopping import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 
 INTERRUPTED = 130
+
+T = TypeVar("T")
 
 
 def progress_bar() -> AbstractContextManager[Progress]:
@@ -55,6 +58,16 @@ def help_alone(context: typer.Context) -> None:
     """Show the help of a group of commands where none of them was named."""
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+def print_result(
+    as_json: bool, found: T, show: Callable[[T], None], record: Callable[[T], object] = lambda x: x
+) -> None:
+    """Print what a command found: `show` prints it for people, `record` makes a document of it."""
+    if as_json:
+        print_json(record(found))
+    else:
+        show(found)
 
 
 def print_json(value: object) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from zoo.checkpoints.choice import Choice, Seed
-from zoo.cli.console import print_json
+from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
 from zoo.errors import WRONG_USE, BadRequest, ZooError
 from zoo.export.request import Precision
@@ -46,10 +47,7 @@ def foresee(
             if len(jobs) == 1:
                 raise
             plans.append(Planned(name, error=str(error)))
-    if json:
-        print_json(plans)
-    else:
-        _show(plans, beside)
+    print_result(json, plans, partial(_show, beside=beside))
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
@@ -84,13 +82,11 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
 
 
 def _show(plans: list[Planned], beside: str) -> None:
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_lines, print_table
 
     files = {path: size for plan in plans for path, size in plan.files.items()}
-    rows = table("~file", ">MB, about")
-    for path, size in {**files, "total": sum(files.values())}.items():
-        rows.add_row(path, f"{size / 1e6:,.1f}")
-    print_table(rows)
+    sizes = {**files, "total": sum(files.values())}
+    print_table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
     for plan in plans:
-        print(f"{plan.model}: {plan.error or f'weights: {plan.weights}'}")
+        print_lines(plan.model, [plan.error or f"weights: {plan.weights}"])
     print(f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it")

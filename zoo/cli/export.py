@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from zoo.cli import options
-from zoo.cli.console import print_json, progress_bar, warn_nonfinite
+from zoo.cli.console import print_result, progress_bar, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
@@ -107,33 +107,25 @@ def wanted(name: str, options: Options) -> Wanted:
 def export_one(name: str, options: Options, json: bool) -> int:
     """Export a model and show the result."""
     import converter
+    from zoo.cli.tables.export import show_exports
     from zoo.export import run as pipeline
 
     request = read_request(name, options, converter.OPSETS)
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
     warn_nonfinite(exports[0].nonfinite)
-    if json:
-        print_json([export.manifest for export in exports])
-    else:
-        from zoo.cli.tables.export import show_exports
-
-        show_exports(exports)
+    print_result(json, exports, show_exports, lambda all: [export.manifest for export in all])
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 
 
 def export_many(jobs: Mapping[str, Options], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
+    from zoo.cli.tables.export import show_outcomes
     from zoo.export import many as bulk
 
     with progress_bar() as progress:
         outcomes = bulk.run([(info(name), options) for name, options in jobs.items()], progress)
-    if json:
-        print_json([bulk.record(outcome) for outcome in outcomes])
-    else:
-        from zoo.cli.tables.export import show_outcomes
-
-        show_outcomes(outcomes)
+    print_result(json, outcomes, show_outcomes, lambda done: list(map(bulk.record, done)))
     return max(outcome.code for outcome in outcomes)
 
 

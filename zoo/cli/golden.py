@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
-from zoo.cli.console import help_alone, print_json, progress_bar
+from zoo.cli.console import help_alone, print_json, print_result, progress_bar
 from zoo.errors import FAILED_CHECK, BadOutput, BadRequest
 from zoo.registry.lookup import info
 
@@ -96,11 +97,10 @@ def check_golden(
     if not rows:
         raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
     passed = all(row["passed"] for row in rows)
-    if json:
-        told = {"model": found.model, "reference": found.reference, "passed": passed}
-        print_json({**told, "comparisons": rows})
-    else:
-        show_differences(f"{found.model} against {found.reference} ({file.name})", rows)
+    told = {"model": found.model, "reference": found.reference, "passed": passed}
+    title = f"{found.model} against {found.reference} ({file.name})"
+    show = partial(show_differences, title)
+    print_result(json, rows, show, lambda rows: {**told, "comparisons": rows})
     return 0 if passed else FAILED_CHECK
 
 
@@ -116,11 +116,11 @@ def compared(where: str, errors: Mapping[str, float], limit: float) -> list[dict
 
 def show_differences(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """The same as a table."""
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_table
 
-    shown = table("where", "~output", ">max abs", ">limit", "", title=title)
+    shown = []
     for row in rows:
         error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
         verdict = "ok" if row["passed"] else "FAILED"
-        shown.add_row(row["where"], row["output"], error, f"{row['limit']:.0e}", verdict)
-    print_table(shown)
+        shown.append((row["where"], row["output"], error, f"{row['limit']:.0e}", verdict))
+    print_table(("where", "~output", ">max abs", ">limit", ""), shown, title)

@@ -20,16 +20,12 @@ def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
     if not sys.stderr.isatty():
         yield Log()
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.fields[model]}"),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as rich:
-        yield Rows(rich, plans)
+    columns = (rich.SpinnerColumn(), "{task.fields[model]}", "{task.description}")
+    with rich.Progress(*columns, rich.TimeElapsedColumn(), console=Console(stderr=True)) as shown:
+        yield Rows(shown, plans)
 
 
 class Log:
@@ -68,10 +64,7 @@ def summary(outcome: Outcome) -> str:
     """What became of a build, in a line."""
     if outcome.error is not None:
         return f"failed: {outcome.error}"
-    parts = {
-        "built": outcome.made,
-        "already there": outcome.there,
-        "not good enough": outcome.wrong,
-    }
+    parts = {"built": outcome.made, "already there": outcome.there}
+    parts |= {"not good enough": outcome.wrong}
     said = [f"{', '.join(names)} {what}" for what, names in parts.items() if names]
     return f"{'; '.join(said)} ({outcome.seconds:.0f} s)"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from zoo.cli import options
-from zoo.cli.console import print_json
+from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
 from zoo.errors import UnknownModel
 from zoo.manifest.words import positions, steps
@@ -26,19 +26,12 @@ def list_models(
         found = fitting(patterns or ())
     except UnknownModel as error:
         print(error, file=sys.stderr)
-    if json:
-        print_json([record(entry) for entry in found])
-    elif found:
-        show_models(found)
+    print_result(json, found, show_models, lambda entries: list(map(record, entries)))
 
 
 def describe(model: options.Model, json: options.Json = False) -> None:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    entry = info(model)
-    if json:
-        print_json(record(entry))
-    else:
-        show_model(entry)
+    print_result(json, info(model), show_model, record)
 
 
 def record(entry: ModelInfo) -> dict[str, Any]:
@@ -56,25 +49,27 @@ def record(entry: ModelInfo) -> dict[str, Any]:
 
 def show_models(entries: list[ModelInfo]) -> None:
     """One line a model."""
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_table
 
-    rows = table("model", "family", ">params", ">input", "~licence", "weights from")
-    for entry in entries:
-        digits = 1 if entry.parameters < 1e9 else 0
-        kind, place = origin(entry)
-        own = "this machine" if kind != "package" and here(entry) else f"this {kind}"
-        words = {"hub": place.partition("/")[0], "publisher": "by hand", "nobody": "nobody"}
-        rows.add_row(
-            entry.name,
-            entry.family,
-            f"{entry.parameters / 1e6:.{digits}f} M",
-            "x".join(str(side) for side in dict.fromkeys(entry.preprocessing.size)),
-            # A long name may wrap.
-            Path(entry.licence.text).stem.replace("fair-", "fair "),
-            own if own == "this machine" else words.get(kind, own),
-        )
-    print_table(rows)
-    print("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+    if entries:
+        headings = ("model", "family", ">params", ">input", "~licence", "weights from")
+        print_table(headings, map(row, entries))
+        print("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+
+
+def row(entry: ModelInfo) -> tuple[str, ...]:
+    """What the list says of a model."""
+    kind, place = origin(entry)
+    words = {"hub": place.partition("/")[0], "publisher": "by hand", "package": "this package"}
+    return (
+        entry.name,
+        entry.family,
+        f"{entry.parameters / 1e6:.{1 if entry.parameters < 1e9 else 0}f} M",
+        "x".join(str(side) for side in dict.fromkeys(entry.preprocessing.size)),
+        # A long name may wrap.
+        Path(entry.licence.text).stem.replace("fair-", "fair "),
+        "this machine" if kind != "package" and here(entry) else words.get(kind, kind),
+    )
 
 
 def show_model(entry: ModelInfo) -> None:

@@ -71,7 +71,7 @@ def flag(name: str, help: str, panel: str | None = None) -> Any:
 
 
 def models(help: str, metavar: str = "MODEL") -> Any:
-    """An argument that shells complete to models."""
+    """Names of models, to which shells complete."""
     return typer.Argument(metavar=metavar, help=help, autocompletion=complete)
 
 
@@ -108,9 +108,8 @@ Filter = Annotated[
 Weights = Annotated[str, WEIGHTS]
 OptionalWeights = Annotated[str | None, WEIGHTS]
 Force = Annotated[bool, flag("--force", REPLACE)]
-ForceInexact = Annotated[
-    bool, flag("--force", f"{REPLACE} Also keep low precision that is too far from fp32.")
-]
+INEXACT = f"{REPLACE} Also keep low precision that is too far from fp32."
+ForceInexact = Annotated[bool, flag("--force", INEXACT)]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
 Json = Annotated[bool, flag("--json", "Print one JSON document to stdout and nothing else there.")]

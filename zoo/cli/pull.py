@@ -47,12 +47,9 @@ def pull(
 
 def show_preview(folder: Path, found: Preview) -> None:
     """Say what would be downloaded."""
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_table
 
-    rows = table("~file", ">bytes")
-    for file in found.missing:
-        rows.add_row(file.name, f"{file.bytes:,}")
-    rows.add_row("total", f"{found.bytes:,}")
-    print_table(rows)
+    sizes = [*((file.name, file.bytes) for file in found.missing), ("total", found.bytes)]
+    print_table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
     print(f"{folder}: from {found.where}; {found.kept} files are there already")
     print("nothing was downloaded: leave out --dry-run to do it")

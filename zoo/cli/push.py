@@ -42,14 +42,12 @@ def push(
 
 def show_plan(planned: Plan) -> None:
     """Show the files and what becomes of them."""
-    from zoo.cli.tables import print_table, table
+    from zoo.cli.tables import print_table
 
-    target = planned.target
-    rows = table("~file", ">bytes", "there")
-    for row in planned.rows:
-        rows.add_row(row.name, f"{row.bytes:,}", row.change)
-    rows.add_row("total", f"{sum(row.bytes for row in planned.rows):,}", "")
-    print_table(rows)
+    target, total = planned.target, sum(row.bytes for row in planned.rows)
+    sizes = [*((row.name, row.bytes, row.change) for row in planned.rows), ("total", total, "")]
+    rows = [(name, f"{size:,}", change) for name, size, change in sizes]
+    print_table(("~file", ">bytes", "there"), rows)
     print(f"{target.repository}, branch {target.branch}: {planned.state}")
     for name in planned.others:
         print(f"stays as it is: {name}")

@@ -9,7 +9,7 @@ import typer
 
 from weights.progress import Progress
 from zoo.cli import options
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.console import print_json, print_result, progress_bar
 from zoo.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.files.staging import manifest_path
 
@@ -44,16 +44,12 @@ def verify(
             f"--weights {weights} has no part in checking a folder, which is compared with its "
             "golden numbers: leave it out."
         )
+    from zoo.artifacts.audit.findings import record
+    from zoo.cli.tables.audit import show_audit
+
     with progress_bar() as progress:
         report = audit(target, provider, progress)
-    if json:
-        from zoo.artifacts.audit.findings import record
-
-        print_json(record(report))
-    else:
-        from zoo.cli.tables.audit import show_audit
-
-        show_audit(report)
+    print_result(json, report, show_audit, record)
     return 0 if report.passed else FAILED_CHECK
 
 
@@ -75,17 +71,15 @@ def audit(target: Path, provider: str, progress: Progress) -> FolderReport:
 def recheck_export(file: Path, weights: str | None, provider: str, json: bool) -> int:
     """Check a file that export wrote, against JAX."""
     from zoo.artifacts.audit.exported import recheck
+    from zoo.artifacts.audit.findings import record_export
+    from zoo.cli.tables.audit import show_findings
+    from zoo.cli.tables.export import show_verification
 
     with progress_bar() as progress:
         checked = recheck(file, weights, progress, provider)
     if json:
-        from zoo.artifacts.audit.findings import record_export
-
         print_json(record_export(checked.verification, checked.report))
     else:
-        from zoo.cli.tables.audit import show_findings
-        from zoo.cli.tables.export import show_verification
-
         show_verification(file, checked.verification)
         show_findings(checked.report)
     return 0 if checked.passed else FAILED_CHECK

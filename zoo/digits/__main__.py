@@ -10,18 +10,15 @@ from zoo.cli.console import progress_bar, run
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.registry.lookup import info
 
+SEED = "Of the split, the first weights, and the order."
+OUT = "Where to write the weights, if anywhere."
+VALIDATE = "Measure on a fifth of the training digits."
+
 
 def train_digits(
-    seed: Annotated[
-        int, typer.Option(min=0, help="Of the split, the first weights, and the order.")
-    ] = 0,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write the weights, if anywhere.")
-    ] = None,
-    validate: Annotated[
-        bool,
-        typer.Option("--validate", help="Measure on a fifth of the training digits."),
-    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help=SEED)] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help=OUT)] = None,
+    validate: Annotated[bool, typer.Option("--validate", help=VALIDATE)] = False,
 ) -> None:
     """Train, write the weights as safetensors, and say how many held-out digits are read right."""
     check(out, validate)

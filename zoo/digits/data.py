@@ -58,15 +58,12 @@ def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], N
     `key` shuffles. Its digests do that and no generator, whose stream may change from one version
     to another and move images that were trained on to those that were not.
     """
-    kept: list[int] = []
     apart: list[int] = []
     for label in range(CLASSES):
         rows = np.flatnonzero(labels == label).tolist()
         rows.sort(key=lambda row: hashlib.sha256(f"{key}|{row}".encode()).digest())
-        count = round(share * len(rows))
-        apart += rows[:count]
-        kept += rows[count:]
-    return np.array(sorted(kept)), np.array(sorted(apart))
+        apart += rows[: round(share * len(rows))]
+    return np.setdiff1d(np.arange(len(labels)), apart), np.sort(apart)
 
 
 def split(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:

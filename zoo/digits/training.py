@@ -22,6 +22,7 @@ from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors import write_safetensors
 from zoo.digits.data import Digits
+from zoo.images.pixel_values import channels
 from zoo.models.build import Model, build
 from zoo.models.config import Preprocessing, ViTConfig
 from zoo.registry.entry import ModelInfo
@@ -108,14 +109,9 @@ def make_optimiser(recipe: Recipe, steps: int) -> optax.GradientTransformation:
     """AdamW that decays matrices only, over so many steps."""
     warmup = min(recipe.warmup, steps // 2)
     rate = optax.warmup_cosine_decay_schedule(0.0, recipe.rate, warmup, steps)
-    return optax.chain(
-        optax.clip_by_global_norm(1.0),
-        optax.adamw(rate, weight_decay=recipe.decay, mask=_matrices),
-    )
-
-
-def _matrices(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
+    is_matrix = partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+    decaying = optax.adamw(rate, weight_decay=recipe.decay, mask=is_matrix)
+    return optax.chain(optax.clip_by_global_norm(1.0), decaying)
 
 
 def loss(
@@ -135,8 +131,7 @@ def grey(digits: Digits) -> Images:
 
 def normalised(images: Images, how: Preprocessing) -> Float[Array, "n 3 height width"]:
     """What `preprocess` makes of grey images that have the model's own size."""
-    mean, std = (jnp.asarray(values)[:, None, None] for values in (how.mean, how.std))
-    return (images[:, None] - mean) / std
+    return (images[:, None] - channels(how.mean)) / channels(how.std)
 
 
 def jittered(images: Images, recipe: Recipe, key: PRNGKeyArray) -> Images:
@@ -177,5 +172,4 @@ def save(path: Path, model: Model, entry: ModelInfo) -> None:
         for name, value in leaf_values(model).items()
     }
     weights = Weights(LazyArrays(tensors), Provenance("trained"))
-    items = items_for(entry.namings[0], weights, leaf_shapes(model))
-    write_safetensors(path, items, Quiet())
+    write_safetensors(path, items_for(entry.namings[0], weights, leaf_shapes(model)), Quiet())

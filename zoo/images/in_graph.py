@@ -19,7 +19,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float32, Int64, UInt8
 
 import converter
-from zoo.images.pixel_values import Size, centre, resized_size
+from zoo.images.pixel_values import Size, centre, channels, resized_size
 from zoo.models.config import Preprocessing
 
 DIGITS = (8, 7, 7)
@@ -58,8 +58,7 @@ def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, siz
         pixels = _resize_floats(pixels, rows, columns)
     else:
         pixels = _resize(pixels, rows, columns, _is_vertical_first(edges, scaled))
-    mean, std = (np.asarray(values, np.float32)[:, None, None] for values in (how.mean, how.std))
-    return (pixels * np.float32(how.rescale) - mean) / std
+    return (pixels * np.float32(how.rescale) - channels(how.mean)) / channels(how.std)
 
 
 def front(how: Preprocessing, size: Size, opset: int, batch: int | None = None) -> converter.Export:
@@ -136,19 +135,15 @@ def _resize(
     A direction that keeps its length changes nothing, here by coefficients of 0 and 1.
     """
     vertical, horizontal = _coefficients(rows), _coefficients(columns)
-    return jnp.where(
-        vertical_first,
-        _along_rows(_along_columns(pixels, vertical), horizontal),
-        _along_columns(_along_rows(pixels, horizontal), vertical),
-    )
 
+    def along_rows(pixels: Pixels) -> Pixels:
+        return _rounded(lambda part: pixels @ part.T, horizontal)
 
-def _along_rows(pixels: Pixels, horizontal: Coefficients) -> Pixels:
-    return _rounded(lambda part: pixels @ part.T, horizontal)
+    def along_columns(pixels: Pixels) -> Pixels:
+        return _rounded(lambda part: part @ pixels, vertical)
 
-
-def _along_columns(pixels: Pixels, vertical: Coefficients) -> Pixels:
-    return _rounded(lambda part: part @ pixels, vertical)
+    by_columns, by_rows = along_rows(along_columns(pixels)), along_columns(along_rows(pixels))
+    return jnp.where(vertical_first, by_columns, by_rows)
 
 
 def _coefficients(weights: Weights) -> Coefficients:

@@ -35,13 +35,8 @@ def photographs_of_one_size(count: int, step: int) -> list[Image]:
 
     image = _variant(photograph(), 2 * step)
     image = image.transpose(Transpose.ROTATE_90) if step % 2 else image
-    turned = [
-        image,
-        *map(
-            image.transpose,
-            (Transpose.FLIP_LEFT_RIGHT, Transpose.FLIP_TOP_BOTTOM, Transpose.ROTATE_180),
-        ),
-    ]
+    turns = (Transpose.FLIP_LEFT_RIGHT, Transpose.FLIP_TOP_BOTTOM, Transpose.ROTATE_180)
+    turned = [image, *map(image.transpose, turns)]
     return [turned[index % len(turned)] for index in range(count)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ def pictures(images: Pictures) -> list[Image]:
     from PIL.Image import Image
 
     if isinstance(images, Image | str | os.PathLike):
-        return [_picture(images)]
+        images = [images]
     if not isinstance(images, list | tuple):
         # One array; numpy's and JAX's alike.
         array = np.asarray(images)
@@ -40,35 +40,26 @@ def pictures(images: Pictures) -> list[Image]:
     return [_picture(image) for image in images]
 
 
-def _picture(image: Picture) -> Image:
-    from PIL.Image import Image
-
-    if isinstance(image, Image):
-        return image
-    if isinstance(image, str | os.PathLike):
-        return _from_file(image)
-    return _from_array(np.asarray(image))
-
-
-def _from_file(path: str | os.PathLike[str]) -> Image:
+def _picture(given: Picture) -> Image:
     from PIL import Image, UnidentifiedImageError
 
-    try:
-        with Image.open(path) as picture:
-            return picture.convert("RGB")
-    except (OSError, UnidentifiedImageError) as error:
-        raise BadRequest(f"{path} is no picture that can be read: name another one.") from error
-
-
-def _from_array(array: NDArray[Any]) -> Image:
-    from PIL.Image import fromarray
-
+    if isinstance(given, Image.Image):
+        return given
+    if isinstance(given, str | os.PathLike):
+        try:
+            with Image.open(given) as picture:
+                return picture.convert("RGB")
+        except (OSError, UnidentifiedImageError) as error:
+            raise BadRequest(
+                f"{given} is no picture that can be read: name another one."
+            ) from error
+    array = np.asarray(given)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
         raise BadRequest(
             f"got an array {array.dtype}{list(array.shape)}: give PIL images, paths, or uint8 "
             "arrays [height, width, 3] of RGB."
         )
-    return fromarray(array)
+    return Image.fromarray(array)
 
 
 def stack(images: Sequence[Image]) -> UInt8:

@@ -1,4 +1,4 @@
-"""From photographs to `pixel_values`, as the models were trained."""
+"""From pictures to `pixel_values`, as the models were trained; `zoo.preprocess`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.errors import BadRequest
+from zoo.images.pictures import Pictures, pictures
 from zoo.models.config import Preprocessing
+from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
+    from jaxtyping import Array, Float
     from PIL.Image import Image
+
+    from zoo.models.build import Model
 
 Float32 = NDArray[np.float32]
 Size = tuple[int, int]
@@ -21,11 +27,42 @@ Box = tuple[int, int, int, int]
 """Left, top, right and bottom edge."""
 
 
-def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Float32:
-    """`[len(images), 3, height, width]` for images of any size.
+def preprocess(
+    name_or_model: str | Model, images: Pictures, *, size: tuple[int, int] | None = None
+) -> Float[Array, "batch 3 height width"]:
+    """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.
 
-    Equals transformers' image processor of the model: to rounding where it resizes
+    Equals transformers' image processor of the model: to rounding where that resizes
     floating-point values (DINOv3), exactly where it resizes 8-bit ones as Pillow does.
+
+    **Arguments:**
+
+    - `name_or_model`: a model's name or alias, or a model of `zoo.from_pretrained`.
+    - `images`: a PIL image, the path of a picture, an array `[height, width, 3]` of RGB values in
+      uint8, or a sequence of these, or an array `[batch, height, width, 3]`.
+    - `size`: (height, width) of the result, in pixels; the model's own by default.
+
+    **Returns:** float32 `[batch, 3, height, width]`, also for a single picture.
+
+    **Raises** `UnknownModel`, or `BadRequest` for something that is no picture.
+
+    >>> model = zoo.from_pretrained("dinov3_vits16")
+    >>> features = jax.vmap(model)(zoo.preprocess(model, ["cat.png", "dog.png"]))
+    """
+    import jax.numpy as jnp
+
+    model = info(name_or_model) if isinstance(name_or_model, str) else name_or_model
+    how = model.preprocessing
+    if how is None:
+        raise BadRequest(
+            "this model was built by hand and does not know its preprocessing: give the name of "
+            "the model whose pictures it takes."
+        )
+    return jnp.asarray(pixel_values(pictures(images), how, size or how.size))
+
+
+def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Float32:
+    """`[len(images), 3, height, width]` for images of any size, as `preprocess` makes them.
 
     **Arguments:** the images, the model's preprocessing, and (height, width) of the result. Another
     size than the model's own keeps the share of the picture that a crop shows.
@@ -35,13 +72,14 @@ def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Flo
 
 def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
     scaled = resized_size((image.height, image.width), how, size)
-    pixels = (
-        _resize_floats(image, how, scaled) if how.rescale_first else _resize(image, how, scaled)
-    )
     left, top, right, bottom = centre(scaled, size)
-    mean = np.asarray(how.mean, np.float32)[:, None, None]
-    std = np.asarray(how.std, np.float32)[:, None, None]
-    return (pixels[:, top:bottom, left:right] - mean) / std
+    pixels = _resized(image, how, scaled)[:, top:bottom, left:right]
+    return (pixels - channels(how.mean)) / channels(how.std)
+
+
+def channels(values: Sequence[float]) -> Float32:
+    """A number for each channel of `[…, channels, height, width]`."""
+    return np.asarray(values, np.float32)[:, None, None]
 
 
 def resized_size(
@@ -55,13 +93,10 @@ def resized_size(
     if how.resize is None:
         return size
     # The smallest that covers the crop by as much as it would at the model's own size.
-    shortest = [
-        round(how.resize * wanted / own) for wanted, own in zip(size, how.size, strict=True)
-    ]
-    height, width = image
+    covering, (height, width) = how.covering(size, how.resize), image
     return (
-        larger(shortest[0], shortest[1] * height // width),
-        larger(shortest[1], shortest[0] * width // height),
+        larger(covering[0], covering[1] * height // width),
+        larger(covering[1], covering[0] * width // height),
     )
 
 
@@ -71,20 +106,15 @@ def centre(image: Size, size: Size) -> Box:
     return left, top, left + size[1], top + size[0]
 
 
-def _resize(image: Image, how: Preprocessing, size: Size) -> Float32:
-    """`[3, height, width]`, rounded to 8 bits before it is rescaled."""
+def _resized(image: Image, how: Preprocessing, size: Size) -> Float32:
+    """`[3, height, width]`, rescaled after it was rounded to 8 bits, or first and never rounded."""
     from PIL import Image as pil
 
-    resized = image.resize(size[::-1], pil.Resampling[how.resample.upper()])
-    return np.asarray(resized, np.float32).transpose(2, 0, 1) * np.float32(how.rescale)
-
-
-def _resize_floats(image: Image, how: Preprocessing, size: Size) -> Float32:
-    """`[3, height, width]`, rescaled first and rounded nowhere."""
-    from PIL import Image as pil
-
+    method = pil.Resampling[how.resample.upper()]
+    if not how.rescale_first:
+        resized = np.asarray(image.resize(size[::-1], method), np.float32)
+        return resized.transpose(2, 0, 1) * np.float32(how.rescale)
     pixels = np.asarray(image, np.float32) * np.float32(how.rescale)
     # Pillow resizes floating-point images one channel at a time; its filters always antialias.
-    method = pil.Resampling[how.resample.upper()]
-    channels = [pil.fromarray(pixels[..., channel]) for channel in range(3)]
-    return np.stack([np.asarray(channel.resize(size[::-1], method)) for channel in channels])
+    parts = [pil.fromarray(pixels[..., channel]) for channel in range(3)]
+    return np.stack([np.asarray(part.resize(size[::-1], method)) for part in parts])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.norm import MakeNorm, Norm
+from zoo.models.layers import MakeNorm, Norm
 from zoo.models.rope import Rotation
 
 
@@ -43,31 +43,23 @@ class Attention(eqx.Module):
     ):
         """**Arguments:**
 
-        - `dim`: channels of a token, `head_dim = dim / heads` in each head.
-        - `heads`: how many of them there are.
+        - `dim`, `heads`: channels of a token, and in how many heads of `dim / heads` they are.
         - `qkv_bias`: whether the projection to queries, keys and values has a bias.
         - `qk_norm`: makes the norms of queries and keys, over `head_dim` channels.
-        - `key`: draws the initial parameters.
         """
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")
         qkv_key, proj_key = jr.split(key)
         self.qkv = eqx.nn.Linear(dim, 3 * dim, use_bias=qkv_bias, key=qkv_key)
         self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
-        self.q_norm = None if qk_norm is None else qk_norm(dim // heads)
-        self.k_norm = None if qk_norm is None else qk_norm(dim // heads)
+        self.q_norm = qk_norm(dim // heads) if qk_norm else None
+        self.k_norm = qk_norm(dim // heads) if qk_norm else None
         self.heads = heads
 
     def __call__(
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> Float[Array, "tokens dim"]:
-        """**Arguments:**
-
-        - `x`: the tokens.
-        - `rotation`: how their positions rotate queries and keys, if they do.
-
-        **Returns** a token for each.
-        """
+        """**Arguments:** the tokens, and how positions rotate their queries and keys, if so."""
         tokens, dim = x.shape
         qkv = jax.vmap(self.qkv)(x).reshape(tokens, 3, self.heads, dim // self.heads)
         q, k, v = qkv.transpose(1, 2, 0, 3)

@@ -7,8 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import Attention
 from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
-from zoo.models.layer_scale import LayerScale
-from zoo.models.norm import MakeNorm, Norm
+from zoo.models.layers import LayerScale, MakeNorm, Norm
 from zoo.models.rope import Rotation
 
 
@@ -46,7 +45,6 @@ class Block(eqx.Module):
         - `feed_forward`: makes it: `Mlp`, `SwiGlu`, `partial(Mlp, activation=gelu_tanh)`.
         - `norm`: makes both norms: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm, eps=1e-6)`.
         - `layer_scale`: what the factors of both branches begin with; None leaves them out.
-        - `key`: draws the initial parameters.
         """
         attn_key, mlp_key = jr.split(key)
         self.prenorm = norm(dim)

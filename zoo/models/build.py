@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -11,21 +12,13 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.activations import Activation, gelu, gelu_tanh
 from zoo.models.block import Block
-from zoo.models.config import (
-    Config,
-    ConvNeXtConfig,
-    LearnedPositions,
-    Preprocessing,
-    RopeGrid,
-    RopePeriods,
-    ViTConfig,
-)
+from zoo.models.config import Config, ConvNeXtConfig, Preprocessing, RopePeriods, ViTConfig
+from zoo.models.convnext import Block as ConvNeXtBlock
 from zoo.models.convnext import ConvNeXt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
+from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
-from zoo.models.norm import Norm
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.vit import VisionTransformer
@@ -34,28 +27,18 @@ Model: TypeAlias = VisionTransformer | ConvNeXt
 
 ACTIVATIONS: Mapping[str, Activation] = {"erf": gelu, "tanh": gelu_tanh}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
-POOLS: Mapping[str | None, Pool | None] = {
-    "token": class_token,
-    "mean": mean_of_patches,
-    "attention": None,
-    None: None,
-}
+POOLS: Mapping[str | None, Pool] = {"token": class_token, "mean": mean_of_patches}
 
 
 def build(
-    config: Config,
-    *,
-    name: str = "",
-    preprocessing: Preprocessing | None = None,
-    key: PRNGKeyArray,
+    config: Config, *, name: str = "", preprocessing: Preprocessing | None = None, key: PRNGKeyArray
 ) -> Model:
     """A model with initial parameters drawn from `key`.
 
     `name` and `preprocessing` are what the model knows of itself.
     """
-    make: Callable[..., Model] = (
-        _vit(config) if isinstance(config, ViTConfig) else _convnext(config)
-    )
+    make: Callable[..., Model]
+    make = _vit(config) if isinstance(config, ViTConfig) else _convnext(config)
     return make(name=name, preprocessing=preprocessing, key=key)
 
 
@@ -75,6 +58,7 @@ def _vit(config: ViTConfig) -> partial[VisionTransformer]:
         qk_norm=norm if config.qk_norm else None,
         layer_scale=config.layer_scale,
     )
+    where = config.positions
     return partial(
         VisionTransformer,
         config.dim,
@@ -84,61 +68,34 @@ def _vit(config: ViTConfig) -> partial[VisionTransformer]:
         cls_token=config.cls_token,
         registers=config.registers,
         mask_token=config.mask_token,
-        positions=_positions(config.positions),
+        positions=partial(LearnedPositionEmbedding, **asdict(where)) if where else None,
         rope=_rope(config),
         norm=norm,
         untied_norms=config.untied_norms,
-        pool=POOLS[config.pool],
+        pool=POOLS.get(config.pool),
         attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
         classes=config.classes,
     )
 
 
 def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
-    return partial(
-        ConvNeXt,
-        config.depths,
-        config.dims,
-        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
-        activation=ACTIVATIONS[config.gelu],
-        layer_scale=config.layer_scale,
-    )
+    activation = ACTIVATIONS[config.gelu]
+    block = partial(ConvNeXtBlock, activation=activation, layer_scale=config.layer_scale)
+    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+    return partial(ConvNeXt, config.depths, config.dims, block, norm=norm)
 
 
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:
-    match config.ffn:
-        case "mlp":
-            return partial(Mlp, activation=ACTIVATIONS[config.gelu])
-        case "swiglu":
-            return SwiGlu
-        case "swiglu_fused":
-            return SwiGluFused
-
-
-def _positions(how: LearnedPositions | None) -> partial[LearnedPositionEmbedding] | None:
-    match how:
-        case LearnedPositions(grid, cls_token, antialias, offset):
-            return partial(
-                LearnedPositionEmbedding,
-                grid=grid,
-                cls_token=cls_token,
-                antialias=antialias,
-                offset=offset,
-            )
-        case None:
-            return None
+    if config.ffn == "mlp":
+        return partial(Mlp, activation=ACTIVATIONS[config.gelu])
+    return SwiGlu if config.ffn == "swiglu" else SwiGluFused
 
 
 def _rope(config: ViTConfig) -> RoPE | None:
-    match config.rope:
-        case RopePeriods(base):
-            return AxialRoPE(config.head_dim, base=base)
-        case RopeGrid(length, theta, register_theta):
-            return GridRoPE(
-                config.head_dim, length=length, theta=theta, register_theta=register_theta
-            )
-        case None:
-            return None
+    if config.rope is None:
+        return None
+    make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
+    return make(config.head_dim, **asdict(config.rope))
 
 
 @cache
@@ -170,15 +127,5 @@ def networks_in(model: object) -> list[Model]:
 
 def count_parameters(model: object) -> int:
     """How many numbers training adjusts: every array leaf but those of rotary positions."""
-    trained = eqx.filter(model, is_array_or_spec)
-    trained = jax.tree.map(
-        lambda part: None if isinstance(part, RoPE) else part,
-        trained,
-        is_leaf=lambda part: isinstance(part, RoPE),
-    )
-    return sum(leaf.size for leaf in jax.tree.leaves(trained))
-
-
-def is_array_or_spec(leaf: object) -> bool:
-    """Whether a leaf is an array, concrete or abstract."""
-    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
+    leaves = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, RoPE))
+    return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct))

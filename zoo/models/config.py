@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class RopePeriods:
 class RopeGrid:
     """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
 
-    The registers are the patches of a small square image with a `theta` of their own.
+    `length` is that of the images of training in patches, frequencies go down to 1 / `theta`, and
+    the registers are the patches of a small square image with a `theta` of their own.
     """
 
     length: int = 14
@@ -104,9 +105,8 @@ class ViTConfig:
     @property
     def text(self) -> str:
         """The architecture in a line."""
-        rows = {0: "no registers", 1: "1 register"}.get(
-            self.registers, f"{self.registers} registers"
-        )
+        named = {0: "no registers", 1: "1 register"}
+        rows = named.get(self.registers, f"{self.registers} registers")
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
             f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
@@ -125,6 +125,11 @@ class ConvNeXtConfig:
     pool: Literal["token"] = "token"
     classes: int = 0
 
+    # As the properties of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    prefix_tokens: ClassVar[int] = 1
+    stride: ClassVar[int] = 32
+    native: ClassVar[None] = None
+
     @property
     def dim(self) -> int:
         """Channels of the last stage."""
@@ -136,32 +141,16 @@ class ConvNeXtConfig:
         return sum(self.depths)
 
     @property
-    def prefix_tokens(self) -> int:
-        """Rows in front of the pixels of the last map: their mean."""
-        return 1
-
-    @property
     def layers(self) -> int:
         """How many hidden states there are to choose from: one a stage."""
         return len(self.depths)
 
     @property
-    def stride(self) -> int:
-        """Pixels along a side of what becomes one row of the output."""
-        return 32
-
-    @property
-    def native(self) -> None:
-        """There are no learned positions."""
-        return None
-
-    @property
     def text(self) -> str:
         """The architecture in a line."""
-        stages = ", ".join(
-            f"{depth} of width {dim}" for depth, dim in zip(self.depths, self.dims, strict=True)
-        )
-        return f"4 stages of blocks: {stages}"
+        stages = zip(self.depths, self.dims, strict=True)
+        told = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
+        return f"4 stages of blocks: {told}"
 
 
 Config = ViTConfig | ConvNeXtConfig
@@ -190,7 +179,9 @@ class Preprocessing:
 
         Of a crop that is no square the edge is what covers both sides.
         """
-        if self.resize is None:
-            return replace(self, size=size)
-        edges = (round(self.resize * a / b) for a, b in zip(size, self.size, strict=True))
-        return replace(self, size=size, resize=max(edges))
+        edge = self.resize and max(self.covering(size, self.resize))
+        return replace(self, size=size, resize=edge)
+
+    def covering(self, size: tuple[int, int], resize: int) -> list[int]:
+        """The edges that cover a crop of `size` by as much as `resize` does at the own size."""
+        return [round(resize * a / b) for a, b in zip(size, self.size, strict=True)]

@@ -8,8 +8,7 @@ four times as slow.
 """
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -17,10 +16,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.activations import Activation, gelu
 from zoo.models.config import Preprocessing
-from zoo.models.layer_scale import LayerScale
-from zoo.models.norm import MakeNorm, Norm
+from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, gelu
 from zoo.models.output import Output, check_layers
 
 
@@ -48,20 +45,9 @@ class Stem(eqx.Module):
     norm: Norm
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        channels: int = 3,
-        norm: MakeNorm = eqx.nn.LayerNorm,
-        key: PRNGKeyArray,
+        self, dim: int, *, channels: int = 3, norm: MakeNorm = eqx.nn.LayerNorm, key: PRNGKeyArray
     ):
-        """**Arguments:**
-
-        - `dim`: channels of the map that it makes.
-        - `channels`: of the image.
-        - `norm`: makes the norm, such as `partial(eqx.nn.LayerNorm, eps=1e-6)`.
-        - `key`: draws the initial parameters.
-        """
+        """**Arguments:** channels of the map that it makes, and of the image; the norm."""
         self.conv = eqx.nn.Conv2d(channels, dim, 4, stride=4, key=key)
         self.norm = norm(dim)
 
@@ -85,11 +71,7 @@ class Downsampler(eqx.Module):
     def __init__(
         self, dim: int, wider: int, *, norm: MakeNorm = eqx.nn.LayerNorm, key: PRNGKeyArray
     ):
-        """**Arguments:**
-
-        - `dim`, `wider`: channels of the map that it takes, and of the one that it makes.
-        - `norm`, `key`: as for `Stem`.
-        """
+        """**Arguments:** channels of the map that it takes, and of the one that it makes."""
         self.norm = norm(dim)
         self.conv = eqx.nn.Conv2d(dim, wider, 2, stride=2, key=key)
 
@@ -125,7 +107,6 @@ class Block(eqx.Module):
         """**Arguments:**
 
         - `dim`: channels of the map; there are `4 * dim` between the linear layers.
-        - `norm`, `key`: as for `Stem`.
         - `activation`: between the linear layers; a function of a module.
         - `layer_scale`: what the factors of the branch begin with.
         """
@@ -138,7 +119,6 @@ class Block(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
-        """**Returns** a map of the same shape."""
         y = per_pixel(self.norm, convolve(self.dwconv, x))
         y = per_pixel(self.pwconv2, self.activation(per_pixel(self.pwconv1, y)))
         return x + self.ls(y)
@@ -155,35 +135,28 @@ class Stage(eqx.Module):
         narrower: int | None,
         dim: int,
         depth: int,
+        block: Callable[..., Block] = Block,
         *,
         norm: MakeNorm = eqx.nn.LayerNorm,
-        activation: Activation = gelu,
-        layer_scale: float = 1e-6,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `narrower`: channels of the map that it takes; None for a stage that takes the image.
-        - `dim`: channels of the map that it makes.
-        - `depth`: how many blocks there are.
-        - `norm`, `activation`, `layer_scale`, `key`: as for `Block`.
+        - `dim`, `depth`: channels of the map that it makes, and how many blocks there are.
+        - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
         """
-        down_key, *block_keys = jr.split(key, 1 + depth)
-        self.downsample = (
-            Stem(dim, norm=norm, key=down_key)
-            if narrower is None
-            else Downsampler(narrower, dim, norm=norm, key=down_key)
-        )
-        block = partial(Block, norm=norm, activation=activation, layer_scale=layer_scale)
-        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
+        down_key, *keys = jr.split(key, 1 + depth)
+        if narrower is None:
+            self.downsample = Stem(dim, norm=norm, key=down_key)
+        else:
+            self.downsample = Downsampler(narrower, dim, norm=norm, key=down_key)
+        self.blocks = tuple(block(dim, norm=norm, key=block_key) for block_key in keys)
 
     def __call__(
         self, x: Float[Array, "height2 width2 narrower"] | Float[Array, "3 H W"]
     ) -> Float[Array, "height width dim"]:
-        """**Arguments:** the map of the stage before, or the image.
-
-        **Returns** a map of half its height and width, of a quarter from the image.
-        """
+        """**Returns** a map of half the height and width, or of a quarter of the image's."""
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -217,10 +190,9 @@ class ConvNeXt(eqx.Module):
         self,
         depths: Sequence[int],
         dims: Sequence[int],
+        block: Callable[..., Block] = Block,
         *,
         norm: MakeNorm = eqx.nn.LayerNorm,
-        activation: Activation = gelu,
-        layer_scale: float = 1e-6,
         name: str = "",
         preprocessing: Preprocessing | None = None,
         key: PRNGKeyArray,
@@ -228,16 +200,14 @@ class ConvNeXt(eqx.Module):
         """**Arguments:**
 
         - `depths`, `dims`: blocks and channels of every stage.
+        - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
         - `norm`: makes every norm, the final one too, over as many channels as it is told.
-        - `activation`, `layer_scale`: as for `Block`.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
-        - `key`: draws the initial parameters.
         """
         keys = jr.split(key, len(dims))
-        stage = partial(Stage, norm=norm, activation=activation, layer_scale=layer_scale)
         rows = zip((None, *dims[:-1]), dims, depths, keys, strict=True)
         self.blocks = tuple(
-            stage(narrower, dim, depth, key=key) for narrower, dim, depth, key in rows
+            Stage(before, dim, depth, block, norm=norm, key=key) for before, dim, depth, key in rows
         )
         self.norm = norm(dims[-1])
         self.name, self.preprocessing = name, preprocessing
@@ -268,8 +238,8 @@ class ConvNeXt(eqx.Module):
 
         **Arguments:**
 
-        - `pixel_values`: preprocessed RGB. Height and width need not be equal; what does not
-          fill `stride` pixels at the right and bottom edge is dropped.
+        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill `stride`
+          pixels at the right and bottom edge is dropped.
         - `layers`: stages, counted from 1, whose maps are wanted as well, their mean in front.
           Only the last has a norm: the reference trains none for the others.
         - `as_maps`: give those as `[dim, height, width]`, without the mean.
@@ -282,7 +252,11 @@ class ConvNeXt(eqx.Module):
             x = stage(x)
             maps.append(x)
         rows = jax.vmap(self.norm)(with_mean(x))
-        states = as_images(maps, rows) if as_maps else [*map(with_mean, maps[:-1]), rows]
+        if as_maps:
+            maps[-1] = rows[1:].reshape(x.shape)
+            states = [each.transpose(2, 0, 1) for each in maps]
+        else:
+            states = [*map(with_mean, maps[:-1]), rows]
         return Output(rows, rows[0], None, tuple(states[number - 1] for number in layers))
 
 
@@ -290,11 +264,3 @@ def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]
     """The mean of all pixels, then the pixels by rows."""
     height, width, dim = x.shape
     return jnp.concatenate([x.mean(axis=(0, 1))[None], x.reshape(height * width, dim)])
-
-
-def as_images(
-    maps: Sequence[Float[Array, "_ _ _"]], rows: Float[Array, "tokens dim"]
-) -> list[Float[Array, "_ _ _"]]:
-    """Each stage's map as `[dim, height, width]`, the last one's pixels from `rows`."""
-    last = rows[1:].reshape(maps[-1].shape)
-    return [x.transpose(2, 0, 1) for x in (*maps[:-1], last)]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.activations import Activation, gelu
+from zoo.models.layers import Activation, gelu
 
 
 class Mlp(eqx.Module):
@@ -23,20 +23,13 @@ class Mlp(eqx.Module):
     activation: Activation = eqx.field(static=True)
 
     def __init__(self, dim: int, hidden: int, *, activation: Activation = gelu, key: PRNGKeyArray):
-        """**Arguments:**
-
-        - `dim`: channels of a token.
-        - `hidden`: channels between the two layers.
-        - `activation`: between the two; a function of a module (see `zoo/models/activations.py`).
-        - `key`: draws the initial parameters.
-        """
+        """**Arguments:** channels of a token and between the two layers, and what is there."""
         key1, key2 = jr.split(key)
         self.fc1 = eqx.nn.Linear(dim, hidden, key=key1)
         self.fc2 = eqx.nn.Linear(hidden, dim, key=key2)
         self.activation = activation
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """**Returns** what becomes of each token."""
         return jax.vmap(self.fc2)(self.activation(jax.vmap(self.fc1)(x)))
 
 
@@ -51,19 +44,13 @@ class SwiGlu(eqx.Module):
     w3: eqx.nn.Linear
 
     def __init__(self, dim: int, hidden: int, *, key: PRNGKeyArray):
-        """**Arguments:**
-
-        - `dim`: channels of a token.
-        - `hidden`: channels of the gate, and of what it gates.
-        - `key`: draws the initial parameters.
-        """
+        """**Arguments:** channels of a token, and of the gate and of what it gates."""
         key1, key2, key3 = jr.split(key, 3)
         self.w1 = eqx.nn.Linear(dim, hidden, key=key1)
         self.w2 = eqx.nn.Linear(dim, hidden, key=key2)
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """**Returns** what becomes of each token."""
         return jax.vmap(self.w3)(jax.nn.silu(jax.vmap(self.w1)(x)) * jax.vmap(self.w2)(x))
 
 
@@ -83,7 +70,6 @@ class SwiGluFused(eqx.Module):
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """**Returns** what becomes of each token."""
         gate, value = jnp.split(jax.vmap(self.w12)(x), 2, axis=-1)
         return jax.vmap(self.w3)(jax.nn.silu(gate) * value)
 

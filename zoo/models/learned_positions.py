@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.patch_embedding import Size
+from zoo.models.layers import Size
 
 
 class LearnedPositionEmbedding(eqx.Module):
@@ -33,15 +33,7 @@ class LearnedPositionEmbedding(eqx.Module):
         offset: float = 0.0,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `dim`: channels of a token.
-        - `grid`: patches along each side of the images of training.
-        - `cls_token`: whether the table's first row is the class token's.
-        - `antialias`: interpolate as torch's `interpolate(antialias=True)` does, else as without.
-        - `offset`: is added to a wanted grid before the scale is taken from it, as DINOv2 does.
-        - `key`: draws the table.
-        """
+        """**Arguments:** channels of a token; else as `LearnedPositions` of `config.py`."""
         self.grid, self.prefix_tokens = grid, int(cls_token)
         self.antialias, self.offset = antialias, offset
         self.weight = 0.02 * jr.normal(key, (self.prefix_tokens + grid**2, dim))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import attend
 from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
-from zoo.models.norm import MakeNorm, Norm
+from zoo.models.layers import MakeNorm, Norm
 
 Pool: TypeAlias = Callable[[Float[Array, "tokens dim"], int], Float[Array, " dim"]]
 """Is given the tokens, and how many of them are in front of the patches."""
@@ -66,7 +66,6 @@ class AttentionPool(eqx.Module):
         self.heads = heads
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"]:
-        """**Returns** the pooled token."""
         tokens, dim = x.shape
         width = dim // self.heads
         q = jax.vmap(self.q)(self.latent).reshape(1, self.heads, width).transpose(1, 0, 2)

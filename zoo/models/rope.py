@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from zoo.models.patch_embedding import Size
+from zoo.models.layers import Size
 
 Rotate: TypeAlias = Callable[[Float[Array, "*lead head_dim"]], Float[Array, "*lead head_dim"]]
 
@@ -60,28 +60,22 @@ class AxialRoPE(eqx.Module):
     periods: Float[Array, " quarter"]
 
     def __init__(self, head_dim: int, *, base: float = 100.0):
-        """**Arguments:**
-
-        - `head_dim`: channels of an attention head, a multiple of 4.
-        - `base`: what the periods go up to.
-        """
+        """**Arguments:** channels of an attention head, a multiple of 4; the largest period."""
         self.periods = base ** exponents(head_dim)
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int = 0) -> Rotation:
-        """**Arguments:**
-
-        - `height`, `width`: patches along each side, numbers or symbolic dimensions.
-        - `prefix_tokens`: how many tokens in front of the patches have no position.
+        """**Arguments:** patches along each side; how many tokens in front have no position.
 
         **Returns** the rotation of those tokens, which is none, and of the patches by rows.
         """
         # Angles want float32, whatever the parameters' type.
         periods = jax.lax.stop_gradient(self.periods).astype(jnp.float32)
-        coordinates = patch_centres(height, width)
-        angles = 2 * jnp.pi * coordinates[:, :, None] / periods
+        # Not arange(0.5, n): that needs to know n while tracing.
+        sides = (2 * ((steps(side) + 0.5) / side) - 1 for side in (height, width))
+        angles = 2 * jnp.pi * positions(*sides)[:, :, None] / periods
         angles = angles.reshape(height * width, 2 * periods.shape[0])
-        angles = unrotated_first(jnp.concatenate([angles, angles], axis=-1), prefix_tokens)
-        return Rotation(jnp.sin(angles), jnp.cos(angles), rotate_half)
+        angles = jnp.concatenate([angles, angles], axis=-1)
+        return rotation(angles, prefix_tokens, rotate_half)
 
 
 class GridRoPE(eqx.Module):
@@ -99,29 +93,15 @@ class GridRoPE(eqx.Module):
     length: int = eqx.field(static=True)
 
     def __init__(
-        self,
-        head_dim: int,
-        *,
-        length: int = 14,
-        theta: float = 10000.0,
-        register_theta: float = 100.0,
+        self, head_dim: int, *, length: int = 14, theta: float = 1e4, register_theta: float = 1e2
     ):
-        """**Arguments:**
-
-        - `head_dim`: channels of an attention head, a multiple of 4.
-        - `length`: patches along each side of the images of training.
-        - `theta`, `register_theta`: what the frequencies of patches and registers go down to.
-        """
-        exponent = -exponents(head_dim)
-        self.freqs = theta**exponent
-        self.reg_freqs = register_theta**exponent
+        """**Arguments:** channels of an attention head, a multiple of 4; else as `RopeGrid`."""
+        self.freqs = theta ** -exponents(head_dim)
+        self.reg_freqs = register_theta ** -exponents(head_dim)
         self.length = length
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int = 1) -> Rotation:
-        """**Arguments:**
-
-        - `height`, `width`: patches along each side, numbers or symbolic dimensions.
-        - `prefix_tokens`: the class token and a square number of registers.
+        """**Arguments:** patches along each side; the class token and a square of registers.
 
         **Returns** the rotation of the class token, of the registers and of the patches by rows.
         """
@@ -130,8 +110,7 @@ class GridRoPE(eqx.Module):
             raise ValueError(f"prefix_tokens must be 1 and a square number: got {prefix_tokens}")
         registers = self.angles(self.reg_freqs, side, side, side)
         patches = self.angles(self.freqs, height, width, self.length)
-        angles = unrotated_first(jnp.concatenate([registers, patches]), 1)
-        return Rotation(jnp.sin(angles), jnp.cos(angles), rotate_interleaved)
+        return rotation(jnp.concatenate([registers, patches]), 1, rotate_interleaved)
 
     @staticmethod
     def angles(
@@ -139,11 +118,9 @@ class GridRoPE(eqx.Module):
     ) -> Float[Array, "patches head_dim"]:
         """Angles of a grid that is stretched over `length` steps along each axis."""
         freqs = jax.lax.stop_gradient(freqs).astype(jnp.float32)
-        rows = jnp.arange(height, dtype=jnp.float32) / height * length
-        columns = jnp.arange(width, dtype=jnp.float32) / width * length
-        position = jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), axis=-1)
-        angles = (position[..., None] * freqs).reshape(height * width, 2 * freqs.shape[0])
-        return jnp.repeat(angles, 2, axis=-1)
+        sides = (steps(side) / side * length for side in (height, width))
+        angles = positions(*sides)[:, :, None] * freqs
+        return jnp.repeat(angles.reshape(height * width, 2 * freqs.shape[0]), 2, axis=-1)
 
 
 RoPE: TypeAlias = AxialRoPE | GridRoPE
@@ -156,17 +133,23 @@ def exponents(head_dim: int) -> Float[Array, " quarter"]:
     return 2 * jnp.arange(head_dim // 4, dtype=jnp.float32) / (head_dim // 2)
 
 
-def patch_centres(height: Size, width: Size) -> Float[Array, "patches 2"]:
-    """(row, column) of every patch centre in [-1, 1], by rows."""
-    # Not arange(0.5, n): that needs to know n while tracing.
-    rows = 2 * ((jnp.arange(height, dtype=jnp.float32) + 0.5) / height) - 1
-    columns = 2 * ((jnp.arange(width, dtype=jnp.float32) + 0.5) / width) - 1
-    grid = jnp.meshgrid(rows, columns, indexing="ij")
-    return jnp.stack(grid, axis=-1).reshape(height * width, 2)
+def steps(side: Size) -> Float[Array, " side"]:
+    """0, 1, … for the patches along a side."""
+    return jnp.arange(side, dtype=jnp.float32)
 
 
-def unrotated_first(
-    angles: Float[Array, "positions head_dim"], count: int
-) -> Float[Array, "tokens head_dim"]:
-    """`count` tokens of angle 0, so that one multiplication serves the whole sequence."""
-    return jnp.concatenate([jnp.zeros((count, angles.shape[-1]), angles.dtype), angles])
+def positions(
+    rows: Float[Array, " height"], columns: Float[Array, " width"]
+) -> Float[Array, "patches 2"]:
+    """(row, column) of every patch, by rows."""
+    grid = jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), axis=-1)
+    return grid.reshape(rows.shape[0] * columns.shape[0], 2)
+
+
+def rotation(
+    angles: Float[Array, "positions head_dim"], unrotated: int, rotate: Rotate
+) -> Rotation:
+    """By angle 0 for `unrotated` tokens in front, so that one multiplication serves them all."""
+    zeros = jnp.zeros((unrotated, angles.shape[-1]), angles.dtype)
+    angles = jnp.concatenate([zeros, angles])
+    return Rotation(jnp.sin(angles), jnp.cos(angles), rotate)

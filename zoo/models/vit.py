@@ -10,12 +10,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.block import Block
 from zoo.models.config import Preprocessing
+from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size
 from zoo.models.learned_positions import LearnedPositionEmbedding
-from zoo.models.norm import MakeNorm, Norm
 from zoo.models.output import Output, check_layers
-from zoo.models.patch_embedding import PatchEmbedding, Size
 from zoo.models.pool import AttentionPool, Pool, class_token
-from zoo.models.rope import RoPE, Rotation
+from zoo.models.rope import RoPE
 
 
 class VisionTransformer(eqx.Module):
@@ -89,19 +88,16 @@ class VisionTransformer(eqx.Module):
         """**Arguments:**
 
         - `dim`, `depth`: channels of a token, and how many blocks there are.
-        - `block`: makes one; is called as `block(dim, key=key)`.
+        - `block`, `positions`, `attn_pool`: make a block, learned positions, a layer that makes
+          `pooler_output` in place of `pool`; are called as `block(dim, key=key)`.
         - `patch_size`: pixels along a side of a patch.
         - `cls_token`, `registers`: whether there is a class token, and how many registers.
-        - `mask_token`: whether to have that leaf.
-        - `positions`: makes learned positions; is called as `positions(dim, key=key)`.
         - `rope`: makes rotary positions of a grid, for the blocks' attention.
         - `norm`: makes the final norm, over `dim` channels.
-        - `untied_norms`: whether to have a second one, `local_cls_norm`.
+        - `mask_token`, `untied_norms`: whether to have the leaves `mask_token`, `local_cls_norm`.
         - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`; None for none.
-        - `attn_pool`: makes a layer that does so instead; is called as `attn_pool(dim, key=key)`.
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
-        - `key`: draws the initial parameters.
         """
         keys = jr.split(key, 6 + depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
@@ -109,12 +105,12 @@ class VisionTransformer(eqx.Module):
         self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if cls_token else None
         self.reg_tokens = 0.02 * jr.normal(reg_key, (registers, dim)) if registers else None
         self.mask_token = jnp.zeros((1, dim)) if mask_token else None
-        self.global_pos_embed = None if positions is None else positions(dim, key=position_key)
+        self.global_pos_embed = positions(dim, key=position_key) if positions else None
         self.local_pos_embed = rope
         self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if untied_norms else None
-        self.attn_pool = None if attn_pool is None else attn_pool(dim, key=pool_key)
+        self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
         self.head = eqx.nn.Linear(dim, classes, key=head_key) if classes else None
         self.pool, self.name, self.preprocessing = pool, name, preprocessing
 
@@ -144,17 +140,18 @@ class VisionTransformer(eqx.Module):
 
         **Arguments:**
 
-        - `pixel_values`: preprocessed RGB. Height and width need not be equal; what does not
-          fill a patch at the right and bottom edge is dropped.
-        - `layers`: blocks, counted from 1, whose outputs are wanted as well, after the final
-          norm.
+        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill a patch at
+          the right and bottom edge is dropped.
+        - `layers`: blocks, counted from 1, whose normed outputs are wanted as well.
         - `as_maps`: give those as `[dim, height, width]`, patches only.
 
         **Returns** `prefix_tokens + height * width` rows, and what is made of them.
         """
         check_layers(layers, self.num_hidden_states)
         x, height, width = self.tokens(self.patch_embed(pixel_values))
-        rotation = self.rotation(height, width)
+        # How queries and keys of this grid are rotated, once for all blocks.
+        rope = self.local_pos_embed
+        rotation = None if rope is None else rope(height, width, self.prefix_tokens)
         wanted: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
@@ -164,7 +161,8 @@ class VisionTransformer(eqx.Module):
         pooled = self.pooled(x)
         hidden = tuple(wanted[number] for number in layers)
         if as_maps:
-            hidden = tuple(self.as_map(tokens, height, width) for tokens in hidden)
+            patches = (rows[self.prefix_tokens :] for rows in hidden)
+            hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
         logits = None if self.head is None or pooled is None else self.head(pooled)
         return Output(x, pooled, logits, hidden)
 
@@ -183,20 +181,8 @@ class VisionTransformer(eqx.Module):
         prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]
         return jnp.concatenate([*prefix, x]), height, width
 
-    def rotation(self, height: Size, width: Size) -> Rotation | None:
-        """How queries and keys of a grid are rotated, computed once for all blocks."""
-        if self.local_pos_embed is None:
-            return None
-        return self.local_pos_embed(height, width, self.prefix_tokens)
-
     def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"] | None:
         """One vector for the image."""
         if self.attn_pool is not None:
             return self.attn_pool(x)
         return None if self.pool is None else self.pool(x, self.prefix_tokens)
-
-    def as_map(
-        self, x: Float[Array, "tokens dim"], height: Size, width: Size
-    ) -> Float[Array, "dim height width"]:
-        """The patches on their grid."""
-        return x[self.prefix_tokens :].T.reshape(x.shape[-1], height, width)

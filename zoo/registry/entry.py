@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.sources.hub import HubFile
+from weights.sources.locate import Published
 from zoo.models.config import Config, Preprocessing
+
+DATA = Path(__file__).parents[1] / "data"
+"""Where embedded weights lie."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Licence:
     download: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """One model of the zoo.
 
@@ -43,16 +48,16 @@ class ModelInfo:
 
     name: str
     family: str
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
     config: Config
     namings: tuple[Naming, ...]
     preprocessing: Preprocessing
     licence: Licence
-    checkpoint: str
-    digest: str
-    archive: str
-    repository: str
-    hub: tuple[HubFile, ...]
+    checkpoint: str = ""
+    digest: str = ""
+    archive: str = ""
+    repository: str = ""
+    hub: tuple[HubFile, ...] = ()
     parameters: int
     source: str
     pooler: str
@@ -68,6 +73,21 @@ class ModelInfo:
     def file(self) -> str:
         """What to ask for if there are no weights: a file, or else a repository."""
         return self.checkpoint or self.repository or self.archive
+
+    @property
+    def places(self) -> Published:
+        """Under which names its weights are looked for."""
+        return Published(
+            wanted=self.file,
+            checkpoint=self.checkpoint,
+            digest=self.digest,
+            archive=self.archive,
+            repository=self.repository,
+            hub=self.hub,
+            licence_page=self.licence.page,
+            download_page=self.licence.download,
+            embedded=DATA / self.checkpoint if self.embedded else None,
+        )
 
     @property
     def native(self) -> tuple[int, int]:

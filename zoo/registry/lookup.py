@@ -9,36 +9,27 @@ from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.entry import ModelInfo
-from zoo.registry.families import convnext, digits, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
+from zoo.registry.families import digits, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from zoo.models.build import Model
 
-FAMILIES = (dinov3, convnext, dinov2, tips, siglip2, eupe, vit, vit5, digits)
+FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit, vit5, digits)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
 
 def _index() -> dict[str, ModelInfo]:
-    """Everything that a model may be called, in lower case; of two models the first has a name."""
-    found: dict[str, ModelInfo] = {}
-    for spelt in (lambda name: name, _without_owner, _without_tag):
-        for model in MODELS.values():
-            for name in model.names:
-                found.setdefault(spelt(name).casefold(), model)
-    return found
+    """Everything that a model may be called, in lower case; of two models the first has a name.
 
-
-def _without_owner(name: str) -> str:
-    """`facebook/dinov2-small` as `dinov2-small`."""
-    return name.rpartition("/")[2]
-
-
-def _without_tag(name: str) -> str:
-    """timm's `timm/vit_small_patch14_dinov2.lvd142m` as `vit_small_patch14_dinov2`."""
-    return _without_owner(name).partition(".")[0]
+    Whole names count first, then those without the owner in front, then those without timm's tag.
+    """
+    whole = [(name.casefold(), model) for model in MODELS.values() for name in model.names]
+    ownerless = [(name.rpartition("/")[2], model) for name, model in whole]
+    tagless = [(name.partition(".")[0], model) for name, model in ownerless]
+    return dict(reversed([*whole, *ownerless, *tagless]))
 
 
 _BY_NAME = _index()
@@ -85,11 +76,9 @@ def _fits(model: ModelInfo, patterns: Sequence[str]) -> bool:
 
 def _nearest(texts: Sequence[str]) -> str:
     """What to try instead."""
-    near = [
-        name
-        for text in texts
-        for name in difflib.get_close_matches(text.strip("*").casefold(), _BY_NAME, n=3, cutoff=0.5)
-    ]
+    near: list[str] = []
+    for text in texts:
+        near += difflib.get_close_matches(text.strip("*").casefold(), _BY_NAME, cutoff=0.5)
     return f"did you mean {', '.join(near)}?" if near else "`zoo list` names them all."
 
 

@@ -13,11 +13,9 @@ from transformers.models.dinov3_vit.modeling_dinov3_vit import DINOv3ViTLayer
 from transformers.models.siglip.modeling_siglip import SiglipMultiheadAttentionPoolingHead
 
 from tests.zoo.models.layers import ATOL, KEY, filled, inputs, perturbed, run
-from zoo.models.activations import gelu_tanh
 from zoo.models.block import Block
 from zoo.models.feed_forward import Mlp, SwiGlu
-from zoo.models.layer_scale import LayerScale
-from zoo.models.patch_embedding import PatchEmbedding
+from zoo.models.layers import LayerScale, PatchEmbedding, gelu_tanh
 from zoo.models.pool import AttentionPool, class_token, mean_of_patches
 from zoo.models.rope import AxialRoPE
 

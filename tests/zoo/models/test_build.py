@@ -75,6 +75,12 @@ def forward(model, layers=()):
     return model(jnp.asarray(IMAGE), layers)
 
 
+def abstract_output(model, layers=()):
+    """What `batched` gives for one small image, its leaves `jax.ShapeDtypeStruct`s."""
+    image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
+    return eqx.filter_eval_shape(partial(batched, layers=layers), model, image)
+
+
 def digest(model):
     """sha256 of the path, the shape and the bytes of every leaf."""
     found = hashlib.sha256()

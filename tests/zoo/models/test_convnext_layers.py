@@ -19,6 +19,7 @@ SETTINGS = DINOv3ConvNextConfig(hidden_sizes=[8, 12, 16, 20], depths=[2, 1, 1, 1
 
 
 BLOCK = Block(8, norm=NORM, key=KEY)
+STEEP = partial(Block, layer_scale=0.5)
 
 
 def parts_of(block, prefix=""):
@@ -49,7 +50,7 @@ def test_block():
 def test_stage(index):
     """The first takes the image; what fills no pixel of the map is dropped."""
     narrower, dim, depth = ((None, 8, 2), (8, 12, 1))[index]
-    layer = perturbed(Stage(narrower, dim, depth, norm=NORM, layer_scale=0.5, key=KEY))
+    layer = perturbed(Stage(narrower, dim, depth, STEEP, norm=NORM, key=KEY))
     down = (layer.downsample.conv, layer.downsample.norm)
     parts = {
         f"downsample_layers.{i}": part for i, part in enumerate(down if index == 0 else down[::-1])

@@ -19,7 +19,7 @@ from converter.check import run
 from tests.references.digits import by_transformers
 from weights import bind, leaf_values
 from zoo.checkpoints.inspect import inspect
-from zoo.checkpoints.load import DATA, load
+from zoo.checkpoints.load import load
 from zoo.digits import __main__ as train_digits
 from zoo.digits import data as digits
 from zoo.digits.training import Recipe, grey, initial, normalised, save, train
@@ -27,6 +27,7 @@ from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract, batched, count_parameters
 from zoo.progress import Lines
+from zoo.registry.entry import DATA
 
 ENTRY = zoo.info("vit_digits")
 FILE = DATA / ENTRY.checkpoint

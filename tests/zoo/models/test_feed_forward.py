@@ -12,8 +12,8 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 
 from tests.zoo.models.layers import ATOL, KEY, filled, inputs, perturbed, run
 from weights import bind, leaf_values
-from zoo.models.activations import gelu, gelu_tanh
 from zoo.models.feed_forward import Mlp, SwiGlu, SwiGluFused
+from zoo.models.layers import gelu, gelu_tanh
 
 
 def settings(act):

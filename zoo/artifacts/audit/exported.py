@@ -13,7 +13,7 @@ from zoo.artifacts.audit.findings import FileReport
 from zoo.artifacts.audit.onnx_file import check_fused, check_model, elsewhere, read_graph
 from zoo.artifacts.audit.onnx_file import load as open_session
 from zoo.checkpoints.choice import Choice, Seed, read_weights
-from zoo.checkpoints.load import find, load, published
+from zoo.checkpoints.load import find, load
 from zoo.errors import BadFile
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify
@@ -75,7 +75,7 @@ def read_choice(
         return Seed(manifest.weights.seed)
     if manifest.weights.name is None:
         raise BadFile("the manifest names no checkpoint: name the weights with `--weights`.")
-    return find_named(manifest.weights.name, published(entry))
+    return find_named(manifest.weights.name, entry.places)
 
 
 def check_weights(weights: Weights, manifest: Manifest) -> None:

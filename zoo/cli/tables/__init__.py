@@ -5,40 +5,47 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 UNBOUNDED = 10_000
 """Columns of a pipe."""
 
 
 def console() -> Console:
-    """Stdout."""
+    """Stdout. Texts are printed as they are."""
     bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if bounded else UNBOUNDED, markup=False, highlight=False)
+    width = None if bounded else UNBOUNDED
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
-def table(*headings: str, title: str = "") -> Table:
-    """A table without lines. `>` marks a column of numbers, `~` one of texts that may wrap."""
-    made = Table(
-        title=Text(title) if title else None, title_justify="left", box=None, padding=(0, 2, 0, 0)
-    )
+def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
+    """Print a table without lines. `>` marks a column of numbers, `~` one of texts that wrap."""
+    made = Table(title=title or None, title_justify="left", box=None, padding=(0, 2, 0, 0))
     made.pad_edge = False
     for heading in headings:
-        name = heading.lstrip(">~")
-        wraps = heading.startswith("~")
-        made.add_column(name, no_wrap=not wraps, overflow="fold")
-        if heading.startswith(">"):
-            made.columns[-1].justify = "right"
-    return made
+        made.add_column(
+            heading.lstrip(">~"),
+            justify="right" if heading.startswith(">") else "left",
+            no_wrap=not heading.startswith("~"),
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*map(str, row))
+    console().print(made)
 
 
-def print_table(rows: Table) -> None:
-    """Print a table to stdout."""
-    console().print(rows)
+def print_lines(model: str, lines: Iterable[str | None]) -> None:
+    """Print what there is to say of a model."""
+    for line in filter(None, lines):
+        print(f"{model}: {line}")
+
+
+def passed(right: bool) -> str:
+    """How a check went."""
+    return "passed" if right else "FAILED"
 
 
 def print_facts(title: str, facts: Mapping[str, str]) -> None:

@@ -4,42 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.text import Text
-
 from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
-from zoo.cli.tables import print_table, table
-
-STATES = {True: "ok", False: "FAILED"}
+from zoo.cli.tables import passed, print_table
 
 
 def show_audit(report: FolderReport) -> None:
     """Every check of the folder, then of each file; and what is not there."""
-    state = "passed" if report.passed else "FAILED"
-    title = f"{report.model}: {state} ({report.provider})"
-    lines = table("~of", "~check", "", "~found", title=title)
-    for place, findings in (
-        ("folder", report.findings),
-        *((file.name, file.findings) for file in report.files),
-    ):
-        for row in rows(place, findings):
-            lines.add_row(*row)
-    print_table(lines)
+    places = [("folder", report.findings), *((file.name, file.findings) for file in report.files)]
+    lines = [row for place, findings in places for row in rows(place, findings)]
+    title = f"{report.model}: {passed(report.passed)} ({report.provider})"
+    print_table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
         print(f"not there, and not checked: {', '.join(report.absent)}")
 
 
 def show_findings(report: FileReport) -> None:
     """Every check of one file."""
-    lines = table("~check", "", "~found")
-    for _, *row in rows(report.name, report.findings):
-        lines.add_row(*row)
-    print_table(lines)
+    lines = [row[1:] for row in rows(report.name, report.findings)]
+    print_table(("~check", "", "~found"), lines)
 
 
-def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[Text, ...]]:
+def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
     """A row a check; the place only in the first."""
     for index, finding in enumerate(findings):
-        first = "" if index else place
-        texts = (first, finding.check, STATES[finding.passed], finding.detail)
+        state = "ok" if finding.passed else "FAILED"
+        texts = ("" if index else place, finding.check, state, finding.detail)
         # What a damaged file brings along is shown, never acted on.
-        yield tuple(Text("".join(c if c.isprintable() else "?" for c in text)) for text in texts)
+        yield tuple("".join(c if c.isprintable() else "?" for c in text) for text in texts)

@@ -11,10 +11,10 @@ from typing import Any
 import onnxruntime as ort
 
 from zoo.bench.measure import Bench, Contender
-from zoo.cli.tables import print_table, table
+from zoo.cli.tables import print_table
 
-RATIOS = ("p50 /\nfirst", "fastest /\nproducts")
-MEASURES = ("p50 ms", "p95 ms", "load s", "peak\nMB", "kept\nMB")
+RATIOS = (">p50 /\nfirst", ">fastest /\nproducts")
+HEADINGS = ("~file", *RATIOS, ">p50 ms", ">p95 ms", ">load s", ">peak\nMB", ">kept\nMB")
 
 
 def record(found: Bench) -> dict[str, Any]:
@@ -29,17 +29,11 @@ def record(found: Bench) -> dict[str, Any]:
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
-            "uncounted": dict(floor.products.uncounted),
+            "uncounted": floor.products.uncounted,
             "shapes": [
-                {
-                    "op": product.op,
-                    "left": list(product.left),
-                    "right": list(product.right),
-                    "weight": product.constant,
-                    "count": count,
-                    "flops": product.flops,
-                    "ms": 1e3 * floor.seconds[product],
-                }
+                {"op": product.op, "left": product.left, "right": product.right}
+                | {"weight": product.constant, "count": count, "flops": product.flops}
+                | {"ms": 1e3 * floor.seconds[product]}
                 for product, count in floor.products.counts.items()
             ],
         },
@@ -49,6 +43,7 @@ def record(found: Bench) -> dict[str, Any]:
 def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
     """One row for JSON; ratios are None where there is nothing to divide by."""
     taken = each.footprint
+    kept = (taken.load, taken.peak, taken.resident) if taken else (None, None, None)
     return {
         "name": each.name,
         "inputs": [{"name": s.name, "dtype": s.dtype, "shape": s.shape} for s in each.inputs],
@@ -57,30 +52,29 @@ def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
         "p50_ms": 1e3 * each.percentile(50),
         "p95_ms": 1e3 * each.percentile(95),
         "fastest_ms": 1e3 * each.fastest,
-        "load_s": None if taken is None else taken.load,
-        "peak_bytes": None if taken is None else taken.peak,
-        "kept_bytes": None if taken is None else taken.resident,
+        **dict(zip(("load_s", "peak_bytes", "kept_bytes"), kept, strict=True)),
         "times_ms": [1e3 * seconds for seconds in each.times],
     }
 
 
 def show_bench(found: Bench) -> None:
     """A row a file, then what was measured how."""
-    rows = table("~file", *(f">{name}" for name in (*RATIOS, *MEASURES)))
-    for each in found.contenders:
-        row = record_contender(found, each)
-        rows.add_row(
-            short(each, found),
-            f"{row['p50_to_first']:.2f}",
-            _shown(row["fastest_to_products"], ".2f"),
-            _ms(row["p50_ms"]),
-            _ms(row["p95_ms"]),
-            _shown(row["load_s"], ".2f"),
-            *(_shown(row[key] and row[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")),
-        )
-    print_table(rows)
+    print_table(HEADINGS, [row(found, each) for each in found.contenders])
     for line in notes(found):
         print(line)
+
+
+def row(found: Bench, each: Contender) -> Iterator[str]:
+    """The measures of a file."""
+    told = record_contender(found, each)
+    yield short(each, found)
+    yield f"{told['p50_to_first']:.2f}"
+    yield _shown(told["fastest_to_products"], ".2f")
+    yield from (_ms(told[key]) for key in ("p50_ms", "p95_ms"))
+    yield _shown(told["load_s"], ".2f")
+    yield from (
+        _shown(told[key] and told[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")
+    )
 
 
 def short(each: Contender, found: Bench) -> str:

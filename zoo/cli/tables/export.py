@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.cli.tables import print_table, table
+from zoo.cli.tables import passed, print_lines, print_table
 from zoo.manifest.words import limit, megabytes, misses, origin, worst, worst_of
 
 if TYPE_CHECKING:
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 def show_exports(exports: Sequence[Exported]) -> None:
     """What was written and how far it is from JAX; then what could not be fused, and why."""
+    rows = [
+        (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
+        for manifest in (export.manifest for export in exports)
+    ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
-    rows = table(*headings, title=exports[0].manifest.model)
-    for export in exports:
-        variant = export.manifest.only
-        fused = "\n".join(_fused(variant))
-        rows.add_row(*_numbers(export.manifest), fused, verdict(variant))
-    print_table(rows)
+    print_table(headings, rows, exports[0].manifest.model)
     for line in notes(exports):
         print(line)
 
@@ -31,34 +30,32 @@ def show_exports(exports: Sequence[Exported]) -> None:
 def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     """One line a file of many exports, then what is in them, and what could not be made."""
     headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
-    rows = table(*headings, title=f"{len(outcomes)} models")
+    rows = []
     for outcome in outcomes:
-        seconds = f"{outcome.seconds:.0f}"
-        for manifest in outcome.manifests:
-            count = str(sum(manifest.only.fused.values()))
-            row = (*_numbers(manifest), count, worst_of(manifest.only))
-            rows.add_row(outcome.model, *row, seconds)
-        if not outcome.manifests:
-            rows.add_row(outcome.model, "", "", "", "", "failed", seconds)
-    print_table(rows)
+        made = [
+            (*_numbers(each), sum(each.only.fused.values()), worst_of(each.only))
+            for each in outcome.manifests
+        ]
+        for row in made or [("", "", "", "", "failed")]:
+            rows.append((outcome.model, *row, f"{outcome.seconds:.0f}"))
+    print_table(headings, rows, f"{len(outcomes)} models")
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
-            print(f"{outcome.model}: fused: {', '.join(_fused(manifest.only)) or 'nothing'}")
-            print(f"{outcome.model}: weights: {origin(manifest.weights)}")
+            fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
+            print_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
     for outcome in outcomes:
-        wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
-        for line in [*wrong, *([outcome.error] if outcome.error else [])]:
-            print(f"{outcome.model}: {line}")
+        wrong = (f"{path} was not written: it is wrong" for path in outcome.failed)
+        print_lines(outcome.model, (*wrong, outcome.error))
 
 
 def _fused(variant: Variant) -> list[str]:
     return [f"{count} {name}" for name, count in variant.fused.items()]
 
 
-def _numbers(manifest: Manifest) -> tuple[str, str, str]:
+def _numbers(manifest: Manifest) -> tuple[object, ...]:
     """Opset, megabytes and nodes of a file that was exported alone."""
     variant = manifest.only
-    return str(variant.opset), megabytes(manifest, variant), str(variant.nodes)
+    return variant.opset, megabytes(manifest, variant), variant.nodes
 
 
 def notes(exports: Sequence[Exported]) -> list[str]:
@@ -87,24 +84,16 @@ def verdict(variant: Variant) -> str:
         shape = f"{found.batch} x {found.height} x {found.width}"
         shapes.setdefault(shape, []).append(found)
     lines = [f"{worst(verification, found)} at {shape}" for shape, found in shapes.items()]
-    state = "passed" if verification.passed else "FAILED"
-    return "\n".join([*lines, f"{state} ({limit(verification)})"])
+    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)})"])
 
 
 def show_verification(file: Path, verification: Verification) -> None:
     """Every output at every batch size."""
-    state = "passed" if verification.passed else "FAILED"
-    title = f"{file.name}: {state} ({limit(verification)})"
-    rows = table("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine", title=title)
+    rows = []
     for found in verification.comparisons:
-        errors = (found.max_abs, found.max_rel, found.cosine)
-        rows.add_row(
-            found.output,
-            str(found.batch),
-            f"{found.height}x{found.width}",
-            *(
-                "" if error is None else f"{error:{style}}"
-                for error, style in zip(errors, (".1e", ".1e", ".7f"), strict=True)
-            ),
-        )
-    print_table(rows)
+        errors = ((found.max_abs, ".1e"), (found.max_rel, ".1e"), (found.cosine, ".7f"))
+        told = ("" if error is None else f"{error:{style}}" for error, style in errors)
+        rows.append((found.output, found.batch, f"{found.height}x{found.width}", *told))
+    headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
+    title = f"{file.name}: {passed(verification.passed)} ({limit(verification)})"
+    print_table(headings, rows, title)

@@ -5,47 +5,30 @@ The one model whose weights the package itself holds. `zoo/digits` makes them, a
 """
 
 from weights.namings import meta
-from zoo.models.config import Preprocessing, ViTConfig
+from zoo.models.config import ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
-from zoo.registry.families.statistics import HALF
+from zoo.registry.families import shared
 
-# Of the weights. The images are not part of the package; see zoo/data/README.md for theirs.
-LICENCE = Licence(
-    name="Apache License 2.0",
-    text="apache-2.0.txt",
-    page="https://www.apache.org/licenses/LICENSE-2.0",
-    download="",
-)
+LICENCE_PAGE = "https://www.apache.org/licenses/LICENSE-2.0"
 
 CONFIG = ViTConfig(
-    dim=64,
-    depth=4,
-    heads=2,
-    hidden=192,
-    qkv_bias=False,
-    layer_scale=0.1,
-    patch_size=2,
-    mask_token=False,
-    classes=10,
+    *(64, 4, 2, 192), qkv_bias=False, layer_scale=0.1, patch_size=2, mask_token=False, classes=10
 )
 
 MODELS = (
     ModelInfo(
         name="vit_digits",
         family="digits",
-        aliases=(),
         config=CONFIG,
         namings=(meta.DINOV3_VIT,),
-        preprocessing=Preprocessing(mean=HALF, std=HALF, size=(8, 8), rescale_first=True),
-        licence=LICENCE,
+        preprocessing=shared.centred(size=(8, 8), rescale_first=True),
+        # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+        licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
         checkpoint="vit_digits.safetensors",
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
-        archive="",
-        repository="",
-        hub=(),
         parameters=168_586,
         source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
-        pooler="the class token",
+        pooler=shared.CLASS_TOKEN,
         embedded=True,
     ),
 )

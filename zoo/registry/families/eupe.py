@@ -1,15 +1,16 @@
-"""EUPE's vision transformers (Zhu et al., 2026, arXiv:2603.22387): DINOv3's network, distilled.
+"""EUPE's vision transformers and ConvNeXts (Zhu et al., 2026, arXiv:2603.22387): DINOv3's
+networks, distilled.
 
 Files have DINOv3's keys too, so those of ViT-S and ViT-B fit the DINOv3 models of that size and
-nothing in them says which they are.
+nothing in them says which they are. EUPE publishes no digests, so what is downloaded is Equimo's
+archive, whose digest is known.
 """
 
-from weights.namings import equimo, meta
+from weights.namings import convnext, equimo, meta
 from weights.sources.hub import HubFile
-from zoo.models.config import Preprocessing, ViTConfig
+from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
-from zoo.registry.families.equimo_archives import equimo_file
-from zoo.registry.families.statistics import IMAGENET_MEAN, IMAGENET_STD
+from zoo.registry.families import shared
 
 LICENCE = Licence(
     name="FAIR Noncommercial Research License",
@@ -18,37 +19,38 @@ LICENCE = Licence(
     download="https://github.com/facebookresearch/EUPE",
 )
 
-PREPROCESSING = Preprocessing(mean=IMAGENET_MEAN, std=IMAGENET_STD, size=(256, 256))
+PREPROCESSING = shared.imagenet(size=(256, 256))
 
-# letter, size in timm's names, configuration, parameters
-VARIANTS = (
-    ("t", "tiny", ViTConfig(dim=192, depth=12, heads=3, hidden=768), 5_492_160),
-    ("s", "small", ViTConfig(dim=384, depth=12, heads=6, hidden=1536), 21_601_152),
-    ("b", "base", ViTConfig(dim=768, depth=12, heads=12, hidden=3072), 85_669_632),
+# name, title, timm's size, configuration, parameters
+VARIANTS: tuple[tuple[str, str, str, Config, int], ...] = (
+    ("vitt16", "ViT-T", "tiny", ViTConfig(*shared.TINY), 5_492_160),
+    ("vits16", "ViT-S", "small", ViTConfig(*shared.SMALL), 21_601_152),
+    ("vitb16", "ViT-B", "base", ViTConfig(*shared.BASE), 85_669_632),
+    ("convnext_tiny", "ConvNeXt-T", "", shared.CONVNEXT_TINY, 27_820_128),
+    ("convnext_small", "ConvNeXt-S", "", shared.CONVNEXT_SMALL, 49_454_688),
+    ("convnext_base", "ConvNeXt-B", "", shared.CONVNEXT_BASE, 87_566_464),
 )
 
-NAMINGS = (meta.DINOV3_VIT, equimo.DINOV3_VIT)
 
-
-def _model(letter: str, size: str, config: ViTConfig, parameters: int) -> ModelInfo:
-    name = f"eupe_vit{letter}16"
-    published = f"EUPE-ViT-{letter.upper()}"
+def _model(arch: str, title: str, in_timm: str, config: Config, parameters: int) -> ModelInfo:
+    name, published = f"eupe_{arch}", f"EUPE-{title}"
+    is_vit = isinstance(config, ViTConfig)
+    timm = (f"timm/vit_{in_timm}_patch16_dinov3_qkvb.eupe_lvd1689m",) if in_timm else ()
     return ModelInfo(
         name=name,
         family="eupe",
-        aliases=(published, f"timm/vit_{size}_patch16_dinov3_qkvb.eupe_lvd1689m"),
+        aliases=(published, *timm),
         config=config,
-        namings=NAMINGS,
+        namings=(meta.DINOV3_VIT, equimo.DINOV3_VIT) if is_vit else convnext.NAMINGS,
         preprocessing=PREPROCESSING,
         licence=LICENCE,
         checkpoint=f"{published}.pt",
-        digest="",
         archive=f"{name}.tar.lz4",
         repository=f"facebook/{published}",
-        hub=(equimo_file(name), HubFile(f"facebook/{published}", f"{published}.pt")),
+        hub=(shared.equimo_file(name), HubFile(f"facebook/{published}", f"{published}.pt")),
         parameters=parameters,
         source="facebookresearch/EUPE",
-        pooler="the class token",
+        pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
     )
 
 

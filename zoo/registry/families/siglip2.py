@@ -12,25 +12,18 @@ runs some of the same weights with the exact one, which moves the features by 1e
 from dataclasses import replace
 
 from weights.namings import equimo, huggingface, timm
-from weights.sources.hub import HubFile
-from zoo.models.config import LearnedPositions, Preprocessing, ViTConfig
-from zoo.registry.entry import Licence, ModelInfo
-from zoo.registry.families.equimo_archives import equimo_file
-from zoo.registry.families.statistics import HALF
+from zoo.models.config import LearnedPositions
+from zoo.registry.entry import ModelInfo
+from zoo.registry.families import shared
 
-LICENCE = Licence(
-    name="Apache License 2.0",
-    text="apache-2.0.txt",
-    page="https://github.com/google-research/big_vision/blob/main/LICENSE",
-    download="https://github.com/google-research/big_vision",
-)
+SOURCE = "google-research/big_vision"
 
-# Equimo's name for it, Google's, timm's: dim, depth, heads, hidden.
+# Google's name for it by Equimo's and timm's, and its dimensions.
 SIZES = {
-    "b": ("base", "base", 768, 12, 12, 3072),
-    "l": ("large", "large", 1024, 24, 16, 4096),
-    "so400m": ("so400m", "so400m", 1152, 27, 16, 4304),
-    "giantopt": ("giant-opt", "giantopt", 1536, 40, 16, 6144),
+    "b": ("base", shared.BASE),
+    "l": ("large", shared.LARGE),
+    "so400m": ("so400m", shared.SO400M),
+    "giantopt": ("giant-opt", (1536, 40, 16, 6144)),
 }
 
 # size, patch, pixels, parameters
@@ -52,58 +45,36 @@ VARIANTS = (
     ("giantopt", 16, 384, 1_163_659_776),
 )
 
-NAMINGS = (huggingface.SIGLIP_VIT, equimo.VIT, timm.VIT)
-
-
-def _config(dim: int, depth: int, heads: int, hidden: int, patch: int, pixels: int) -> ViTConfig:
-    return ViTConfig(
-        dim=dim,
-        depth=depth,
-        heads=heads,
-        hidden=hidden,
-        gelu="tanh",
-        norm_eps=1e-6,
-        layer_scale=None,
-        patch_size=patch,
-        cls_token=False,
-        registers=0,
-        mask_token=False,
-        positions=LearnedPositions(grid=pixels // patch, cls_token=False),
-        rope=None,
-        pool="attention",
-    )
-
-
-def _hub(name: str, repository: str) -> tuple[HubFile, ...]:
-    """transformers' file, which has the head; the largest is in pieces there."""
-    if "giant" in repository:
-        return (equimo_file(name),)
-    return (HubFile(repository, "model.safetensors"), equimo_file(name))
-
 
 def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
-    google, in_timm, dim, depth, heads, hidden = SIZES[size]
-    repository = f"google/siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
-    config = _config(dim, depth, heads, hidden, patch, pixels)
+    google, dimensions = SIZES[size]
+    called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
+    # transformers' file has the head; the largest is in pieces there.
+    original = () if size == "giantopt" else (shared.safetensors(f"google/{called}"),)
+    in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
+    config = shared.plain_vit(
+        *dimensions,
+        gelu="tanh",
+        norm_eps=1e-6,
+        patch_size=patch,
+        cls_token=False,
+        positions=LearnedPositions(grid=pixels // patch, cls_token=False),
+        pool="attention",
+    )
     return ModelInfo(
         name=name,
         family="siglip2",
-        aliases=(
-            repository.removeprefix("google/"),
-            f"timm/vit_{in_timm}_patch{patch}_siglip_{pixels}.v2_webli",
-        ),
+        aliases=(called, f"timm/{in_timm}"),
         config=config,
-        namings=NAMINGS,
-        preprocessing=Preprocessing(mean=HALF, std=HALF, size=(pixels, pixels)),
-        licence=LICENCE,
-        checkpoint="",
-        digest="",
+        namings=(huggingface.SIGLIP_VIT, equimo.VIT, timm.VIT),
+        preprocessing=shared.centred(size=(pixels, pixels)),
+        licence=shared.apache(SOURCE, SOURCE),
         archive=f"{name}.tar.lz4",
-        repository=repository,
-        hub=_hub(name, repository),
+        repository=f"google/{called}",
+        hub=(*original, shared.equimo_file(name)),
         parameters=parameters,
-        source="google-research/big_vision",
+        source=SOURCE,
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
         published={"equimo": replace(config, pool=None)},
     )

@@ -10,87 +10,53 @@ GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm
 from dataclasses import replace
 
 from weights.namings import equimo, huggingface, timm
-from weights.sources.hub import HubFile
-from zoo.models.config import LearnedPositions, Preprocessing, ViTConfig
-from zoo.registry.entry import Licence, ModelInfo
-from zoo.registry.families.statistics import HALF
+from zoo.models.config import LearnedPositions
+from zoo.registry.entry import ModelInfo
+from zoo.registry.families import shared
 
-LICENCE = Licence(
-    name="Apache License 2.0",
-    text="apache-2.0.txt",
-    page="https://github.com/google-research/vision_transformer/blob/main/LICENSE",
-    download="https://github.com/huggingface/pytorch-image-models",
+SOURCE = "google-research/vision_transformer"
+
+# size, dimensions, patch, parameters, whether timm publishes a classifier of ImageNet-1k for it
+VARIANTS = (
+    ("tiny", shared.TINY, 16, 5_717_416, True),
+    ("tiny", shared.TINY, 32, 6_131_560, False),
+    ("small", shared.SMALL, 16, 22_050_664, True),
+    ("small", shared.SMALL, 32, 22_878_952, True),
+    ("base", shared.BASE, 16, 86_567_656, True),
+    ("base", shared.BASE, 32, 88_224_232, True),
+    ("large", shared.LARGE, 16, 304_326_632, True),
+    ("large", shared.LARGE, 32, 306_535_400, False),
+    ("huge", (1280, 32, 16, 5120), 14, 632_045_800, False),
+    ("huge", (1280, 32, 16, 5120), 16, 632_199_400, False),
 )
 
-# timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
-PREPROCESSING = Preprocessing(mean=HALF, std=HALF, size=(224, 224), resize=248, resample="bicubic")
 
-
-def _config(dim: int, depth: int, heads: int, patch: int) -> ViTConfig:
-    return ViTConfig(
-        dim=dim,
-        depth=depth,
-        heads=heads,
-        hidden=4 * dim,
+def _model(
+    size: str, dimensions: shared.Dimensions, patch: int, parameters: int, in_timm: bool
+) -> ModelInfo:
+    name = f"vit_{size}_patch{patch}_224"
+    repository = f"timm/{name}.augreg_in21k_ft_in1k" if in_timm else ""
+    config = shared.plain_vit(
+        *dimensions,
         gelu="tanh",
-        norm_eps=1e-5,
-        layer_scale=None,
         patch_size=patch,
-        registers=0,
-        mask_token=False,
         positions=LearnedPositions(grid=224 // patch, antialias=True),
-        rope=None,
         pool="mean",
         classes=1000,
     )
-
-
-# name, configuration, parameters
-VARIANTS = (
-    ("vit_tiny_patch16_224", _config(192, 12, 3, 16), 5_717_416),
-    ("vit_tiny_patch32_224", _config(192, 12, 3, 32), 6_131_560),
-    ("vit_small_patch16_224", _config(384, 12, 6, 16), 22_050_664),
-    ("vit_small_patch32_224", _config(384, 12, 6, 32), 22_878_952),
-    ("vit_base_patch16_224", _config(768, 12, 12, 16), 86_567_656),
-    ("vit_base_patch32_224", _config(768, 12, 12, 32), 88_224_232),
-    ("vit_large_patch16_224", _config(1024, 24, 16, 16), 304_326_632),
-    ("vit_large_patch32_224", _config(1024, 24, 16, 32), 306_535_400),
-    ("vit_huge_patch14_224", _config(1280, 32, 16, 14), 632_045_800),
-    ("vit_huge_patch16_224", _config(1280, 32, 16, 16), 632_199_400),
-)
-
-AUGREG = frozenset(
-    {
-        "vit_tiny_patch16_224",
-        "vit_small_patch16_224",
-        "vit_small_patch32_224",
-        "vit_base_patch16_224",
-        "vit_base_patch32_224",
-        "vit_large_patch16_224",
-    }
-)
-"""Those that timm publishes a classifier of ImageNet-1k for."""
-
-NAMINGS = (timm.VIT, equimo.VIT, huggingface.VIT)
-
-
-def _model(name: str, config: ViTConfig, parameters: int) -> ModelInfo:
-    repository = f"timm/{name}.augreg_in21k_ft_in1k" if name in AUGREG else ""
     return ModelInfo(
         name=name,
         family="vit",
-        aliases=(),
         config=config,
-        namings=NAMINGS,
-        preprocessing=PREPROCESSING,
-        licence=LICENCE,
-        checkpoint="",
-        digest="",
+        namings=(timm.VIT, equimo.VIT, huggingface.VIT),
+        # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
+        preprocessing=shared.centred(resize=248, resample="bicubic"),
+        licence=shared.apache(SOURCE, "huggingface/pytorch-image-models"),
         archive=f"{name}.tar.lz4",
         repository=repository,
-        hub=(HubFile(repository, "model.safetensors"),) if repository else (),
+        hub=(shared.safetensors(repository),) if repository else (),
         parameters=parameters,
-        source="google-research/vision_transformer",
+        source=SOURCE,
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         published={
             "timm": replace(config, gelu="erf", norm_eps=1e-6, pool="token"),

@@ -14,28 +14,25 @@ Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
 from dataclasses import replace
 
 from weights.namings import equimo, original
-from zoo.models.config import LearnedPositions, Preprocessing, RopeGrid, ViTConfig
-from zoo.registry.entry import Licence, ModelInfo
-from zoo.registry.families.statistics import IMAGENET_MEAN, IMAGENET_STD
+from zoo.models.config import LearnedPositions, RopeGrid, ViTConfig
+from zoo.registry.entry import ModelInfo
+from zoo.registry.families import shared
 
-LICENCE = Licence(
-    name="Apache License 2.0",
-    text="apache-2.0.txt",
-    page="https://github.com/wangf3014/ViT-5/blob/main/LICENSE",
-    download="https://github.com/wangf3014/ViT-5",
+SOURCE = "wangf3014/ViT-5"
+
+# size, dimensions, parameters
+VARIANTS = (
+    ("small", shared.SMALL, 22_050_280),
+    ("base", shared.BASE, 86_563_816),
+    ("large", shared.LARGE, 304_311_272),
+    ("xlarge", (1152, 28, 16, 4608), 448_574_824),
 )
 
-PREPROCESSING = Preprocessing(
-    mean=IMAGENET_MEAN, std=IMAGENET_STD, size=(224, 224), resize=224, resample="bicubic"
-)
 
-
-def _config(dim: int, depth: int, heads: int) -> ViTConfig:
-    return ViTConfig(
-        dim=dim,
-        depth=depth,
-        heads=heads,
-        hidden=4 * dim,
+def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelInfo:
+    name = f"vit5_{size}"
+    config = ViTConfig(
+        *dimensions,
         gelu="tanh",
         qkv_bias=False,
         qk_norm=True,
@@ -48,35 +45,17 @@ def _config(dim: int, depth: int, heads: int) -> ViTConfig:
         pool="mean",
         classes=1000,
     )
-
-
-# name, configuration, parameters
-VARIANTS = (
-    ("vit5_small", _config(384, 12, 6), 22_050_280),
-    ("vit5_base", _config(768, 12, 12), 86_563_816),
-    ("vit5_large", _config(1024, 24, 16), 304_311_272),
-    ("vit5_xlarge", _config(1152, 28, 16), 448_574_824),
-)
-
-NAMINGS = (original.VIT5, equimo.VIT)
-
-
-def _model(name: str, config: ViTConfig, parameters: int) -> ModelInfo:
     return ModelInfo(
         name=name,
         family="vit5",
-        aliases=(),
         config=config,
-        namings=NAMINGS,
-        preprocessing=PREPROCESSING,
-        licence=LICENCE,
+        namings=(original.VIT5, equimo.VIT),
+        preprocessing=shared.imagenet(resize=224, resample="bicubic"),
+        licence=shared.apache(SOURCE, SOURCE),
         checkpoint=f"{name}_patch16_224.pth",
-        digest="",
         archive=f"{name}.tar.lz4",
-        repository="",
-        hub=(),
         parameters=parameters,
-        source="wangf3014/ViT-5",
+        source=SOURCE,
         pooler="the mean of the patches; for the original's weights the class token",
         published={"original": replace(config, gelu="erf", norm_bias=False, pool="token")},
     )
