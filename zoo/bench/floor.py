@@ -67,10 +67,7 @@ def _single(product: Product, threads: int) -> Callable[[], object]:
 
 
 def _task(
-    nodes: Sequence[ir.Node],
-    fed: Mapping[str, np.ndarray],
-    left: Sequence[int],
-    threads: int,
+    nodes: Sequence[ir.Node], fed: Mapping[str, np.ndarray], left: Sequence[int], threads: int
 ) -> Callable[[], object]:
     (node,) = nodes
     (output,) = node.outputs

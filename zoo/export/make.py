@@ -87,11 +87,7 @@ class Maker:
                 converter.save(converter.join(first.model, ir.load(file)), file)
 
     def checked(
-        self,
-        file: Path,
-        precision: Precision,
-        source: converter.Export,
-        progress: Progress,
+        self, file: Path, precision: Precision, source: converter.Export, progress: Progress
     ) -> Made:
         """How far a file is from JAX; `source` is what it was made from."""
         verification = None

@@ -18,12 +18,7 @@ Layout = Literal["4d", "3d"]
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
-SUFFIX: dict[Precision, str] = {
-    "fp32": "",
-    "fp16": "-fp16",
-    "bf16": "-bf16",
-    "int8": "-int8",
-}
+SUFFIX: dict[Precision, str] = {"fp32": "", "fp16": "-fp16", "bf16": "-bf16", "int8": "-int8"}
 """What the names of files say."""
 
 Input = Literal["float32", "uint8"]

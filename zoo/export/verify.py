@@ -61,10 +61,7 @@ class Sample:
 
 
 def reference(
-    entry: ModelInfo,
-    model: Model,
-    values: Mapping[str, ArrayLike],
-    signature: Signature,
+    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
     """Run a model in JAX, once for all the files that are exported from it.
 
