@@ -122,19 +122,20 @@ def verify(
     takes_images = any(sample.images is not None for sample in samples)
     inside = list(_compared(preprocessing_of(file), samples, provider)) if takes_images else []
     outputs = list(_compared(runnable(file, precision), samples, provider))
-    limit = limit or LIMITS[precision]
+    found = judge(IMAGES if takes_images else PIXELS, limit or LIMITS[precision], outputs)
+    passed = found.passed and all(map(LIMITS["fp32"].holds, inside))
+    return found.model_copy(update={"passed": passed, "comparisons": (*inside, *outputs)})
+
+
+def judge(input: str, limit: Limit, comparisons: Sequence[Comparison]) -> Verification:
+    """Whether all comparisons are within a limit."""
     return Verification(
-        input=IMAGES if takes_images else PIXELS,
+        input=input,
         measure=limit.measure,
         limit=limit.value,
-        passed=within(inside, LIMITS["fp32"]) and within(outputs, limit),
-        comparisons=(*inside, *outputs),
+        passed=all(map(limit.holds, comparisons)),
+        comparisons=tuple(comparisons),
     )
-
-
-def within(comparisons: Sequence[Comparison], limit: Limit) -> bool:
-    """Whether all comparisons are within a limit."""
-    return all(limit.holds(item) for item in comparisons)
 
 
 def _compared(

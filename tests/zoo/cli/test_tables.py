@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from weights import Provenance
-from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
+from zoo.artifacts.audit.findings import FileReport, Finding, Report
 from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.schedule import Outcome as BuildOutcome
 from zoo.bench.floor import Floor
@@ -86,7 +86,7 @@ def folder(name):
 def show_everything(name):
     path = Path(f"artifacts/{name}/onnx/model_fused.onnx")
     finding = Finding("fused operators", True, "12 Attention, 12 Gelu, 25 LayerNormalization. " * 3)
-    report = FileReport("fused", "onnx/model_fused.onnx", [finding])
+    report = FileReport("fused", "onnx/model_fused.onnx", True, [finding])
     models.show_models([MODELS[name]])
     export.show_exports([Exported(path, record(name), True)])
     export.show_outcomes([Outcome(name, 1234.5, (record(name), record(name, "max_abs")))])
@@ -101,8 +101,7 @@ def show_everything(name):
     differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
     golden.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
     show_plans([Planned(name, "random (seed 0)", {str(path): 26_864_200_000})], "and so on")
-    audit.show_audit(FolderReport("a", name, "CPUExecutionProvider", [finding], [report]))
-    audit.show_findings(report)
+    audit.show_audit(Report("a", name, "CPUExecutionProvider", True, [finding], [report]))
 
 
 HEADINGS = (
@@ -116,7 +115,6 @@ HEADINGS = (
     "where output max abs limit",
     "file MB, about",
     "of check found",
-    "check found",
 )
 
 

@@ -6,34 +6,26 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
+from zoo.artifacts.audit.findings import Finding, Report
 from zoo.cli.tables import print_table, table
 
 STATES = {True: "ok", False: "FAILED"}
 
 
-def show_audit(report: FolderReport) -> None:
+def show_audit(report: Report) -> None:
     """Every check of the folder, then of each file; and what is not there."""
     state = "passed" if report.passed else "FAILED"
     title = f"{report.model}: {state} ({report.provider})"
     lines = table("~of", "~check", "", "~found", title=title)
     for place, findings in (
         ("folder", report.findings),
-        *((file.name, file.findings) for file in report.files),
+        *((file.name, file.findings) for file in report.variants),
     ):
         for row in rows(place, findings):
             lines.add_row(*row)
     print_table(lines)
     if report.absent:
         print(f"not there, and not checked: {', '.join(report.absent)}")
-
-
-def show_findings(report: FileReport) -> None:
-    """Every check of one file."""
-    lines = table("~check", "", "~found")
-    for _, *row in rows(report.name, report.findings):
-        lines.add_row(*row)
-    print_table(lines)
 
 
 def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[Text, ...]]:
