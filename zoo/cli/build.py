@@ -19,7 +19,8 @@ from zoo.registry.lookup import info, select
 
 if TYPE_CHECKING:
     from zoo.artifacts.build.plan import Plan
-    from zoo.artifacts.build.schedule import Outcome, Pool
+    from zoo.artifacts.build.schedule import Pool
+    from zoo.export.many import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
@@ -76,7 +77,7 @@ def build(
         return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
     outcomes = run(plans, jobs, memory, scheduler)
     if json:
-        print_json([record(outcome) for outcome in outcomes])
+        print_json([*map(record, plans, outcomes)])
     else:
         show_builds(outcomes)
     return max(outcome.code for outcome in outcomes)
@@ -140,18 +141,11 @@ def run(plans: list[Plan], jobs: int, memory: float | None, scheduler: str | Non
             return schedule.run(plans, opened, budget, shown.finished)
 
 
-def record(outcome: Outcome) -> dict[str, Any]:
+def record(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """An outcome for JSON."""
-    return {
-        "model": outcome.plan.model,
-        "folder": str(outcome.plan.folder),
-        "seconds": round(outcome.seconds, 1),
-        "built": list(outcome.made),
-        "already_there": list(outcome.there),
-        "not_good_enough": list(outcome.wrong),
-        "error": outcome.error,
-        "manifest": outcome.manifest,
-    }
+    told = vars(outcome) | {"folder": plan.folder}
+    manifest = next(iter(told.pop("manifests")), None)
+    return told | {"not_good_enough": told.pop("failed"), "manifest": manifest}
 
 
 def show_builds(outcomes: Sequence[Outcome]) -> None:
@@ -163,10 +157,11 @@ def show_builds(outcomes: Sequence[Outcome]) -> None:
         "model", "file", ">MB", ">nodes", ">from JAX", ">speed", title=f"{len(outcomes)} folders"
     )
     for outcome in outcomes:
-        for row in build_rows(outcome.manifest) if outcome.manifest else ():
-            rows.add_row(outcome.plan.model, *row)
+        for manifest in outcome.manifests:
+            for row in build_rows(manifest):
+                rows.add_row(outcome.model, *row)
     print_table(rows)
     for outcome in outcomes:
-        lines = [f"{name} was not written: it is too far from fp32" for name in outcome.wrong]
+        lines = [f"{name} was not written: it is too far from fp32" for name in outcome.failed]
         for line in [*lines, *([outcome.error] if outcome.error else [])]:
-            print(f"{outcome.plan.model}: {line}")
+            print(f"{outcome.model}: {line}")

@@ -129,7 +129,7 @@ def export_many(jobs: Mapping[str, Options], json: bool) -> int:
     with progress_bar() as progress:
         outcomes = bulk.run([(info(name), options) for name, options in jobs.items()], progress)
     if json:
-        print_json([bulk.record(outcome) for outcome in outcomes])
+        print_json(outcomes)
     else:
         from zoo.cli.tables.export import show_outcomes
 

@@ -7,8 +7,6 @@ import pytest
 
 from weights import Provenance
 from zoo.artifacts.audit.findings import FileReport, Finding, Report
-from zoo.artifacts.build.plan import Plan
-from zoo.artifacts.build.schedule import Outcome as BuildOutcome
 from zoo.bench.floor import Floor
 from zoo.bench.footprint import Footprint
 from zoo.bench.inputs import Spec
@@ -89,11 +87,9 @@ def show_everything(name):
     report = FileReport("fused", "onnx/model_fused.onnx", True, [finding])
     models.show_models([MODELS[name]])
     export.show_exports([Exported(path, record(name), True)])
-    export.show_outcomes([Outcome(name, 1234.5, (record(name), record(name, "max_abs")))])
+    export.show_outcomes([Outcome(name, [record(name), record(name, "max_abs")], seconds=1234.5)])
     export.show_verification(path, checked())
-    signature = Signature(None, None)
-    plan = Plan(name, path.parent, "auto", signature, ("fp32",))
-    build.show_builds([BuildOutcome(plan, 1.0, folder(name))])
+    build.show_builds([Outcome(name, [folder(name)])])
     files = (File(name="onnx/model_fused.onnx", bytes=BYTES, sha256="0" * 64),)
     pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", files, BYTES, 3))
     rows = tuple(Row(str(path), 26_864_200_000, change) for change in ("unknown", "changed"))

@@ -46,7 +46,7 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
             print(f"{outcome.model}: fused: {', '.join(_fused(manifest.only)) or 'nothing'}")
             print(f"{outcome.model}: weights: {origin(manifest.weights)}")
     for outcome in outcomes:
-        wrong = [f"{path} was not written: it is wrong" for path in outcome.failed]
+        wrong = [f"{name} was not written: it is wrong" for name in outcome.failed]
         for line in [*wrong, *([outcome.error] if outcome.error else [])]:
             print(f"{outcome.model}: {line}")
 
