@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from zoo.bench.inputs import Spec, draw
+from zoo.bench.rounds import Task
 from zoo.checkpoints.settings import transformers_config
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.registry.lookup import info
@@ -13,7 +14,7 @@ ASKING = ("vit", "siglip_vision_model")
 """Model types that take other sizes than their own only where they are asked to interpolate."""
 
 
-def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Callable[[], object]:
+def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     """One run of transformers' model with random weights: float32, eager, on the CPU.
 
     **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` where nobody

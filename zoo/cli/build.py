@@ -85,7 +85,7 @@ def build(
 
 def wanted(plan: Plan) -> Wanted:
     """The files of a build that is only talked about."""
-    from zoo.artifacts.build.variants import VARIANTS
+    from zoo.artifacts.build.plan import VARIANTS
 
     chosen = [VARIANTS[name] for name in plan.variants]
     return plan.weights, {plan.folder / each.file: each.precision for each in chosen}
@@ -93,8 +93,7 @@ def wanted(plan: Plan) -> Wanted:
 
 def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[Plan]:
     """A plan a model. **Raises** a `ZooError` for the first option that makes no sense."""
-    from zoo.artifacts.build.plan import Plan
-    from zoo.artifacts.build.variants import read_variants
+    from zoo.artifacts.build.plan import Plan, read_variants
 
     assert asked.out is not None
     chosen, choice = read_variants(variants), read_weights(asked.weights)

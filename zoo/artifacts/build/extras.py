@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from weights.writers.safetensors import write_arrays
-from zoo.artifacts.build.variants import VARIANTS
+from zoo.artifacts.build.plan import VARIANTS
 from zoo.checkpoints import settings as configs
 from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference

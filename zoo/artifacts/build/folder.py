@@ -9,9 +9,8 @@ from weights.progress import Progress
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
-from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.plan import VARIANTS, Plan, Variant
 from zoo.artifacts.build.speed import speeds
-from zoo.artifacts.build.variants import VARIANTS, Variant
 from zoo.checkpoints.load import load
 from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker

@@ -39,9 +39,10 @@ class Teller(Quiet):
         self.told(self.plan, text)
 
 
-def start(plan: Plan, told: Told) -> Outcome:
+def start(plan: Plan, told: Told | None) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome."""
-    return attempt(plan.model, partial(build, plan, Teller(plan, told)))
+    progress = Quiet() if told is None else Teller(plan, told)
+    return attempt(plan.model, partial(build, plan, progress))
 
 
 def footprint(plan: Plan) -> float:
@@ -54,7 +55,7 @@ class Pool:
     """Where builds run: how to open it, what its workers are given, what says that one was lost."""
 
     open: Callable[[], AbstractContextManager[Executor]]
-    told: Told
+    told: Told | None
     lost: tuple[type[Exception], ...]
 
 
