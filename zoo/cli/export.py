@@ -101,7 +101,7 @@ def wanted(name: str, options: Options) -> Wanted:
     import converter
 
     request = read_request(name, options, converter.OPSETS)
-    return request.weights, dict.fromkeys(request.targets, request.precision)
+    return request.weights, dict.fromkeys(request.targets, request.options.precision)
 
 
 def export_one(name: str, options: Options, json: bool) -> int:

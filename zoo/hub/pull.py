@@ -20,8 +20,7 @@ from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
 from weights.sources.transfer import check, fetch
 from zoo.errors import BadFile, BadOutput, BadRequest
-from zoo.files.lock import locked
-from zoo.files.staging import writing
+from zoo.files.staging import locked, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
 

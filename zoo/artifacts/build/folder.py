@@ -16,8 +16,7 @@ from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker
 from zoo.export.many import Outcome
 from zoo.export.verify import reference
-from zoo.files.lock import locked
-from zoo.files.staging import sidecar_path, staged, sweep, writing
+from zoo.files.staging import locked, sidecar_path, staged, sweep, writing
 from zoo.models.build import abstract
 from zoo.models.config import Config
 from zoo.registry.lookup import info
