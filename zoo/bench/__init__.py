@@ -1,5 +1,1 @@
 """How fast files are, measured beside each other."""
-
-from zoo.bench.rounds import interleaved
-
-__all__ = ["interleaved"]

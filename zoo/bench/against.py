@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from zoo.bench.inputs import Spec, draw
-from zoo.checkpoints.settings import transformers_config
+from zoo.bench.rounds import Task
+from zoo.checkpoints.settings import transformers_config, transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.registry.lookup import info
 
-ASKING = ("vit", "siglip_vision_model")
-"""Model types that take other sizes than their own only where they are asked to interpolate."""
 
-
-def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Callable[[], object]:
+def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     """One run of transformers' model with random weights: float32, eager, on the CPU.
 
     **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` where nobody
@@ -32,13 +30,14 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Callab
             "--against torch needs to know the architecture: let the first file be one that takes "
             "float32 pixel_values and has its manifest beside it or in the folder above."
         )
-    settings = transformers_config(info(model).config, key_bias=False)
+    config = info(model).config
+    settings = transformers_config(config, key_bias=False)
     kind = settings.pop("model_type")
     torch.set_num_threads(threads)
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw(specs).values()
     images = torch.from_numpy(array)
-    asked = {"interpolate_pos_encoding": True} if kind in ASKING else {}
+    asked = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
 
     def task() -> object:
         with torch.inference_mode():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from zoo.bench.products import Product, Products
-from zoo.bench.rounds import run, session
+from zoo.bench.rounds import Task, run, session
 
 OPSET = 18
 IR_VERSION = 8
@@ -35,13 +35,11 @@ class Floor:
         return sum(count * self.seconds[each] for each, count in self.products.counts.items())
 
 
-def tasks(found: Products, threads: int) -> dict[Key, Callable[[], object]]:
+def tasks(found: Products, threads: int) -> dict[Key, Task]:
     """One run of each product, and an empty call."""
     empty = ir.node("Identity", [ir.val("left", ir.DataType.FLOAT, [1])])
-    timed: dict[Key, Callable[[], object]] = {CALL: _task([empty], {}, (1,), threads)}
-    for product in found.counts:
-        timed[product] = _single(product, threads)
-    return timed
+    timed: dict[Key, Task] = {CALL: _task(empty, {}, (1,), threads)}
+    return timed | {product: _single(product, threads) for product in found.counts}
 
 
 def floor(found: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
@@ -50,7 +48,7 @@ def floor(found: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
     return Floor(found, {each: max(min(times[each]) - call, 0.0) for each in found.counts})
 
 
-def _single(product: Product, threads: int) -> Callable[[], object]:
+def _single(product: Product, threads: int) -> Task:
     """A run of a model with this one node. A weight is a constant, as ONNX Runtime packs those."""
     left = ir.val("left", ir.DataType.FLOAT, product.left)
     right = ir.val("right", ir.DataType.FLOAT, product.right)
@@ -63,16 +61,10 @@ def _single(product: Product, threads: int) -> Callable[[], object]:
     fed = {} if product.constant else {"right": array}
     if product.constant:
         right.const_value = ir.tensor(array, name="right")
-    return _task([node], fed, product.left, threads)
+    return _task(node, fed, product.left, threads)
 
 
-def _task(
-    nodes: Sequence[ir.Node],
-    fed: Mapping[str, np.ndarray],
-    left: Sequence[int],
-    threads: int,
-) -> Callable[[], object]:
-    (node,) = nodes
+def _task(node: ir.Node, fed: Mapping[str, np.ndarray], left: Sequence[int], threads: int) -> Task:
     (output,) = node.outputs
     output.name, output.dtype = "output", ir.DataType.FLOAT
     operands = [value for value in node.inputs if value is not None]

@@ -5,23 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
+from zoo.runtime import NodeArg
 
 FLOATS = {"float": "float32", "double": "float64", "float16": "float16"}
 SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
-
-
-class Declared(Protocol):
-    """An input as ONNX Runtime describes it."""
-
-    name: str
-    type: str
-    shape: Sequence[int | str | None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ def read_size(text: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2] or found[1])
 
 
-def settle(file: object, inputs: Sequence[Declared], wanted: Wanted) -> list[Spec]:
+def settle(file: object, inputs: Sequence[NodeArg], wanted: Wanted) -> list[Spec]:
     """The inputs of a file with numbers for all dimensions.
 
     The first dimension is the batch; height and width are the last two of four in floats, the
@@ -64,47 +57,38 @@ def settle(file: object, inputs: Sequence[Declared], wanted: Wanted) -> list[Spe
     **Raises** `BadRequest` for another batch or size than the file's own, or where another
     dimension is open.
     """
-    return [
-        Spec(each.name, _dtype(file, each), tuple(_settled(file, each, wanted))) for each in inputs
-    ]
+    return [Spec(each.name, _dtype(file, each), _shape(file, each, wanted)) for each in inputs]
 
 
-def _dtype(file: object, declared: Declared) -> str:
-    found = re.fullmatch(r"tensor\((\w+)\)", declared.type)
-    inner = found[1] if found else declared.type
+def _dtype(file: object, declared: NodeArg) -> str:
+    inner = declared.type.removeprefix("tensor(").removesuffix(")")
     if inner not in FLOATS and inner not in SMALL and inner != "uint8":
         raise BadFile(f"{file}: {declared.name} is {declared.type}, which cannot be made up here.")
     return FLOATS.get(inner, inner)
 
 
-def _settled(file: object, declared: Declared, wanted: Wanted) -> list[int]:
+def _shape(file: object, declared: NodeArg, wanted: Wanted) -> tuple[int, ...]:
+    # What was asked for an axis, and what it usually has.
+    known: dict[int, tuple[int | None, int]] = {0: (wanted.batch, 1)}
+    if len(declared.shape) == 4:
+        first = 1 if "uint8" in declared.type else 2
+        asked = wanted.size or (None, None)
+        known |= {first + side: (asked[side], wanted.usual[side]) for side in (0, 1)}
     dims: list[int] = []
     for axis, dim in enumerate(declared.shape):
-        asked, usual = _choice(declared, axis, wanted)
-        if isinstance(dim, int) and asked not in (None, dim):
+        side, usual = known.get(axis, (None, 0))
+        if isinstance(dim, int) and side not in (None, dim):
             raise BadRequest(
-                f"{file}: {declared.name} {list(declared.shape)} has {dim} where {asked} was asked "
+                f"{file}: {declared.name} {list(declared.shape)} has {dim} where {side} was asked "
                 "for: leave out --batch or --size, or name a file with open dimensions."
             )
-        found = dim if isinstance(dim, int) else asked or usual
-        if found is None or found < 1:
+        dims.append(dim if isinstance(dim, int) else side or usual)
+        if dims[-1] < 1:
             raise BadRequest(
                 f"{file}: {declared.name} {list(declared.shape)} leaves {dim} open, which is "
                 "neither batch nor height nor width: fix it in the file."
             )
-        dims.append(found)
-    return dims
-
-
-def _choice(declared: Declared, axis: int, wanted: Wanted) -> tuple[int | None, int | None]:
-    """What was asked for an axis, and what it usually has; None if it may be anything."""
-    if axis == 0:
-        return wanted.batch, 1
-    first = 1 if "uint8" in declared.type else 2
-    if len(declared.shape) != 4 or axis not in (first, first + 1):
-        return None, None
-    side = axis - first
-    return wanted.size[side] if wanted.size else None, wanted.usual[side]
+    return tuple(dims)
 
 
 def draw(specs: Sequence[Spec], seed: int = 0) -> dict[str, NDArray[Any]]:

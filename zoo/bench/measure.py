@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
 from zoo.bench.inputs import Spec, Wanted, draw, settle
 from zoo.bench.products import products
-from zoo.bench.rounds import interleave, run, session
+from zoo.bench.rounds import Task, interleave, run, session
 from zoo.errors import BadFile
 from zoo.manifest.read import near
 
@@ -63,9 +63,7 @@ class Bench:
 def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
     """**Raises** a `ZooError` for a file that does not run, or whose inputs stay open."""
     sources = [_open(file, options) for file in files]
-    timed: dict[Key, Callable[[], object]] = {
-        index: task for index, (_, task) in enumerate(sources)
-    }
+    timed: dict[Key, Task] = {index: task for index, (_, task) in enumerate(sources)}
     if options.torch:
         progress.stage("building transformers' model")
         known = near(files[0])
@@ -91,7 +89,7 @@ def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
     return Bench(options, contenders, floor(found, times))
 
 
-def _open(file: Path, options: Options) -> tuple[list[Spec], Callable[[], object]]:
+def _open(file: Path, options: Options) -> tuple[list[Spec], Task]:
     """The inputs of a file, and a run of it that has succeeded once."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")

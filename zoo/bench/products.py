@@ -91,12 +91,7 @@ class UnsettledError(Exception):
     """Shape inference does not know how large an operand is."""
 
 
-def _shape(node: ir.Node, index: int) -> Shape:
-    value = node.inputs[index]
-    return _numbers(value)
-
-
-def _numbers(value: ir.Value | None) -> Shape:
+def _shape(value: ir.Value | None) -> Shape:
     if value is None or value.shape is None:
         raise UnsettledError
     dims = [dim for dim in value.shape if isinstance(dim, int)]
@@ -116,7 +111,7 @@ def _constant(value: ir.Value | None, depth: int = DEPTH) -> bool:
 
 def _matmul(right: int) -> Callable[[ir.Node], list[Product]]:
     def read(node: ir.Node) -> list[Product]:
-        a, b = _shape(node, 0), _shape(node, right)
+        a, b = _shape(node.inputs[0]), _shape(node.inputs[right])
         # A vector is a matrix with one row, or one column.
         a = a if len(a) > 1 else (1, *a)
         b = b if len(b) > 1 else (*b, 1)
@@ -126,7 +121,7 @@ def _matmul(right: int) -> Callable[[ir.Node], list[Product]]:
 
 
 def _gemm(node: ir.Node) -> list[Product]:
-    a, b = _shape(node, 0), _shape(node, 1)
+    a, b = _shape(node.inputs[0]), _shape(node.inputs[1])
     a = a[::-1] if _int(node, "transA", 0) else a
     b = b[::-1] if _int(node, "transB", 0) else b
     return [Product("MatMul", a, b, _constant(node.inputs[1]))]
@@ -136,9 +131,10 @@ def _conv(right: int) -> Callable[[ir.Node], list[Product]]:
     def read(node: ir.Node) -> list[Product]:
         known: Mapping[str, ir.Attr] = node.attributes
         attributes = tuple((name, _plain(known[name])) for name in SPATIAL if name in known)
-        output = _numbers(node.outputs[0])
-        fixed = _constant(node.inputs[right])
-        return [Product("Conv", _shape(node, 0), _shape(node, right), fixed, attributes, output)]
+        output = _shape(node.outputs[0])
+        left, weight = node.inputs[0], node.inputs[right]
+        sides = _shape(left), _shape(weight), _constant(weight)
+        return [Product("Conv", *sides, attributes, output)]
 
     return read
 
@@ -147,7 +143,7 @@ def _attention(node: ir.Node) -> list[Product]:
     """Queries by keys, and weights by values, each for all heads at once."""
     if any(value is not None for value in node.inputs[4:6]):
         raise UnsettledError
-    queries, keys, values = (_shape(node, index) for index in range(3))
+    queries, keys, values = map(_shape, node.inputs[:3])
     if len(queries) == 3:
         heads = _int(node, "q_num_heads", 0), _int(node, "kv_num_heads", 0)
         queries, keys, values = (

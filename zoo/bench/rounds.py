@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import onnxruntime as ort
 from numpy.typing import NDArray
@@ -14,37 +14,26 @@ from numpy.typing import NDArray
 WARM_UP = 2
 
 Key = TypeVar("Key", bound=Hashable)
+Task: TypeAlias = Callable[[], object]
 
 
-def interleave(
-    tasks: Mapping[Key, Callable[[], object]], rounds: int, warm_up: int = WARM_UP
-) -> dict[Key, list[float]]:
+def interleave(tasks: Mapping[Key, Task], rounds: int) -> dict[Key, list[float]]:
     """Seconds of every run of every task; each round has an order of its own."""
     times: dict[Key, list[float]] = {name: [] for name in tasks}
     order = list(tasks)
     dealer = random.Random(0)
-    for number in range(warm_up + rounds):
+    for number in range(WARM_UP + rounds):
         dealer.shuffle(order)
         for name in order:
             began = time.perf_counter()
             tasks[name]()
             seconds = time.perf_counter() - began
-            if number >= warm_up:
+            if number >= WARM_UP:
                 times[name].append(seconds)
     return times
 
 
-def interleaved(
-    files: Mapping[str, Path], fed: NDArray[Any], rounds: int, threads: int
-) -> dict[str, list[float]]:
-    """Seconds of every run of every file. `fed` is what the only input of each gets."""
-    live = {name: session(path, threads) for name, path in files.items()}
-    return interleave(
-        {name: run(each, {each.get_inputs()[0].name: fed}) for name, each in live.items()}, rounds
-    )
-
-
-def run(live: ort.InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Callable[[], object]:
+def run(live: ort.InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Task:
     """One run of a session, as a task."""
     return lambda: live.run(None, feeds)
 

@@ -161,11 +161,12 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
 
     path.mkdir()
     key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
-    _write_json(path / "config.json", configs.transformers_config(entry.config, key_bias))
+    write_json(path / "config.json", configs.transformers_config(entry.config, key_bias))
     how = configs.transformers_processor(entry.preprocessing)
-    _write_json(path / "preprocessor_config.json", how)
+    write_json(path / "preprocessor_config.json", how)
     write_safetensors(path / "model.safetensors", items, progress)
 
 
-def _write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
+    """Write settings."""
     path.write_text(json.dumps(value, indent=2) + "\n")

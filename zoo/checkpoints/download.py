@@ -13,8 +13,7 @@ from weights.sources import cache, transfer
 from weights.sources.hub import ask
 from weights.sources.locate import downloadable, search
 from zoo.errors import BadOutput
-from zoo.files.lock import locked
-from zoo.files.staging import staged, writing
+from zoo.files.staging import locked, staged, writing
 from zoo.registry.entry import ModelInfo
 
 

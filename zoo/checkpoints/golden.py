@@ -20,11 +20,9 @@ from weights.mapping import plan, source_shapes
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import Loaded, load_checkpoint, open_named
+from zoo.checkpoints.load import Loaded
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import staged, writing
-from zoo.images.pictures import pictures
-from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract
 from zoo.registry.entry import ModelInfo
 
@@ -46,29 +44,18 @@ class Golden:
     outputs: Arrays
 
 
-def load(entry: ModelInfo, path: Path) -> Loaded:
-    """The checkpoint at `path` for a model."""
-    return load_checkpoint(open_named(path), entry)
-
-
-def pixels(entry: ModelInfo, image: Path) -> NDArray[np.float32]:
-    """`[1, 3, H, W]` from a picture, through the model's preprocessing. **Raises** `BadRequest`."""
-    how = entry.preprocessing
-    return pixel_values(pictures(image), how, how.size)
-
-
 def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:
     """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
-    sha256 = loaded.weights.provenance.sha256 or ""
     if reference == "transformers":
         from zoo.checkpoints.transformers import run_transformers
 
         outputs = run_transformers(entry, loaded, values)
         name = f"transformers {version('transformers')}"
-        return Golden(entry.name, name, sha256, values, outputs)
-    if not reference.endswith(".npz"):
+    elif reference.endswith(".npz"):
+        outputs, name = read_outputs(Path(reference)), Path(reference).name
+    else:
         raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
-    return Golden(entry.name, Path(reference).name, sha256, values, read_outputs(Path(reference)))
+    return Golden(entry.name, name, loaded.weights.provenance.sha256 or "", values, outputs)
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
@@ -98,14 +85,9 @@ def read_outputs(path: Path) -> Arrays:
 def write(path: Path, golden: Golden) -> None:
     """Save a golden file, complete or not at all."""
     with staged(path.parent) as stage, writing(path):
-        np.savez(
-            stage / path.name,
-            model=golden.model,
-            reference=golden.reference,
-            weights_sha256=golden.weights_sha256,
-            pixel_values=golden.pixel_values,
-            **golden.outputs,  # type: ignore[arg-type]
-        )
+        fields = vars(golden) | golden.outputs
+        del fields["outputs"]
+        np.savez(stage / path.name, **fields)
         (stage / path.name).replace(path)
 
 
@@ -115,13 +97,9 @@ def read(path: Path) -> Golden:
     wanted = {"model", "reference", "weights_sha256", "pixel_values", *OUTPUTS}
     if not wanted <= set(arrays):
         raise BadFile(f"{path} lacks {', '.join(sorted(wanted - set(arrays)))}: make it again.")
-    return Golden(
-        model=str(arrays["model"]),
-        reference=str(arrays["reference"]),
-        weights_sha256=str(arrays["weights_sha256"]),
-        pixel_values=arrays["pixel_values"],
-        outputs={name: arrays[name] for name in OUTPUTS},
-    )
+    model, reference, digest = (str(arrays[n]) for n in ("model", "reference", "weights_sha256"))
+    outputs = {name: arrays[name] for name in OUTPUTS}
+    return Golden(model, reference, digest, arrays["pixel_values"], outputs)
 
 
 def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:

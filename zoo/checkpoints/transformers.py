@@ -48,12 +48,9 @@ def run_transformers(
     if "local_pos_embed.periods" in loaded.weights.arrays:
         periods = torch.from_numpy(np.array(loaded.weights.arrays["local_pos_embed.periods"]))
         model.rope_embeddings.inv_freq = 1 / periods
-    learned = isinstance(loaded.config, ViTConfig) and loaded.config.positions is not None
-    # DINOv2's classes always interpolate and have no word for it.
-    asks = learned and transformers_kind(loaded.config).model_type in ("vit", "siglip_vision_model")
+    asked = {"interpolate_pos_encoding": True} if transformers_kind(loaded.config).asks else {}
     with torch.no_grad():
-        images = torch.from_numpy(pixels)
-        result = model(images, interpolate_pos_encoding=True) if asks else model(images)
+        result = model(torch.from_numpy(pixels), **asked)
     tokens = result.last_hidden_state
     # ViT's own pooler is none of a classifier's parts.
     is_token = loaded.config.pool == "token" and isinstance(loaded.config, ViTConfig)

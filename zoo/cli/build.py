@@ -19,7 +19,8 @@ from zoo.registry.lookup import info, select
 
 if TYPE_CHECKING:
     from zoo.artifacts.build.plan import Plan
-    from zoo.artifacts.build.schedule import Outcome, Pool
+    from zoo.artifacts.build.schedule import Pool
+    from zoo.export.many import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
@@ -63,13 +64,13 @@ def build(
     if dry_run:
         return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
     outcomes = run(plans, jobs, memory, scheduler)
-    print_result(json, outcomes, show_builds, lambda done: list(map(record, done)))
+    print_result(json, outcomes, show_builds, lambda done: [*map(record, plans, done)])
     return max(outcome.code for outcome in outcomes)
 
 
 def wanted(plan: Plan) -> Wanted:
     """The files of a build that is only talked about."""
-    from zoo.artifacts.build.variants import VARIANTS
+    from zoo.artifacts.build.plan import VARIANTS
 
     chosen = [VARIANTS[name] for name in plan.variants]
     return plan.weights, {plan.folder / each.file: each.precision for each in chosen}
@@ -77,8 +78,7 @@ def wanted(plan: Plan) -> Wanted:
 
 def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[Plan]:
     """A plan a model. **Raises** a `ZooError` for the first option that makes no sense."""
-    from zoo.artifacts.build.plan import Plan
-    from zoo.artifacts.build.variants import read_variants
+    from zoo.artifacts.build.plan import Plan, read_variants
 
     chosen, choice, folder = read_variants(variants), read_weights(asked.weights), asked.out
     assert folder is not None
@@ -117,18 +117,11 @@ def run(plans: list[Plan], jobs: int, memory: float | None, scheduler: str | Non
             return schedule.run(plans, opened, budget, shown.finished)
 
 
-def record(outcome: Outcome) -> dict[str, Any]:
+def record(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """An outcome for JSON."""
-    return {
-        "model": outcome.plan.model,
-        "folder": str(outcome.plan.folder),
-        "seconds": round(outcome.seconds, 1),
-        "built": list(outcome.made),
-        "already_there": list(outcome.there),
-        "not_good_enough": list(outcome.wrong),
-        "error": outcome.error,
-        "manifest": outcome.manifest,
-    }
+    told = vars(outcome) | {"folder": plan.folder}
+    manifest = next(iter(told.pop("manifests")), None)
+    return told | {"not_good_enough": told.pop("failed"), "manifest": manifest}
 
 
 def show_builds(outcomes: Sequence[Outcome]) -> None:
@@ -137,12 +130,13 @@ def show_builds(outcomes: Sequence[Outcome]) -> None:
     from zoo.manifest.words import build_rows
 
     rows = [
-        (outcome.plan.model, *row)
+        (outcome.model, *row)
         for outcome in outcomes
-        for row in (build_rows(outcome.manifest) if outcome.manifest else ())
+        for manifest in outcome.manifests
+        for row in build_rows(manifest)
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     print_table(headings, rows, f"{len(outcomes)} folders")
     for outcome in outcomes:
-        wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.wrong)
-        print_lines(outcome.plan.model, (*wrong, outcome.error))
+        wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
+        print_lines(outcome.model, (*wrong, outcome.error))

@@ -101,7 +101,7 @@ def wanted(name: str, options: Options) -> Wanted:
     import converter
 
     request = read_request(name, options, converter.OPSETS)
-    return request.weights, dict.fromkeys(request.targets, request.precision)
+    return request.weights, dict.fromkeys(request.targets, request.options.precision)
 
 
 def export_one(name: str, options: Options, json: bool) -> int:
@@ -125,7 +125,7 @@ def export_many(jobs: Mapping[str, Options], json: bool) -> int:
 
     with progress_bar() as progress:
         outcomes = bulk.run([(info(name), options) for name, options in jobs.items()], progress)
-    print_result(json, outcomes, show_outcomes, lambda done: list(map(bulk.record, done)))
+    print_result(json, outcomes, show_outcomes)
     return max(outcome.code for outcome in outcomes)
 
 

@@ -54,12 +54,11 @@ def make_golden(
         raise BadRequest("name an .npz to write and a checkpoint with --weights, or a .pth.")
     else:
         from zoo.images.photograph import photographs
+        from zoo.images.pictures import pictures
         from zoo.images.pixel_values import pixel_values
 
         how = entry.preprocessing
-        pixels = (
-            golden.pixels(entry, image) if image else pixel_values(photographs(1), how, how.size)
-        )
+        pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
         made = golden.make(entry, load(entry.name, weights), pixels, reference)
         golden.write(target, made)
         reference = made.reference

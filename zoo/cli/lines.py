@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from zoo.artifacts.build.plan import Plan
-from zoo.artifacts.build.schedule import Outcome
+from zoo.export.many import Outcome
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -39,8 +39,8 @@ class Log:
             self.begun.add(plan)
             print(f"{plan.model}: building", file=sys.stderr)
 
-    def finished(self, outcome: Outcome) -> None:
-        print(f"{outcome.plan.model}: {summary(outcome)}", file=sys.stderr)
+    def finished(self, plan: Plan, outcome: Outcome) -> None:
+        print(f"{plan.model}: {summary(outcome)}", file=sys.stderr)
 
 
 class Rows:
@@ -56,15 +56,15 @@ class Rows:
         self.rich.start_task(self.rows[plan])
         self.rich.update(self.rows[plan], description=text)
 
-    def finished(self, outcome: Outcome) -> None:
-        self.rich.update(self.rows[outcome.plan], description=summary(outcome), completed=1)
+    def finished(self, plan: Plan, outcome: Outcome) -> None:
+        self.rich.update(self.rows[plan], description=summary(outcome), completed=1)
 
 
 def summary(outcome: Outcome) -> str:
     """What became of a build, in a line."""
     if outcome.error is not None:
         return f"failed: {outcome.error}"
-    parts = {"built": outcome.made, "already there": outcome.there}
-    parts |= {"not good enough": outcome.wrong}
+    parts = {"built": outcome.built, "already there": outcome.already_there}
+    parts |= {"not good enough": outcome.failed}
     said = [f"{', '.join(names)} {what}" for what, names in parts.items() if names]
     return f"{'; '.join(said)} ({outcome.seconds:.0f} s)"

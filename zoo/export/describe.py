@@ -26,7 +26,7 @@ LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 def describe(request: Request, file: Path, made: Made, provenance: weights.Provenance) -> Manifest:
     """The manifest of one exported file."""
     files = tuple(File.at(path) for path in (file, sidecar_path(file)) if path.exists())
-    variant = describe_variant(made, request.layout, [each.name for each in files])
+    variant = describe_variant(made, request.options.layout, [each.name for each in files])
     name = variant_name(variant.precision, variant.opset)
     empty = header(request.model, request.signature, provenance)
     return empty.changed(files=files, variants={name: variant}, complete=True)

@@ -14,7 +14,7 @@ import converter
 from converter.names import Names
 from weights import Weights
 from weights.progress import Progress
-from zoo.export.precision import OF_ANY_SIZE, derive
+from zoo.export.precision import derive, limit_for
 from zoo.export.request import Layout, Precision, Signature
 from zoo.files.staging import writing
 from zoo.images.in_graph import front
@@ -87,11 +87,7 @@ class Maker:
                 converter.save(converter.join(first.model, ir.load(file)), file)
 
     def checked(
-        self,
-        file: Path,
-        precision: Precision,
-        source: converter.Export,
-        progress: Progress,
+        self, file: Path, precision: Precision, source: converter.Export, progress: Progress
     ) -> Made:
         """How far a file is from JAX; `source` is what it was made from."""
         verification = None
@@ -99,8 +95,7 @@ class Maker:
             from zoo.export.verify import verify
 
             progress.stage(f"{file.name}: verifying")
-            own = self.weights.provenance.kind == "own" and precision == "fp32"
-            limit = OF_ANY_SIZE if own else None
+            limit = limit_for(precision, self.weights.provenance.kind)
             verification = verify(file, self.samples, precision, limit=limit)
         # A file that holds just what was converted need not be read again.
         same = precision == "fp32" and self.signature.input == "float32"

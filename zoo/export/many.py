@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 
@@ -22,56 +21,58 @@ from zoo.registry.entry import ModelInfo
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model: manifests of what was written, or why there is nothing."""
+    """What became of one model: manifests of what there is, or why there is nothing.
+
+    Names of files or variants tell which were made, were there already, or are wrong and were not
+    put in place. This is what `--json` prints.
+    """
 
     model: str
-    seconds: float
-    manifests: tuple[Manifest, ...] = ()
-    failed: tuple[Path, ...] = ()
+    manifests: Sequence[Manifest] = ()
+    built: Sequence[str] = ()
+    already_there: Sequence[str] = ()
+    failed: Sequence[str] = ()
     error: str | None = None
+    seconds: float = 0.0
 
     @property
     def code(self) -> int:
-        """The exit code that an export of this model alone would have had."""
+        """The exit code of a command about this model alone."""
         if self.error is not None:
             return WRONG_USE
         return FAILED_CHECK if self.failed else 0
 
 
-def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
-    """Export every model with its options."""
-    return [
-        _one(entry, options, Numbered(progress, f"{number}/{len(jobs)} {entry.name}: "))
-        for number, (entry, options) in enumerate(jobs, start=1)
-    ]
-
-
-def _one(entry: ModelInfo, options: Options, progress: Progress) -> Outcome:
+def attempt(model: str, work: Callable[[], Outcome]) -> Outcome:
+    """Do the work for a model; what is wrong with the request is part of the outcome."""
     began = time.monotonic()
     try:
-        exports = export(read_request(entry.name, options, converter.OPSETS), progress)
+        outcome = work()
     except (ZooError, WeightsError) as error:
-        return Outcome(entry.name, time.monotonic() - began, error=str(error))
+        outcome = Outcome(model, error=str(error))
     finally:
         # Nobody calls this model's compiled functions again.
         jax.clear_caches()
+    return replace(outcome, seconds=round(time.monotonic() - began, 1))
+
+
+def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
+    """Export every model with its options."""
+    outcomes = []
+    for number, (entry, options) in enumerate(jobs, start=1):
+        told = Numbered(progress, f"{number}/{len(jobs)} {entry.name}: ")
+        outcomes.append(attempt(entry.name, partial(_export, entry, options, told)))
+    return outcomes
+
+
+def _export(entry: ModelInfo, options: Options, progress: Progress) -> Outcome:
+    exports = export(read_request(entry.name, options, converter.OPSETS), progress)
     return Outcome(
         entry.name,
-        time.monotonic() - began,
-        tuple(item.manifest for item in exports),
-        tuple(item.target for item in exports if not item.published),
+        [each.manifest for each in exports],
+        built=[each.target.name for each in exports if each.published],
+        failed=[each.target.name for each in exports if not each.published],
     )
-
-
-def record(outcome: Outcome) -> dict[str, Any]:
-    """An outcome for JSON."""
-    return {
-        "model": outcome.model,
-        "seconds": round(outcome.seconds, 1),
-        "error": outcome.error,
-        "failed": [path.name for path in outcome.failed],
-        "manifests": list(outcome.manifests),
-    }
 
 
 @dataclass(frozen=True)

@@ -41,17 +41,23 @@ def own(model: Callable[..., Any]) -> Subject:
             "`zoo.create` with a key."
         )
     tensors = {
-        path: LazyTensor(leaf.shape, "float32", partial(_values, leaf))
+        path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _dtype(leaf)))
         for path, leaf in values.items()
     }
-    provenance = Provenance("own", sha256=digest(model))
-    abstract = jax.tree.map(_abstract, model)
-    return Subject(
-        _described(network, count_parameters(model)),
-        abstract,
-        Weights(LazyArrays(tensors), provenance),
-        network is model,
+    entry = info(network.name)
+    config = entry.config
+    if isinstance(config, ViTConfig):
+        config = replace(config, depth=network.num_hidden_states)
+    # As the network is now. Its licence goes with whatever is made of it.
+    entry = replace(
+        entry,
+        config=config,
+        preprocessing=network.preprocessing or entry.preprocessing,
+        parameters=count_parameters(model),
+        digest="",
     )
+    weights = Weights(LazyArrays(tensors), Provenance("own", sha256=digest(model)))
+    return Subject(entry, jax.tree.map(_abstract, model), weights, network is model)
 
 
 def network_in(model: Callable[..., Any]) -> Model:
@@ -67,26 +73,14 @@ def network_in(model: Callable[..., Any]) -> Model:
     return found[0]
 
 
-def _described(network: Model, parameters: int) -> ModelInfo:
-    """The entry of the network, as it is now. Its licence goes with whatever is made of it."""
-    entry = info(network.name)
-    config = entry.config
-    if isinstance(config, ViTConfig):
-        config = replace(config, depth=network.num_hidden_states)
-    how = network.preprocessing or entry.preprocessing
-    return replace(entry, config=config, preprocessing=how, parameters=parameters, digest="")
-
-
 def _abstract(leaf: object) -> object:
     if not isinstance(leaf, jax.Array | np.ndarray):
         return leaf
-    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-    return jax.ShapeDtypeStruct(leaf.shape, jnp.float32 if floating else leaf.dtype)
+    return jax.ShapeDtypeStruct(leaf.shape, _dtype(leaf))
 
 
-def _values(leaf: Any) -> Any:
-    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-    return np.asarray(leaf, np.float32 if floating else None)
+def _dtype(leaf: jax.Array | np.ndarray) -> Any:
+    return jnp.float32 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype
 
 
 def digest(model: Any) -> str:

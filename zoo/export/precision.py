@@ -43,6 +43,12 @@ LIMITS: dict[Precision, Limit] = {
 OF_ANY_SIZE = Limit("max_rel", 1e-4)
 """In float32 of a network of somebody's own, whose outputs may have any size."""
 
+
+def limit_for(precision: Precision, kind: str) -> Limit:
+    """What is asked of a file in a precision that was made from weights of a kind."""
+    return OF_ANY_SIZE if (precision, kind) == ("fp32", "own") else LIMITS[precision]
+
+
 LARGEST = 65504 / 8
 """Values above this in a photograph's are not computed in float16: another one may have larger."""
 

@@ -18,12 +18,7 @@ Layout = Literal["4d", "3d"]
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
-SUFFIX: dict[Precision, str] = {
-    "fp32": "",
-    "fp16": "-fp16",
-    "bf16": "-bf16",
-    "int8": "-int8",
-}
+SUFFIX: dict[Precision, str] = {"fp32": "", "fp16": "-fp16", "bf16": "-bf16", "int8": "-int8"}
 """What the names of files say."""
 
 Input = Literal["float32", "uint8"]
@@ -48,22 +43,6 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A checked request."""
-
-    model: ModelInfo
-    opsets: tuple[int, ...]
-    weights: Choice
-    signature: Signature
-    layout: Layout
-    targets: tuple[Path, ...]
-    verify: bool
-    precision: Precision = "fp32"
-    force: bool = False
-    offline: bool = False
-
-
-@dataclass(frozen=True)
 class Options:
     """Options of `export` as the user wrote them."""
 
@@ -80,6 +59,18 @@ class Options:
     force: bool = False
     verify: bool = True
     offline: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request. What the options say in no text is taken from them."""
+
+    model: ModelInfo
+    options: Options
+    opsets: tuple[int, ...]
+    weights: Choice
+    signature: Signature
+    targets: tuple[Path, ...]
 
 
 def read_request(model: str, options: Options, supported: range) -> Request:
@@ -104,18 +95,8 @@ def read_own(entry: ModelInfo, options: Options, supported: range) -> Request:
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
-    return Request(
-        model=entry,
-        opsets=opsets,
-        weights=read_weights(options.weights),
-        signature=read_signature(entry, options),
-        layout=options.layout,
-        targets=targets,
-        verify=options.verify,
-        precision=options.precision,
-        force=options.force,
-        offline=options.offline,
-    )
+    weights, signature = read_weights(options.weights), read_signature(entry, options)
+    return Request(entry, options, opsets, weights, signature, targets)
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:

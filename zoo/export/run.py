@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weights import Weights
 from weights.progress import Progress
@@ -11,11 +12,13 @@ from zoo.checkpoints.load import load
 from zoo.export.describe import describe
 from zoo.export.make import Maker
 from zoo.export.request import Request, check_free
-from zoo.files.lock import locked
-from zoo.files.staging import manifest_path, publish, staged, writing
+from zoo.files.staging import locked, manifest_path, publish, staged, writing
 from zoo.manifest.schema import Manifest
 from zoo.manifest.text import to_text
 from zoo.models.build import Model, abstract
+
+if TYPE_CHECKING:
+    from zoo.export.verify import Sample
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,21 @@ class Exported:
 
 def run(request: Request, progress: Progress) -> list[Exported]:
     """Export a model at each opset of a request."""
-    loaded = load(request.weights, request.model, progress, request.offline)
+    loaded = load(request.weights, request.model, progress, request.options.offline)
     return export(request, abstract(loaded.config), loaded.weights, progress)
 
 
 def export(request: Request, model: Model, weights: Weights, progress: Progress) -> list[Exported]:
     """Export a model with abstract leaves, and the values of these, at each opset of a request."""
-    maker = Maker(request.model, model, weights, request.signature, request.layout, samples=())
-    if request.verify:
+    entry, signature, layout = request.model, request.signature, request.options.layout
+    samples: list[Sample] = []
+    if request.options.verify:
         # ONNX Runtime is imported only where a file is verified.
         from zoo.export.verify import reference
 
         progress.stage("running the model in JAX")
-        samples = reference(request.model, model, weights.arrays, request.signature)
-        maker = replace(maker, samples=samples)
+        samples = reference(entry, model, weights.arrays, signature)
+    maker = Maker(entry, model, weights, signature, layout, samples)
     return [
         export_one(request, opset, target, maker, progress)
         for opset, target in zip(request.opsets, request.targets, strict=True)
@@ -62,17 +66,17 @@ def export_one(
     """
     with locked(target, progress), staged(target.parent) as stage:
         # Somebody else may have made it since the request was read.
-        check_free(target, request.force)
+        check_free(target, request.options.force)
         file = stage / target.name
-        lowered = request.precision != "fp32"
+        lowered = request.options.precision != "fp32"
         source = stage / f"float32-{target.name}" if lowered else file
         export = maker.float32(opset, source, progress)
         if lowered:
-            maker.lower(source, file, request.precision, progress)
+            maker.lower(source, file, request.options.precision, progress)
         maker.take_images(file, opset, progress)
-        made = maker.checked(file, request.precision, export, progress)
+        made = maker.checked(file, request.options.precision, export, progress)
         record = describe(request, file, made, maker.weights.provenance)
-        kept = made.right or (request.force and lowered)
+        kept = made.right or (request.options.force and lowered)
         if kept:
             with writing(target):
                 manifest_path(file).write_text(to_text(record), encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -24,10 +24,6 @@ from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Comparison, Verification
 from zoo.models.build import Model, batched
 from zoo.registry.entry import ModelInfo
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-    from PIL.Image import Image
 
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open."""
@@ -61,10 +57,7 @@ class Sample:
 
 
 def reference(
-    entry: ModelInfo,
-    model: Model,
-    values: Mapping[str, ArrayLike],
-    signature: Signature,
+    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
     """Run a model in JAX, once for all the files that are exported from it.
 
@@ -74,22 +67,13 @@ def reference(
     concrete = bind(model, values)
     run = eqx.filter_jit(partial(batched, layers=signature.layers, as_maps=signature.as_maps))
     samples: list[Sample] = []
-    for photos, size in pictures(entry, signature):
+    for step, (batch, size) in enumerate(shapes(entry, signature)):
+        as_images = signature.input == "uint8"
+        photos = photographs_of_one_size(batch, step) if as_images else photographs(batch)
         pixels = pixel_values(photos, entry.preprocessing, size)
-        images = np.stack([*map(np.asarray, photos)]) if signature.input == "uint8" else None
+        images = np.stack([*map(np.asarray, photos)]) if as_images else None
         samples.append(Sample(pixels, run(concrete, pixels), images))
     return samples
-
-
-def pictures(
-    entry: ModelInfo, signature: Signature
-) -> Iterator[tuple[list[Image], tuple[int, int]]]:
-    """The photographs of every sample, and the (height, width) they are preprocessed to."""
-    for step, (batch, size) in enumerate(shapes(entry, signature)):
-        if signature.input == "uint8":
-            yield photographs_of_one_size(batch, step), size
-        else:
-            yield photographs(batch), size
 
 
 def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -125,27 +109,32 @@ def verify(
     takes_images = any(sample.images is not None for sample in samples)
     inside = list(_compared(preprocessing_of(file), samples, provider)) if takes_images else []
     outputs = list(_compared(runnable(file, precision), samples, provider))
-    limit = limit or LIMITS[precision]
+    found = judge(IMAGES if takes_images else PIXELS, limit or LIMITS[precision], outputs)
+    passed = found.passed and all(map(LIMITS["fp32"].holds, inside))
+    return found.model_copy(update={"passed": passed, "comparisons": (*inside, *outputs)})
+
+
+def judge(input: str, limit: Limit, comparisons: Sequence[Comparison]) -> Verification:
+    """Whether all comparisons are within a limit."""
     return Verification(
-        input=IMAGES if takes_images else PIXELS,
+        input=input,
         measure=limit.measure,
         limit=limit.value,
-        passed=within(inside, LIMITS["fp32"]) and within(outputs, limit),
-        comparisons=(*inside, *outputs),
+        passed=all(map(limit.holds, comparisons)),
+        comparisons=tuple(comparisons),
     )
-
-
-def within(comparisons: Sequence[Comparison], limit: Limit) -> bool:
-    """Whether all comparisons are within a limit."""
-    return all(limit.holds(item) for item in comparisons)
 
 
 def _compared(
     model: Path | ir.Model, samples: Sequence[Sample], provider: str
 ) -> Iterator[Comparison]:
     live = runtime.session(model, provider)
+    names = [output.name for output in live.get_outputs()]
     for sample in samples:
-        yield from _compare(live, sample)
+        wanted = sample.pixels if names == ["pixel_values"] else sample.outputs
+        errors = converter.check(live, lambda _, wanted=wanted: wanted, [sample.fed])
+        for output, error in errors.items():
+            yield compared(sample.fed, output, error)
 
 
 def preprocessing_of(file: Path) -> ir.Model:
@@ -153,13 +142,6 @@ def preprocessing_of(file: Path) -> ir.Model:
     model = ir.load(file)
     graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
     return ir.Model(graph, ir_version=model.ir_version)
-
-
-def _compare(live: InferenceSession, sample: Sample) -> Iterator[Comparison]:
-    names = [output.name for output in live.get_outputs()]
-    wanted = sample.pixels if names == ["pixel_values"] else sample.outputs
-    for output, error in converter.check(live, lambda _: wanted, [sample.fed]).items():
-        yield compared(sample.fed, output, error)
 
 
 def compared(fed: NDArray[Any], output: str, error: converter.Errors) -> Comparison:

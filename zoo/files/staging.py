@@ -4,10 +4,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from weights import lock
+from weights.progress import Progress
 from zoo.errors import BadOutput
 
 PREFIX = ".zoo-"
@@ -65,6 +66,15 @@ def writing(place: Path) -> Generator[None]:
         ) from error
 
 
+@contextmanager
+def locked(destination: Path, progress: Progress) -> Generator[None]:
+    """Have a file or folder alone while the block runs. **Raises** `BadOutput`."""
+    with ExitStack() as stack:
+        with writing(destination):
+            stack.enter_context(lock.locked(destination, progress))
+        yield
+
+
 def manifest_path(model_file: Path) -> Path:
     """Where the manifest of an ONNX file lies: beside it, ending in `.manifest.json`."""
     return model_file.with_suffix(".manifest.json")
@@ -78,12 +88,8 @@ def sidecar_path(model_file: Path) -> Path:
 def publish(stage: Path, target: Path) -> None:
     """Move an export to its place: what the model needs before it, what describes it after."""
     staged_model = stage / target.name
-    for place in (sidecar_path, _itself, manifest_path):
+    for place in (sidecar_path, Path, manifest_path):
         if place(staged_model).exists():
             os.replace(place(staged_model), place(target))
         else:
             place(target).unlink(missing_ok=True)
-
-
-def _itself(path: Path) -> Path:
-    return path

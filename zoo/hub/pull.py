@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,7 @@ from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
 from weights.sources.transfer import check, fetch
 from zoo.errors import BadFile, BadOutput, BadRequest
-from zoo.files.lock import locked
-from zoo.files.staging import writing
+from zoo.files.staging import locked, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
 
@@ -102,43 +101,31 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
     `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
     """
-    listing = _listing(wanted, progress)
-    variants = listing.manifest.pick(wanted.variants)
-    _check_verified(listing, variants)
-    needed = listing.manifest.needed(variants)
-    with (
-        locked(wanted.folder, progress),
-        writing(wanted.folder),
-        _collecting(wanted.folder) as parts,
-    ):
-        right = _right(wanted.folder, listing.manifest, progress)
-        in_the_way = _in_the_way(wanted, listing, right)
-        missing = [file for file in needed if file.name not in right]
-        for file in missing:
+    listing, variants = _listing(wanted, progress)
+    folder = wanted.folder
+    with locked(folder, progress), writing(folder), _collecting(folder) as parts:
+        found, in_the_way = _compare(wanted, listing, variants, progress)
+        for file in found.missing:
             _bring(file, listing, wanted, parts, progress)
-        _put_in_place(wanted.folder, parts, missing, in_the_way, listing.content)
-    return Pulled(listing.where, variants, len(missing), len(needed) - len(missing))
+        _put_in_place(folder, parts, found.missing, in_the_way, listing.content)
+    return Pulled(listing.where, variants, len(found.missing), found.kept)
 
 
 def preview(wanted: Wanted, progress: Progress) -> Preview:
     """What `pull` would bring, without writing anything. **Raises** as it does."""
-    listing = _listing(wanted, progress)
-    variants = listing.manifest.pick(wanted.variants)
-    _check_verified(listing, variants)
-    right = _right(wanted.folder, listing.manifest, progress)
-    _in_the_way(wanted, listing, right)
+    return _compare(wanted, *_listing(wanted, progress), progress)[0]
+
+
+def _compare(
+    wanted: Wanted, listing: Listing, variants: Mapping[str, Variant], progress: Progress
+) -> tuple[Preview, list[str]]:
+    """What is missing of the folder, and what is in the way. **Raises** `BadOutput`."""
     needed = listing.manifest.needed(variants)
+    right = _right(wanted.folder, listing.manifest, progress)
+    in_the_way = _in_the_way(wanted, listing, right)
     missing = tuple(file for file in needed if file.name not in right)
     size = sum(file.bytes for file in missing)
-    return Preview(listing.where, missing, size, len(needed) - len(missing))
-
-
-def _check_verified(listing: Listing, variants: Mapping[str, Variant]) -> None:
-    """Refuse what its builder would not have been allowed to push. **Raises** `BadFile`."""
-    failed = [name for name, variant in variants.items() if not variant.passed]
-    if failed or not listing.manifest.complete:
-        what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
-        raise BadFile(f"{listing.where} is not fit for use ({what}): take another --revision.")
+    return Preview(listing.where, missing, size, len(needed) - len(missing)), in_the_way
 
 
 @contextmanager
@@ -156,10 +143,22 @@ def _collecting(folder: Path) -> Generator[Path]:
                 folder.rmdir()
 
 
-def _listing(wanted: Wanted, progress: Progress) -> Listing:
-    """The manifest: of the commit that the revision is at now, or what there is offline."""
-    if wanted.offline:
-        return _listing_offline(wanted)
+def _listing(wanted: Wanted, progress: Progress) -> tuple[Listing, dict[str, Variant]]:
+    """The manifest, and what is wanted of it.
+
+    **Raises** `BadFile` for what its builder would not have been allowed to push.
+    """
+    listing = _offline(wanted) if wanted.offline else _online(wanted, progress)
+    variants = listing.manifest.pick(wanted.variants)
+    failed = [name for name, variant in variants.items() if not variant.passed]
+    if failed or not listing.manifest.complete:
+        what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
+        raise BadFile(f"{listing.where} is not fit for use ({what}): take another --revision.")
+    return listing, variants
+
+
+def _online(wanted: Wanted, progress: Progress) -> Listing:
+    """Of the commit that the revision is at now."""
     file = ask(wanted.manifest, wanted.advice)
     where = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > LARGEST_MANIFEST:
@@ -168,23 +167,28 @@ def _listing(wanted: Wanted, progress: Progress) -> Listing:
         path = Path(place, MANIFEST)
         fetch(file, path, wanted.advice, progress)
         content = path.read_bytes()
-    artifact = parse(content, f"the manifest of {where}", wanted.model)
-    return Listing(artifact, content, file.revision, where)
+    manifest = parse(content, f"the manifest of {where}", wanted.model)
+    return Listing(manifest, content, file.revision, where)
 
 
-def _listing_offline(wanted: Wanted) -> Listing:
+def _offline(wanted: Wanted) -> Listing:
+    """Of the folder, or of the hub's cache."""
     own = wanted.folder / MANIFEST
     copy = cached(wanted.manifest)
     # The folder does not say of which revision it is.
     path = own if wanted.revision is None and own.is_file() else copy
     if path is None:
-        raise Unreachable(
-            f"{wanted.manifest} is neither in {wanted.folder} nor in the hub's cache, and "
-            "--offline forbids asking: run the command once without it."
-        )
+        raise _forbidden(wanted.manifest, wanted)
     content = path.read_bytes()
     revision = wanted.manifest.revision if copy is None else copy.parent.name
     return Listing(parse(content, str(path), wanted.model), content, revision, str(path.parent))
+
+
+def _forbidden(file: HubFile, wanted: Wanted) -> Unreachable:
+    return Unreachable(
+        f"{file} is neither in {wanted.folder} nor in the hub's cache, and --offline forbids "
+        "asking: run the command once without it."
+    )
 
 
 def _right(folder: Path, manifest: Manifest, progress: Progress) -> set[str]:
@@ -222,10 +226,7 @@ def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: 
         shutil.copyfile(copy, part)
         check(part, remote, progress)
     elif wanted.offline:
-        raise Unreachable(
-            f"{remote} is neither in {wanted.folder} nor in the hub's cache, and --offline "
-            "forbids asking: run the command once without it."
-        )
+        raise _forbidden(remote, wanted)
     else:
         advice = "What there is of it is kept, so run the command again to go on."
         fetch(remote, part, advice, progress)
@@ -237,7 +238,7 @@ def _part(parts: Path, file: File) -> Path:
 
 
 def _put_in_place(
-    folder: Path, parts: Path, files: list[File], in_the_way: list[str], manifest: bytes
+    folder: Path, parts: Path, files: Sequence[File], in_the_way: list[str], manifest: bytes
 ) -> None:
     """Move everything; who is stopped in the middle leaves a folder without manifest."""
     for name in sorted(in_the_way, key=lambda name: name != MANIFEST):

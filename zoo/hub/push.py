@@ -13,7 +13,7 @@ from weights.errors import Unreachable
 from weights.files import sha256
 from weights.progress import Progress
 from weights.sources.hub import FORBIDDEN, reason, status
-from zoo.artifacts.audit.publishable import check_folder
+from zoo.artifacts.audit.files import check_folder
 from zoo.errors import BadRequest
 from zoo.manifest.schema import MANIFEST
 

@@ -200,17 +200,17 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     assert all(1e9 < schedule.footprint(each) < 1.25e9 for each in plans)
     running, seen = set(), []
 
-    def attempt(each, told):
+    def start(each, told):
         running.add(each)
         seen.append(len(running))
         time.sleep(0.2)
         running.discard(each)
-        return schedule.Outcome(each, 0.0)
+        return schedule.Outcome(each.model)
 
-    monkeypatch.setattr(schedule, "attempt", attempt)
+    monkeypatch.setattr(schedule, "start", start)
     pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
-    outcomes = schedule.run(plans, pool, budget, lambda outcome: None)
-    assert [outcome.plan for outcome in outcomes] == plans
+    outcomes = schedule.run(plans, pool, budget, lambda plan, outcome: None)
+    assert [outcome.model for outcome in outcomes] == [each.model for each in plans]
     assert max(seen) == most
 
 

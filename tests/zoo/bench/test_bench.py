@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from zoo import info
-from zoo.bench import interleaved
+from zoo.artifacts.build.speed import speeds
 from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
@@ -162,7 +162,7 @@ def test_rounds():
     """Each runs once a round, in changing order, and warming up is not counted."""
     calls = []
     names = "abcd"
-    times = interleave({n: (lambda n=n: calls.append(n)) for n in names}, rounds=9, warm_up=2)
+    times = interleave({n: (lambda n=n: calls.append(n)) for n in names}, rounds=9)
     assert {name: len(found) for name, found in times.items()} == dict.fromkeys(names, 9)
     rounds = ["".join(calls[i : i + 4]) for i in range(0, len(calls), 4)]
     assert len(rounds) == 11
@@ -313,7 +313,9 @@ def test_wrong_use(files, content, options, words, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_interleaved_files(files):
-    fed = np.zeros((1, 1024), np.float32)
-    times = interleaved({"a": files[0], "b": files[1]}, fed, rounds=2, threads=1)
-    assert {name: len(found) for name, found in times.items()} == {"a": 2, "b": 2}
+def test_files_of_a_folder(files):
+    """All are run as often, and compared with the one in float32."""
+    found = speeds({"fused": files[1], "fp32": files[0]}, np.zeros((1, 1024), np.float32))
+    assert list(found.variants) == ["fused", "fp32"]
+    assert found.variants["fp32"].ratio == 1.0
+    assert found.input == (1, 1024) and all(each.p50_ms > 0 for each in found.variants.values())

@@ -17,7 +17,8 @@ from weights.mapping import plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
 from weights.progress import Quiet
 from weights.synthetic import digest, make_state, write_checkpoint
-from zoo.checkpoints.golden import pixels
+from zoo.images.pictures import pictures
+from zoo.images.pixel_values import pixel_values
 
 KEYS = {
     "dinov3_vits16": 188,
@@ -90,7 +91,8 @@ def test_a_reference_from_elsewhere(vits16, tmp_path):
     """Outputs by Meta's names; the wrong weights are noticed."""
     noise = np.random.default_rng(0).integers(0, 256, (64, 48, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
-    x = pixels(zoo.info("dinov3_vits16"), tmp_path / "noise.png")
+    how = zoo.info("dinov3_vits16").preprocessing
+    x = pixel_values(pictures(tmp_path / "noise.png"), how, how.size)
     tokens, pooled, *_ = jax.vmap(vits16.model)(jax.numpy.asarray(x))
     np.savez(
         tmp_path / "meta.npz",

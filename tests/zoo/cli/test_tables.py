@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from weights import Provenance
-from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
-from zoo.artifacts.build.plan import Plan
-from zoo.artifacts.build.schedule import Outcome as BuildOutcome
+from zoo.artifacts.audit.findings import FileReport, Finding, Report
 from zoo.bench.floor import Floor
 from zoo.bench.footprint import Footprint
 from zoo.bench.inputs import Spec
@@ -86,14 +84,12 @@ def folder(name):
 def show_everything(name):
     path = Path(f"artifacts/{name}/onnx/model_fused.onnx")
     finding = Finding("fused operators", True, "12 Attention, 12 Gelu, 25 LayerNormalization. " * 3)
-    report = FileReport("fused", "onnx/model_fused.onnx", [finding])
+    report = FileReport("fused", "onnx/model_fused.onnx", True, [finding])
     models.show_models([MODELS[name]])
     export.show_exports([Exported(path, record(name), True)])
-    export.show_outcomes([Outcome(name, 1234.5, (record(name), record(name, "max_abs")))])
+    export.show_outcomes([Outcome(name, [record(name), record(name, "max_abs")], seconds=1234.5)])
     export.show_verification(path, checked())
-    signature = Signature(None, None)
-    plan = Plan(name, path.parent, "auto", signature, ("fp32",))
-    build.show_builds([BuildOutcome(plan, 1.0, folder(name))])
+    build.show_builds([Outcome(name, [folder(name)])])
     files = (File(name="onnx/model_fused.onnx", bytes=BYTES, sha256="0" * 64),)
     pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", files, BYTES, 3))
     rows = tuple(Row(str(path), 26_864_200_000, change) for change in ("unknown", "changed"))
@@ -101,8 +97,7 @@ def show_everything(name):
     differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
     golden.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
     show_plans([Planned(name, "random (seed 0)", {str(path): 26_864_200_000})], "and so on")
-    audit.show_audit(FolderReport("a", name, "CPUExecutionProvider", [finding], [report]))
-    audit.show_findings(report)
+    audit.show_audit(Report("a", name, "CPUExecutionProvider", True, [finding], [report]))
 
 
 HEADINGS = (
@@ -116,7 +111,6 @@ HEADINGS = (
     "where output max abs limit",
     "file MB, about",
     "of check found",
-    "check found",
 )
 
 

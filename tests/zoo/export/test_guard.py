@@ -14,6 +14,9 @@ from tests.loading import load
 from weights import leaf_shapes
 from zoo import create, info
 from zoo.checkpoints import golden
+from zoo.checkpoints.load import load_checkpoint, open_named
+from zoo.images.pictures import pictures
+from zoo.images.pixel_values import pixel_values
 from zoo.models.build import batched
 
 ROOT = Path(__file__).parents[3]
@@ -47,8 +50,9 @@ def test_runs_with_everything_named(vits16, tmp_path):
     entry = info("dinov3_vits16")
     noise = np.random.default_rng(4).integers(0, 256, (90, 70, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "image.png")
-    weights = golden.load(entry, vits16.path)
-    pixels = golden.pixels(entry, tmp_path / "image.png")
+    weights = load_checkpoint(open_named(vits16.path), entry)
+    how = entry.preprocessing
+    pixels = pixel_values(pictures(tmp_path / "image.png"), how, how.size)
     expected = golden.make(entry, weights, pixels, "transformers")
     golden.write(tmp_path / "expected.npz", expected)
     model = create("dinov3_vits16", abstract=True)

@@ -74,6 +74,46 @@ def test_the_same_file_in_little_memory(paths, tmp_path):
     assert len(digests) == 1
 
 
+WATCHED = """
+import os, sys
+reads = []
+def watch(event, arguments):
+    if event == "open" and str(arguments[0]).endswith(".onnx"):
+        if arguments[2] & os.O_ACCMODE == os.O_RDONLY:
+            reads.append(arguments[0])
+sys.addaudithook(watch)
+from zoo.cli import main
+try:
+    main()
+finally:
+    assert len(reads) == 1, reads  # for its digest
+"""
+
+
+def test_an_export_without_a_check_loads_no_more_than_it_needs(tmp_path):
+    """Neither what only a check, a checkpoint or a hub asks for; nor the written file as a model.
+
+    It stays below 300 MB.
+    """
+    command = ("export", "dinov3_vits16", "--weights", "random", "--no-verify", "--out", tmp_path)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    for watched, options in ((MEASURED, ("-X", "importtime")), (WATCHED, ())):
+        done = subprocess.run(
+            [sys.executable, *options, "-c", watched, *map(str, command), "--force"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        if watched == MEASURED:
+            *lines, peak = done.stderr.splitlines()
+            imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+            assert "jax" in imported
+            assert not imported & {"onnxruntime", "torch", "huggingface_hub", "jinja2"}
+            assert int(peak) < 300
+
+
 def test_nan_weights_are_named(vits16, tmp_path):
     state = {key: torch.from_numpy(value.copy()) for key, value in vits16.state.items()}
     state["blocks.7.mlp.fc2.bias"][5] = float("nan")

@@ -16,8 +16,9 @@ from weights import open_checkpoint
 from weights.errors import WeightsError
 from zoo import info
 from zoo.checkpoints import golden
-from zoo.checkpoints.load import variants
+from zoo.checkpoints.load import load_checkpoint, open_named, variants
 from zoo.images.photograph import photographs
+from zoo.images.pictures import pictures
 from zoo.images.pixel_values import pixel_values
 
 
@@ -35,7 +36,7 @@ def reference(entry, loaded):
     """What it must give, for an image that is named or ours."""
     image, expected = variable("DINO_EQX_IMAGE"), variable("DINO_EQX_EXPECTED")
     how = entry.preprocessing
-    pixels = golden.pixels(entry, image) if image else pixel_values(photographs(1), how, how.size)
+    pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
     return golden.make(entry, loaded, pixels, str(expected or "transformers"))
 
 
@@ -50,7 +51,7 @@ def assert_within(errors, limit):
 def test_the_named_checkpoint():
     path = variable("DINO_EQX_WEIGHTS")
     entry = model_of(path)
-    loaded = golden.load(entry, path)
+    loaded = load_checkpoint(open_named(path), entry)
     wanted = reference(entry, loaded)
     assert_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)
     file = variable("DINO_EQX_ONNX")
@@ -80,7 +81,7 @@ def test_every_checkpoint_in_the_folder():
     assert found, "no checkpoint of a model in the zoo lies in ZOO_WEIGHTS_DIR"
     for path in found:
         entry = info(variants(open_checkpoint(path))[0])
-        loaded = golden.load(entry, path)
+        loaded = load_checkpoint(open_named(path), entry)
         how = entry.preprocessing
         pixels = pixel_values(photographs(1), how, how.size)
         wanted = golden.make(entry, loaded, pixels, "transformers")

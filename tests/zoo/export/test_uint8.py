@@ -130,12 +130,13 @@ def test_the_command(tmp_path):
     done = call(EXPORT, *options, cwd=tmp_path)
     record = json.loads(done.stdout)[0]
     assert record["input"] == "uint8"
-    assert record["inputs"] == [
+    variant = record["variants"]["fp32"]
+    assert variant["inputs"] == [
         {"name": "image", "dtype": "uint8", "shape": ["batch_size", "height", "width", 3]}
     ]
     assert record["preprocessing"]["in_file"]
     assert record["preprocessing"]["size"] == [256, 256]
-    tried = {(item["height"], item["width"]) for item in record["verification"]["comparisons"]}
+    tried = {(item["height"], item["width"]) for item in variant["verification"]["comparisons"]}
     assert tried == {(224, 336), (310, 206)}
     file = tmp_path / "eupe_vitt16-opset18.onnx"
     onnx.checker.check_model(file, full_check=True)

@@ -64,7 +64,7 @@ def test_pictures_of_every_kind(folder):
     ("given", "message"),
     [
         ([], "no picture"),
-        ("image.png", "got str"),
+        ("image.png", "no picture that can be read"),
         (NOISE.astype(np.float32), "uint8"),
         (NOISE[0, ..., :1], "uint8"),
         (NOISE[0, 0], "uint8"),

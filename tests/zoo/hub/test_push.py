@@ -7,7 +7,7 @@ import pytest
 from tests import folders
 from tests.command import Command
 from tests.hub_pushes import TOKEN, Pushes, receiving
-from zoo.artifacts.audit.publishable import check_folder
+from zoo.artifacts.audit.files import check_folder
 from zoo.errors import BadFile
 from zoo.progress import Lines
 

@@ -59,12 +59,6 @@ Training from a seed, that of `vit_digits` for one, depends on them."""
 IMAGE = make_image(1, 64, 96)
 
 
-def abstract_output(model, layers=()):
-    """What a model gives for a batch of one small image, without running it."""
-    image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
-    return eqx.filter_eval_shape(partial(batched, layers=layers), model, image)
-
-
 @cache
 def built(name, seed=0):
     return build(CONFIGS[name], key=jr.key(seed))

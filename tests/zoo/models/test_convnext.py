@@ -39,7 +39,7 @@ from zoo.checkpoints import golden
 from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import write
 from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import load_checkpoint, namings, variants
+from zoo.checkpoints.load import load_checkpoint, namings, open_named, variants
 from zoo.models.build import abstract, batched, count_parameters
 from zoo.models.config import ConvNeXtConfig
 
@@ -88,7 +88,7 @@ def checkpoint(tmp_path_factory, expected):
 
 @pytest.fixture(scope="module")
 def loaded(checkpoint):
-    return golden.load(zoo.info(NAME), checkpoint)
+    return load_checkpoint(open_named(checkpoint), zoo.info(NAME))
 
 
 @pytest.fixture(scope="module")

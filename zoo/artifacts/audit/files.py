@@ -9,7 +9,25 @@ from pathlib import Path
 from weights.files import sha256
 from weights.progress import Progress
 from zoo.artifacts.audit.findings import Finding
+from zoo.errors import BadFile
+from zoo.manifest.read import read_folder
 from zoo.manifest.schema import MANIFEST, File, Manifest
+
+AGAIN = "build the folder again, or `zoo pull --variant all` it"
+
+
+def check_folder(folder: Path, progress: Progress) -> Manifest:
+    """Refuse a folder that is not just what was built and verified. **Raises** `BadFile`."""
+    manifest = read_folder(folder)
+    if not manifest.complete:
+        raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
+    for label, variant in manifest.variants.items():
+        if not variant.passed:
+            raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
+    for found in (check_others(folder, manifest), check_listed(folder, manifest.files, progress)):
+        if not found.passed:
+            raise BadFile(f"{folder} is not what its manifest says ({found.detail}): {AGAIN}.")
+    return manifest
 
 
 def present(folder: Path, manifest: Manifest) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,14 @@ from zoo.artifacts.audit.findings import Finding
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile
 from zoo.export.precision import LIMITS
-from zoo.export.verify import compared, within
-from zoo.manifest.schema import Comparison, Variant
+from zoo.export.verify import compared, judge
+from zoo.manifest.schema import Variant, Verification
+from zoo.manifest.words import limit, worst
 
 INPUTS = ("pixel_values", "image")
 
-Arrays = Mapping[str, NDArray[np.generic]]
+Compare: TypeAlias = Callable[[runtime.Session, Variant], tuple[Finding, Verification | None]]
+"""How far what a session gives is from what it should."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,18 @@ class Golden:
 
     name: str
     fed: NDArray[np.generic]
-    outputs: Arrays
+    outputs: Mapping[str, NDArray[np.generic]]
+
+
+def comparison(folder: Path) -> tuple[Finding, Compare]:
+    """Whether a folder's golden numbers can be read, and the comparison with them."""
+    try:
+        golden = read(folder)
+    except BadFile as error:
+        lost = Finding("golden", False, "there are no golden numbers to compare with")
+        return Finding("golden numbers", False, str(error)), lambda live, variant: (lost, None)
+    told = f"{golden.name} {'x'.join(map(str, golden.fed.shape))}"
+    return Finding("golden numbers", True, told), partial(rerun, golden)
 
 
 def read(folder: Path) -> Golden:
@@ -46,18 +61,17 @@ def read(folder: Path) -> Golden:
     given = [name for name in INPUTS if name in arrays]
     if len(given) != 1 or len(arrays) < 2 or arrays[given[0]].ndim != 4:
         raise BadFile(f"{path} holds no single image and outputs, but {ascii(list(arrays))[:200]}.")
-    outputs = {name: array for name, array in arrays.items() if name != given[0]}
-    return Golden(given[0], arrays[given[0]], outputs)
+    return Golden(given[0], arrays.pop(given[0]), arrays)
 
 
 def rerun(
-    live: runtime.Session, variant: Variant, golden: Golden
-) -> tuple[Finding, list[Comparison]]:
+    golden: Golden, live: runtime.Session, variant: Variant
+) -> tuple[Finding, Verification | None]:
     """The golden input through a session, and how far from the golden outputs that is."""
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())
     if lost:
-        return Finding("golden", False, f"only one side has {', '.join(lost)}"), []
+        return Finding("golden", False, f"only one side has {', '.join(lost)}"), None
     try:
         got = dict(zip(names, live.run(names, {golden.name: golden.fed}), strict=True))
         found = [
@@ -65,10 +79,11 @@ def rerun(
             for name, wanted in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
-        return Finding("golden", False, runtime.reason(error)), []
-    limit = LIMITS[variant.precision]
-    errors = [each for item in found if (each := item.error(limit.measure)) is not None]
-    worst, sign = (max, "≤") if limit.measure == "max_abs" else (min, "≥")
-    shown = f"{worst(errors):.7g}" if len(errors) == len(found) else "no number"
-    told = f"{limit.measure} {shown}, {sign} {limit.value} asked"
-    return Finding("golden", within(found, limit), told), found
+        return Finding("golden", False, runtime.reason(error)), None
+    return finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
+
+
+def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
+    """How far off numbers are, in words as well."""
+    told = f"{worst(verification, verification.comparisons)}, {limit(verification)} asked"
+    return Finding(check, verification.passed, told), verification

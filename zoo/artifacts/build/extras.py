@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from importlib.resources import as_file, files
@@ -13,8 +12,9 @@ import jax
 import numpy as np
 
 from weights.writers.safetensors import write_arrays
-from zoo.artifacts.build.variants import VARIANTS
+from zoo.artifacts.build.plan import VARIANTS
 from zoo.checkpoints import settings as configs
+from zoo.checkpoints.convert import write_json
 from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import photographs
@@ -43,8 +43,8 @@ def write_extras(
         chunks = {name: 1 for name in outside}
         settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
     how = clients_preprocessing(maker)
-    _write_json(stage / "config.json", settings)
-    _write_json(stage / "preprocessor_config.json", configs.transformers_processor(how))
+    write_json(stage / "config.json", settings)
+    write_json(stage / "preprocessor_config.json", configs.transformers_processor(how))
     write_arrays(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
@@ -83,7 +83,3 @@ def golden_sample(maker: Maker) -> Sample:
 def _copy(name: str, target: Path) -> None:
     with as_file(files("zoo") / "data" / name) as path:
         shutil.copyfile(path, target)
-
-
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n")

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from weights.progress import Progress
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
-from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.plan import VARIANTS, Plan, Variant
 from zoo.artifacts.build.speed import speeds
-from zoo.artifacts.build.variants import VARIANTS, Variant
-from zoo.checkpoints.load import Loaded, load
+from zoo.checkpoints.load import load
 from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker
+from zoo.export.many import Outcome
 from zoo.export.verify import reference
-from zoo.files.lock import locked
-from zoo.files.staging import sidecar_path, staged, sweep, writing
-from zoo.manifest.schema import Manifest
+from zoo.files.staging import locked, sidecar_path, staged, sweep, writing
 from zoo.models.build import abstract
 from zoo.models.config import Config
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
 
 CARD = "README.md"
 
 
-@dataclass
-class Built:
-    """What became of a folder: variants that were made, were there, or were not right."""
-
-    manifest: Manifest
-    made: list[str] = field(default_factory=list)
-    there: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-
-def build(plan: Plan, progress: Progress) -> Built:
+def build(plan: Plan, progress: Progress) -> Outcome:
     """Build a folder, or what is missing of it.
 
     **Raises** a `ZooError` or a `WeightsError`; what is finished by then stays.
@@ -50,31 +37,29 @@ def build(plan: Plan, progress: Progress) -> Built:
         empty = header(entry, plan.signature, loaded.weights.provenance)
         ledger = Ledger(plan.folder, empty, plan.force)
         there = [name for name in plan.variants if name in ledger.content.variants]
-        built = Built(ledger.content, there=there)
         if there == list(plan.variants) and ledger.content.complete:
-            return built
+            return Outcome(plan.model, [ledger.content], already_there=there)
         ledger.write(complete=False)
-        maker = prepare(entry, loaded, plan, progress)
-        make_variants(plan, maker, ledger, built, progress)
+        progress.stage("running the model in JAX")
+        model = abstract(loaded.config)
+        samples = reference(entry, model, loaded.weights.arrays, plan.signature)
+        maker = Maker(entry, model, loaded.weights, plan.signature, "4d", samples)
+        missing = [VARIANTS[name] for name in plan.variants if name not in there]
+        right = {
+            variant.name: settle(plan, ledger, variant, file, made)
+            for variant, file, made in make_variants(plan, maker, missing, progress)
+        }
         ledger.drop_strangers()
-        finish(maker, loaded.config, ledger, not built.wrong, progress)
-        built.manifest = ledger.content
-        return built
-
-
-def prepare(entry: ModelInfo, loaded: Loaded, plan: Plan, progress: Progress) -> Maker:
-    """The model, and what it makes of the photographs in JAX."""
-    progress.stage("running the model in JAX")
-    model = abstract(loaded.config)
-    samples = reference(entry, model, loaded.weights.arrays, plan.signature)
-    return Maker(entry, model, loaded.weights, plan.signature, "4d", samples)
+        finish(maker, loaded.config, ledger, all(right.values()), progress)
+        built = [name for name in right if right[name]]
+        failed = [name for name in right if not right[name]]
+        return Outcome(plan.model, [ledger.content], built, there, failed)
 
 
 def make_variants(
-    plan: Plan, maker: Maker, ledger: Ledger, built: Built, progress: Progress
-) -> None:
-    """Make the variants that are missing; those that are not right are not published."""
-    missing = [VARIANTS[name] for name in plan.variants if name not in ledger.content.variants]
+    plan: Plan, maker: Maker, missing: Sequence[Variant], progress: Progress
+) -> Iterator[tuple[Variant, Path, Made]]:
+    """Make variants, each staged as a file until the next one is asked for."""
     for opset in sorted({variant.opset for variant in missing}):
         with staged(plan.folder) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
@@ -83,31 +68,21 @@ def make_variants(
             # The float32 file itself comes last, for publishing moves it away.
             for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
                 if variant.opset == opset:
-                    file = make_variant(maker, source, variant, progress)
-                    made = maker.checked(file, variant.precision, export, progress)
-                    settle(plan, ledger, built, variant, file, made)
+                    file = source.with_name(Path(variant.file).name)
+                    if variant.precision != "fp32":
+                        maker.lower(source, file, variant.precision, progress)
+                    maker.take_images(file, opset, progress)
+                    yield variant, file, maker.checked(file, variant.precision, export, progress)
 
 
 FLOAT32 = {v.opset: v for v in VARIANTS.values() if v.precision == "fp32"}
 """The variant in float32 at each opset."""
 
 
-def make_variant(maker: Maker, source: Path, variant: Variant, progress: Progress) -> Path:
-    """Write a variant; in float32 that is the source itself."""
-    file = source.with_name(Path(variant.file).name)
-    if variant.precision != "fp32":
-        maker.lower(source, file, variant.precision, progress)
-    maker.take_images(file, variant.opset, progress)
-    return file
-
-
-def settle(
-    plan: Plan, ledger: Ledger, built: Built, variant: Variant, file: Path, made: Made
-) -> None:
-    """Publish a variant if it is right, or forced."""
+def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made) -> bool:
+    """Publish a variant if it is right, or forced; whether it was."""
     if not (made.right or (plan.force and variant.precision != "fp32")):
-        built.wrong.append(variant.name)
-        return
+        return False
     folder = Path(variant.file).parent
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
@@ -116,7 +91,7 @@ def settle(
     variants = {**ledger.content.variants, variant.name: described}
     in_order = {name: variants[name] for name in VARIANTS if name in variants}
     ledger.publish(file.parent, names, variants=in_order)
-    built.made.append(variant.name)
+    return True
 
 
 def finish(

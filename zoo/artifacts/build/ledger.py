@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from zoo.artifacts.build.variants import VARIANTS
+from zoo.artifacts.build.plan import VARIANTS
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import sidecar_path, staged, writing
 from zoo.manifest import read as manifests

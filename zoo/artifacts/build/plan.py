@@ -1,17 +1,19 @@
-"""What one folder is built from and where; plain data that a worker elsewhere can be sent."""
+"""What a folder is built from, where, and which files are to be in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.checkpoints.choice import Choice
-from zoo.export.request import Signature
+from zoo.errors import BadRequest
+from zoo.export.request import Precision, Signature
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One folder to build.
+    """One folder to build: plain data that a worker elsewhere can be sent.
 
     With `force` earlier files are replaced, and files of low precision kept that are not as near
     to float32 as is asked of them.
@@ -24,3 +26,42 @@ class Plan:
     variants: tuple[str, ...]
     force: bool = False
     offline: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One ONNX file: where it lies in its folder, and what it is."""
+
+    name: str
+    file: str
+    opset: int
+    precision: Precision
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        # Opset 18 holds nothing that a runtime of the last years does not know.
+        Variant("fp32", "onnx/model.onnx", 18, "fp32"),
+        Variant("fused", "onnx/model_fused.onnx", 23, "fp32"),
+        Variant("fp16", "onnx/model_fp16.onnx", 18, "fp16"),
+        # Convolutions take bfloat16 from opset 22 on.
+        Variant("bf16", "onnx/model_bf16.onnx", 23, "bf16"),
+        Variant("int8", "onnx/model_int8.onnx", 18, "int8"),
+    )
+}
+
+USUAL = ("fp32", "fused", "fp16", "int8")
+"""Those that are built unless others are asked for; no CPU runtime computes in bfloat16."""
+
+
+def read_variants(names: Sequence[str]) -> tuple[str, ...]:
+    """The variants to build, in their own order; `all` is every one. **Raises** `BadRequest`."""
+    if "all" in names:
+        return tuple(VARIANTS)
+    for name in names:
+        if name not in VARIANTS:
+            raise BadRequest(
+                f"--variant {name} is not known: choose from {', '.join(VARIANTS)}, all."
+            )
+    return tuple(name for name in VARIANTS if name in (names or USUAL))

@@ -41,26 +41,15 @@ def processes(jobs: int, told: Told) -> Generator[Pool]:
         queue = manager.Queue()
         listener = threading.Thread(target=_listen, args=(queue, told), daemon=True)
         listener.start()
-        open = partial(
-            ProcessPoolExecutor,
-            jobs,
-            mp_context=context,
-            initializer=_prepare,
-            max_tasks_per_child=1,
-        )
-        yield Pool(open, Sender(queue), lost=(BrokenExecutor,))
+        started = {"mp_context": context, "initializer": _prepare, "max_tasks_per_child": 1}
+        open = partial(ProcessPoolExecutor, jobs, **started)
+        yield Pool(open, partial(_send, queue), lost=(BrokenExecutor,))
         queue.put(None)
         listener.join()
 
 
-class Sender:
-    """Tells the parent process."""
-
-    def __init__(self, queue: Queue[tuple[Plan, str] | None]):
-        self.queue = queue
-
-    def __call__(self, plan: Plan, text: str) -> None:
-        self.queue.put((plan, text))
+def _send(queue: Queue[tuple[Plan, str] | None], plan: Plan, text: str) -> None:
+    queue.put((plan, text))
 
 
 def _listen(queue: Queue[tuple[Plan, str] | None], told: Told) -> None:
@@ -95,8 +84,5 @@ def cluster(address: str) -> Generator[Pool]:
             "that `dask scheduler` prints."
         ) from error
     with client:
-        yield Pool(lambda: client.get_executor(pure=False), _nobody, lost=(KilledWorker,))
-
-
-def _nobody(plan: Plan, text: str) -> None:
-    """Progress inside a build stays on its worker."""
+        # Progress inside a build stays on its worker.
+        yield Pool(partial(client.get_executor, pure=False), None, lost=(KilledWorker,))

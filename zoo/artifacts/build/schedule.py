@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
-import jax
-
-from weights.errors import WeightsError
 from weights.progress import Quiet
 from zoo.artifacts.build.folder import build
 from zoo.artifacts.build.plan import Plan
-from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
-from zoo.manifest.schema import Manifest
+from zoo.export.many import Outcome, attempt
 from zoo.registry.lookup import info
 
 TRIES = 3
@@ -27,26 +23,6 @@ BASE = 500e6
 COPIES = 8
 """How many times the parameters in float32 are in memory, at most; 7.2 to 7.7 were measured on
 networks of 22 and 86 million."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one folder."""
-
-    plan: Plan
-    seconds: float
-    manifest: Manifest | None = None
-    made: tuple[str, ...] = ()
-    there: tuple[str, ...] = ()
-    wrong: tuple[str, ...] = ()
-    error: str | None = None
-
-    @property
-    def code(self) -> int:
-        """Exit code of a command that built only this."""
-        if self.error is not None:
-            return WRONG_USE
-        return FAILED_CHECK if self.wrong else 0
 
 
 Told = Callable[[Plan, str], None]
@@ -63,24 +39,10 @@ class Teller(Quiet):
         self.told(self.plan, text)
 
 
-def attempt(plan: Plan, told: Told) -> Outcome:
+def start(plan: Plan, told: Told | None) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome."""
-    began = time.monotonic()
-    try:
-        built = build(plan, Teller(plan, told))
-    except (ZooError, WeightsError) as error:
-        return Outcome(plan, time.monotonic() - began, error=str(error))
-    finally:
-        # Nobody calls this model's compiled functions again.
-        jax.clear_caches()
-    return Outcome(
-        plan,
-        time.monotonic() - began,
-        built.manifest,
-        tuple(built.made),
-        tuple(built.there),
-        tuple(built.wrong),
-    )
+    progress = Quiet() if told is None else Teller(plan, told)
+    return attempt(plan.model, partial(build, plan, progress))
 
 
 def footprint(plan: Plan) -> float:
@@ -93,12 +55,12 @@ class Pool:
     """Where builds run: how to open it, what its workers are given, what says that one was lost."""
 
     open: Callable[[], AbstractContextManager[Executor]]
-    told: Told
+    told: Told | None
     lost: tuple[type[Exception], ...]
 
 
 def run(
-    plans: Sequence[Plan], pool: Pool, budget: float, finished: Callable[[Outcome], None]
+    plans: Sequence[Plan], pool: Pool, budget: float, finished: Callable[[Plan, Outcome], None]
 ) -> list[Outcome]:
     """Build all folders, as many at once as there are workers and bytes of memory for.
 
@@ -107,9 +69,9 @@ def run(
     queue, tries = list(plans), dict.fromkeys(plans, 0)
     outcomes: dict[Plan, Outcome] = {}
 
-    def settle(outcome: Outcome) -> None:
-        outcomes[outcome.plan] = outcome
-        finished(outcome)
+    def settle(plan: Plan, outcome: Outcome) -> None:
+        outcomes[plan] = outcome
+        finished(plan, outcome)
 
     while queue:
         with pool.open() as executor:
@@ -118,14 +80,8 @@ def run(
                 if tries[plan] < TRIES:
                     queue.insert(0, plan)
                     continue
-                settle(
-                    Outcome(
-                        plan,
-                        0.0,
-                        error=f"the process that built it died {TRIES} times, perhaps for want of "
-                        "memory: lower --jobs.",
-                    )
-                )
+                told = f"the process that built it died {TRIES} times, perhaps for want of memory: "
+                settle(plan, Outcome(plan.model, error=f"{told}lower --jobs."))
     return [outcomes[plan] for plan in plans]
 
 
@@ -134,14 +90,14 @@ def _until_lost(
     executor: Executor,
     pool: Pool,
     budget: float,
-    settle: Callable[[Outcome], None],
+    settle: Callable[[Plan, Outcome], None],
 ) -> list[Plan]:
     """Work through the queue. Where a worker dies: what was being built then, by any of them."""
     running: dict[Future[Outcome], Plan] = {}
     while queue or running:
         while queue and _fits(queue[0], running.values(), budget):
             try:
-                future = executor.submit(attempt, queue[0], pool.told)
+                future = executor.submit(start, queue[0], pool.told)
             except pool.lost:
                 return list(running.values())
             running[future] = queue.pop(0)
@@ -150,7 +106,7 @@ def _until_lost(
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             try:
-                settle(future.result())
+                settle(running[future], future.result())
             except pool.lost:
                 return list(running.values())
             del running[future]

@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from zoo.artifacts.build.variants import VARIANTS
-from zoo.bench import interleaved
+from zoo.artifacts.build.plan import VARIANTS
+from zoo.bench.rounds import interleave, run, session
 from zoo.manifest.schema import Speed, Speeds
 
 ROUNDS = 10
@@ -25,20 +25,22 @@ def speeds(files: Mapping[str, Path], fed: NDArray[Any]) -> Speeds:
     Rounds are interleaved, so that a change of the machine's speed meets all alike. Variants
     without kernels on a CPU are left out.
     """
-    usual = {name: path for name, path in files.items() if VARIANTS[name].precision != "bf16"}
-    times = interleaved(usual, fed, ROUNDS, THREADS)
-    median = {name: float(np.median(found)) for name, found in times.items()}
+    tasks = {}
+    for name, path in files.items():
+        if VARIANTS[name].precision != "bf16":
+            live = session(path, THREADS)
+            tasks[name] = run(live, {live.get_inputs()[0].name: fed})
+    times = interleave(tasks, ROUNDS)
+    median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}
     first = median.get("fp32")
+    variants = {
+        name: Speed(p50_ms=round(each, 3), ratio=None if first is None else round(first / each, 3))
+        for name, each in median.items()
+    }
     return Speeds(
         runtime=f"ONNX Runtime {ort.__version__}, CPU, {THREADS} thread",
         machine=f"{platform.machine()}, {platform.system()}",
         input=fed.shape,
         rounds=ROUNDS,
-        variants={
-            name: Speed(
-                p50_ms=round(1e3 * seconds, 3),
-                ratio=None if first is None else round(first / seconds, 3),
-            )
-            for name, seconds in median.items()
-        },
+        variants=variants,
     )

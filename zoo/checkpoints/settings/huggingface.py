@@ -24,13 +24,15 @@ RESAMPLE = {"bilinear": 2, "bicubic": 3}
 class Kind:
     """A class of transformers: its name, its configuration's, and the settings of a network.
 
-    `antialias` says how it interpolates learned positions.
+    `antialias` says how it interpolates learned positions, `asks` that it only does where it is
+    told to.
     """
 
     name: str
     model_type: str
     settings: Callable[[Any], dict[str, Any]]
     antialias: bool = False
+    asks: bool = False
 
 
 def transformers_config(config: Config, key_bias: bool) -> dict[str, Any]:
@@ -158,8 +160,8 @@ DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
 DINOV2_WITH_REGISTERS = Kind(
     "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2_with_registers, antialias=True
 )
-SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate)
-VIT = Kind("ViTForImageClassification", "vit", _classifier)
+SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate, asks=True)
+VIT = Kind("ViTForImageClassification", "vit", _classifier, asks=True)
 
 
 def transformers_processor(how: Preprocessing) -> dict[str, Any]:

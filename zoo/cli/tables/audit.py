@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zoo.artifacts.audit.findings import FileReport, Finding, FolderReport
+from zoo.artifacts.audit.findings import Finding, Report
 from zoo.cli.tables import passed, print_table
 
 
-def show_audit(report: FolderReport) -> None:
+def show_audit(report: Report) -> None:
     """Every check of the folder, then of each file; and what is not there."""
-    places = [("folder", report.findings), *((file.name, file.findings) for file in report.files)]
+    files = ((file.name, file.findings) for file in report.variants)
+    places = [("folder", report.findings), *files]
     lines = [row for place, findings in places for row in rows(place, findings)]
     title = f"{report.model}: {passed(report.passed)} ({report.provider})"
     print_table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
         print(f"not there, and not checked: {', '.join(report.absent)}")
-
-
-def show_findings(report: FileReport) -> None:
-    """Every check of one file."""
-    lines = [row[1:] for row in rows(report.name, report.findings)]
-    print_table(("~check", "", "~found"), lines)
 
 
 def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[str, ...]]:

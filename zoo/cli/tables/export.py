@@ -44,7 +44,7 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
             fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
             print_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
     for outcome in outcomes:
-        wrong = (f"{path} was not written: it is wrong" for path in outcome.failed)
+        wrong = (f"{name} was not written: it is wrong" for name in outcome.failed)
         print_lines(outcome.model, (*wrong, outcome.error))
 
 

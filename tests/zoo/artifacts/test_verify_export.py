@@ -1,0 +1,131 @@
+"""What `zoo verify FILE` takes from a manifest, and what it refuses."""
+
+import json
+
+import equinox as eqx
+import jax
+import pytest
+
+import zoo
+from tests import folders
+from weights.errors import NotACheckpoint, WeightsNotFound
+from zoo.artifacts.audit.audit import audit_export
+from zoo.artifacts.audit.jax import read_choice, read_signature
+from zoo.checkpoints.choice import Seed
+from zoo.errors import BadFile
+from zoo.export.request import Signature
+from zoo.manifest.read import parse
+from zoo.progress import Lines
+from zoo.runtime import CPU
+
+ENTRY = zoo.info(folders.MODEL)
+FILES = {"a.onnx": b"network", "a.onnx_data": b"tensors"}
+VARIANT = folders.manifest(folders.contents())["variants"]["fp32"] | {"files": list(FILES)}
+PIXELS = {"name": "pixel_values", "dtype": "float32", "shape": ["batch_size", 3, 32, 48]}
+
+
+def audit(file, weights=None):
+    """Checks by name: those of the files together, then those of the network."""
+    report = audit_export(file, weights, CPU, Lines())
+    (variant,) = report.variants
+    findings = {each.check: each for each in (*report.findings, *variant.findings)}
+    assert report.passed == all(each.passed for each in findings.values())
+    return report, findings
+
+
+def described(inputs=(PIXELS,), **changes):
+    """The manifest of one file with a sidecar."""
+    variant = VARIANT | {"inputs": list(inputs)}
+    content = folders.manifest(FILES, variants={"fp32": variant}, **changes)
+    return parse(json.dumps(content).encode(), "the manifest")
+
+
+def test_the_signature():
+    assert read_signature(described(), ENTRY) == Signature((32, 48), None)
+    fixed = described([PIXELS | {"shape": [2, 3, "h", "w"]}], size=None, layers=[1, 12])
+    assert read_signature(fixed, ENTRY) == Signature(None, 2, (1, 12))
+    images = described(input="uint8", reshape=True, layers=[3])
+    assert read_signature(images, ENTRY) == Signature((32, 48), None, (3,), True, "uint8")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"inputs": []},
+        {"inputs": [PIXELS | {"shape": []}]},
+        {"inputs": [PIXELS | {"shape": [0, 3]}]},
+        {"size": [33, 48]},
+        {"layers": [0]},
+        {"layers": [13]},
+    ],
+)
+def test_what_the_model_cannot_do(changes):
+    with pytest.raises(BadFile, match="describes no export of dinov3_vits16"):
+        read_signature(described(**changes), ENTRY)
+
+
+def test_files(tmp_path):
+    folders.write(tmp_path, FILES)
+    manifest = described().model_dump_json()
+    (tmp_path / "a.manifest.json").write_text(manifest)
+    (tmp_path / "b.manifest.json").write_text(manifest)
+    with pytest.raises(BadFile, match="keep the names"):
+        audit_export(tmp_path / "b.onnx", None, CPU, Lines())
+    (tmp_path / "a.onnx_data").write_bytes(b"Tensors")
+    _, findings = audit(tmp_path / "a.onnx")
+    assert findings["files"].detail == "a.onnx_data has another sha256"
+    (tmp_path / "a.onnx_data").unlink()
+    _, findings = audit(tmp_path / "a.onnx")
+    assert findings["files"].detail == "a.onnx_data is missing"
+    assert not findings["files"].passed and not findings["graph"].passed
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return zoo.from_pretrained("vit_digits")
+
+
+def test_a_network_of_the_users_own(digits, tmp_path):
+    """Its checkpoint is theirs to name; without, all but JAX is checked, and that is said."""
+    model = jax.tree.map(lambda leaf: leaf * 1.01, digits)
+    file, checkpoint = tmp_path / "mine.onnx", tmp_path / "mine.eqx"
+    zoo.to_onnx(model, file, size=8)
+    eqx.tree_serialise_leaves(checkpoint, model)
+    report, findings = audit(file)
+    assert report.passed and "user's own" in findings["JAX"].detail
+    assert report.variants[0].verification is None
+    report, findings = audit(file, str(checkpoint))
+    compared = report.variants[0].verification
+    assert report.passed and compared.measure == "max_rel"
+    assert {each.output for each in compared.comparisons} >= {"pooler_output", "logits"}
+    with pytest.raises(BadFile, match="other weights"):
+        audit(file, "auto")
+    data = bytearray(file.read_bytes())
+    data[-100] ^= 1
+    file.write_bytes(data)
+    report, findings = audit(file, str(checkpoint))
+    assert not report.passed and not findings["JAX"].passed
+
+
+def test_a_network_that_was_cut(digits, tmp_path):
+    """Nobody knows how, so that the numbers cannot be compared again."""
+    cut = eqx.tree_at(lambda m: m.blocks, digits, digits.blocks[:3])
+    file, checkpoint = tmp_path / "mine.onnx", tmp_path / "mine.eqx"
+    zoo.to_onnx(cut, file, size=8, verify=False)
+    eqx.tree_serialise_leaves(checkpoint, cut)
+    report, findings = audit(file)
+    assert report.passed and "not verified" in findings["JAX"].detail
+    with pytest.raises(NotACheckpoint, match="not those of a model"):
+        audit(file, str(checkpoint))
+
+
+def test_weights():
+    random = described(weights={"kind": "random", "seed": 7})
+    assert read_choice(None, random, ENTRY, Lines()) == Seed(7)
+    assert read_choice("random", random, ENTRY, Lines()) == Seed(0)
+    own = described(weights={"kind": "own"})
+    with pytest.raises(BadFile, match="names no checkpoint"):
+        read_choice(None, own, ENTRY, Lines())
+    named = described(weights={"kind": "meta", "name": "nowhere.pth", "sha256": "0" * 64})
+    with pytest.raises(WeightsNotFound, match=r"no nowhere\.pth in"):
+        read_choice(None, named, ENTRY, Lines())

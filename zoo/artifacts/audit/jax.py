@@ -1,0 +1,93 @@
+"""An exported file against its model in JAX once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weights.progress import Progress
+from weights.sources.locate import find_named
+from zoo import runtime
+from zoo.artifacts.audit.findings import Finding
+from zoo.artifacts.audit.golden import Compare, finding
+from zoo.checkpoints.choice import Choice, Seed, read_weights
+from zoo.checkpoints.load import find, load
+from zoo.errors import BadFile
+from zoo.export.precision import limit_for
+from zoo.export.request import Signature
+from zoo.export.verify import reference, verify
+from zoo.manifest.schema import Manifest, Variant, Verification
+from zoo.manifest.words import worst_of
+from zoo.models.build import abstract
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import info
+
+
+def comparison(
+    file: Path, manifest: Manifest, weights: str | None, provider: str, progress: Progress
+) -> Compare:
+    """The comparison with the model, which is run on the photograph again.
+
+    **Raises** `BadFile` if the weights are not those that the file was made from, or what finding
+    and reading them raises.
+    """
+    if manifest.weights.kind == "own" and weights is None:
+        made = manifest.only
+        told = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
+        told += "it again, name its checkpoint with --weights"
+        return skip(made.passed or made.verification is None, told)
+    entry = info(manifest.model)
+    signature = read_signature(manifest, entry)
+    loaded = load(read_choice(weights, manifest, entry, progress), entry, progress)
+    found, wanted = loaded.weights.provenance, manifest.weights
+    if (found.seed, found.sha256) != (wanted.seed, wanted.sha256):
+        raise BadFile(
+            f"the file was made from other weights ({wanted.name or wanted.seed or wanted.kind}): "
+            "name those with `--weights`."
+        )
+    progress.stage("running the model in JAX")
+    samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
+
+    def compare(live: runtime.Session, variant: Variant) -> tuple[Finding, Verification | None]:
+        limit = limit_for(variant.precision, wanted.kind)
+        try:
+            return finding("JAX", verify(file, samples, variant.precision, provider, limit))
+        except runtime.ERRORS as error:
+            return Finding("JAX", False, runtime.reason(error)), None
+
+    return compare
+
+
+def skip(passed: bool, told: str) -> Compare:
+    """No comparison, and why."""
+    return lambda live, variant: (Finding("JAX", passed, told), None)
+
+
+def read_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
+    """What a file takes and gives. **Raises** `BadFile` if its model cannot do that."""
+    inputs = manifest.only.inputs
+    batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0
+    if (
+        batch == 0
+        or any(side % entry.config.stride for side in manifest.size or ())
+        or any(not 1 <= layer <= entry.config.layers for layer in manifest.layers)
+    ):
+        raise BadFile(
+            f"the manifest describes no export of {manifest.model} (size {manifest.size}, layers "
+            f"{list(manifest.layers)}, batch {batch}): export the model again."
+        )
+    batch_size = batch if isinstance(batch, int) else None
+    return Signature(manifest.size, batch_size, manifest.layers, manifest.reshape, manifest.input)
+
+
+def read_choice(
+    option: str | None, manifest: Manifest, entry: ModelInfo, listener: Progress
+) -> Choice:
+    """The weights that the option names, by default those that the file was made from."""
+    if option is not None:
+        chosen = read_weights(option)
+        return find(entry, listener).path if chosen == "auto" else chosen
+    if manifest.weights.seed is not None:
+        return Seed(manifest.weights.seed)
+    if manifest.weights.name is None:
+        raise BadFile("the manifest names no checkpoint: name the weights with `--weights`.")
+    return find_named(manifest.weights.name, entry.places)
