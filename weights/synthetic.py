@@ -14,7 +14,7 @@ from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
 from weights.namings import meta
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.item import Item
+from weights.writers.items import Item
 from weights.writers.pth import write_pth
 
 NO_COPIES: Mapping[str, str] = {}

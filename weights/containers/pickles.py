@@ -22,6 +22,8 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
+from weights.errors import Damaged
+
 BUDGET = 500_000
 """Operations, and values that calls take, in all; a table of 600 tensors takes 25,000."""
 
@@ -33,7 +35,7 @@ class Refused(Exception):
     """The program asks for something that is not a tensor."""
 
 
-class Malformed(Exception):
+class Malformed(Damaged):
     """The program is damaged."""
 
 

@@ -11,12 +11,11 @@ from typing import Any
 import lz4.frame
 import numpy as np
 
-from weights.containers import convnext_records
 from weights.containers.equimo import METADATA, TAR_BLOCK, WEIGHTS
 from weights.containers.npy import header
-from weights.containers.vit_records import AFTER, BEFORE, BLOCK, BLOCK_PREFIX, QKV_BIAS, Layout, Row
+from weights.containers.records import ALTERNATIVES, BLOCK_PREFIX, Part, convnext_rows, vit_rows
 from weights.progress import Progress
-from weights.writers.item import Item
+from weights.writers.items import Item
 
 TAR_RECORD = 20 * TAR_BLOCK
 
@@ -49,38 +48,27 @@ def write_archive(
 def records(items: Sequence[Item]) -> Iterator[tuple[bytes, Item | None]]:
     """The beginning of every record, and the tensor whose values follow; None for a scalar."""
     tensors = {item.key: item for item in items}
-    convnext = convnext_records.expected([item.shape for item in items])
-    for name, shape in convnext or layout(tensors).rows():
+    for name, shape in convnext_rows([item.shape for item in items]) or _vit_rows(tensors):
         if not shape:
             yield SCALARS[name.rpartition(".")[2]], None
         else:
             yield header(tensors[name].shape, "<f4"), tensors[name]
 
 
-def layout(keys: Mapping[str, Item]) -> Layout:
-    """The layout whose arrays are exactly these keys."""
-    first = BLOCK_PREFIX.format(i=0)
-    choice = [_pick(options, "", keys) for options in BEFORE]
-    choice += [_pick(options, first, keys) for options in BLOCK]
-    choice += [_pick(options, "", keys) for options in AFTER]
-    depth = sum(key.endswith(".attn.qkv.weight") for key in keys)
-    return Layout(tuple(choice), depth)
+def _vit_rows(keys: Mapping[str, Item]) -> Part:
+    """The records of a vision transformer whose arrays are exactly these keys."""
+    prefixes = "", BLOCK_PREFIX.format(i=0), ""
+    pairs = zip(ALTERNATIVES, prefixes, strict=True)
+    before, block, after = (_pick(options, prefix, keys) for options, prefix in pairs)
+    return vit_rows(before, block, after, sum(key.endswith(".attn.qkv.weight") for key in keys))
 
 
-def _pick(
-    options: Sequence[tuple[Row, ...]], prefix: str, keys: Mapping[str, Item]
-) -> tuple[Row, ...]:
+def _pick(options: Sequence[Part], prefix: str, keys: Mapping[str, Item]) -> Part:
     """The part that is there; scalars always are."""
     for part in options:
         if all(prefix + name in keys for name, shape in part if shape):
             return part
-    raise KeyError(f"none of the parts {options} of an Equimo file can be written")
-
-
-def bias_keys(depth: int) -> list[str]:
-    """Keys of the biases that Equimo 1.x has in every model."""
-    prefixes = (BLOCK_PREFIX.format(i=i) for i in range(depth))
-    return [prefix + QKV_BIAS[0][0] for prefix in prefixes]
+    raise KeyError("none of the parts of an Equimo file fits these keys")
 
 
 def _member(name: str, size: int) -> bytes:

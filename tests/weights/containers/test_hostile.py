@@ -223,7 +223,7 @@ PICKLES = {
 def test_pickles_that_do_more_than_describe(program, tmp_path):
     with zipfile.ZipFile(tmp_path / "w", "w") as archive:
         archive.writestr("w/data.pkl", program)
-    refused(tmp_path / "w", "could run code|is damaged", (UnsafeCheckpoint, NotACheckpoint))
+    refused(tmp_path / "w", "could run code|is no sound", (UnsafeCheckpoint, NotACheckpoint))
 
 
 def test_a_deeply_nested_key(tmp_path):

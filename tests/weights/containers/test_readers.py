@@ -74,7 +74,7 @@ def test_files_of_other_kinds(tmp_path):
         with pytest.raises(NotACheckpoint, match="not a checkpoint that is read"):
             read(path)
     write_zip(path, {"readme.txt": "hello"})
-    with pytest.raises(NotACheckpoint, match="damaged or not a PyTorch checkpoint"):
+    with pytest.raises(NotACheckpoint, match="is no sound PyTorch checkpoint"):
         read(path)
 
 

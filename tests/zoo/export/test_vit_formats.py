@@ -17,7 +17,7 @@ from tests.conftest import GOLDEN
 from tests.references.running import file_state, transformers_model
 from tests.seeded import as_file, leaves_of, nano, state_of, values_of
 from weights import load_weights, open_checkpoint
-from weights.containers.vit_records import record_names
+from weights.containers.records import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo, google, huggingface, meta, original, timm
