@@ -1,10 +1,9 @@
 """Seeded checkpoints in the exact layout of the published files, for tests.
 
 One PCG64 stream, one draw per key in sorted order, so that the same seed gives the same bytes
-everywhere and no weights need to be stored. `digest` guards that.
+everywhere and no weights need to be stored.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,27 +19,18 @@ from weights.writers.pth import write_pth
 NO_COPIES: Mapping[str, str] = {}
 
 
-def make_state(
-    shapes: Mapping[str, Shape],
-    seed: int,
-    draws: Mapping[str, Draw] = DRAWS,
-    copies: Mapping[str, str] = NO_COPIES,
-) -> dict[str, Float32]:
-    """Values for every key of a checkpoint; `mapping.source_shapes` gives keys and shapes.
-
-    `draws` replaces the distributions, such as that of `"periods"` or `"mask"`. `copies` are
-    further keys and what they repeat, as `Naming.repeated` gives them; nothing is drawn for those.
-    """
-    return dict(stream_state(shapes, seed, draws, copies))
-
-
 def stream_state(
     shapes: Mapping[str, Shape],
     seed: int,
     draws: Mapping[str, Draw] = DRAWS,
     copies: Mapping[str, str] = NO_COPIES,
 ) -> Iterator[tuple[str, Float32]]:
-    """The same one by one, in sorted order: for a checkpoint larger than memory."""
+    """Values for every key of a checkpoint, one by one in sorted order.
+
+    `mapping.source_shapes` gives keys and shapes. `draws` replaces the distributions, such as that
+    of `"periods"` or `"mask"`. `copies` are further keys and what they repeat, as
+    `Naming.repeated` gives them; nothing is drawn for those.
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
     originals: dict[str, Float32] = {}
     for key in sorted({*shapes, *copies}):
@@ -67,30 +57,3 @@ def write_checkpoint(
         for key in sorted(whole)
     ]
     write_pth(path, items, listener)
-
-
-def make_image(seed: int, height: int, width: int) -> Float32:
-    """A standard normal `[3, height, width]`: an input that needs no preprocessing."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    return rng.standard_normal((3, height, width), dtype=np.float32)
-
-
-def digest(arrays: Mapping[str, Float32]) -> str:
-    """sha256 over name, shape and little-endian bytes, by sorted names."""
-    total = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name], "<f4")
-        total.update(f"{name}|{array.shape}|".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()
-
-
-def save_pth(path: Path, state: Mapping[str, Float32]) -> None:
-    """Write a checkpoint as PyTorch does: float32, but the rotary periods in bfloat16."""
-    import torch
-
-    tensors = {key: torch.from_numpy(value.copy()) for key, value in state.items()}
-    periods = "rope_embed.periods"
-    if periods in tensors:
-        tensors[periods] = tensors[periods].to(torch.bfloat16)
-    torch.save(tensors, path)

@@ -51,8 +51,8 @@ def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> 
     }
     outs = list(invert(plan(naming.rules, shapes), leaves))
     optional = [out for out in outs if out.source.optional]
-    # All or none: a model has a bias in every layer or in no layer.
-    if all(out.is_dispensable() for out in optional):
+    # What a reader would fill in. All or none: a model has a bias in every layer or in no layer.
+    if all(np.array_equal(o.tensor.read(), o.missing(o.tensor.shape)) for o in optional):
         outs = [out for out in outs if not out.source.optional]
     tensors = {out.source.key: out.tensor for out in outs}
     tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}

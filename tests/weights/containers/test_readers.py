@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.loading import load
+from tests.synthetic import save_pth
 from weights import open_checkpoint
 from weights.errors import (
     BadValues,
@@ -16,7 +17,6 @@ from weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from weights.synthetic import save_pth
 
 torch = pytest.importorskip("torch")
 

@@ -14,9 +14,9 @@ import torch
 import zoo
 from tests import loading
 from tests.formats import CONFIGS, NANO, huggingface_model, seeded
+from tests.synthetic import make_image, save_pth
 from weights import bind, open_checkpoint
 from weights.progress import Quiet
-from weights.synthetic import make_image, save_pth
 from weights.tensors import LazyTensor
 from weights.writers.equimo import write_archive
 from weights.writers.items import Item, items_for

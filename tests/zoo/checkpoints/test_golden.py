@@ -11,12 +11,13 @@ from PIL import Image
 
 import zoo
 from tests.conftest import GOLDEN
+from tests.synthetic import digest, make_state
 from weights import leaf_shapes, open_checkpoint
 from weights.distributions import kind_of
 from weights.mapping import plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
 from weights.progress import Quiet
-from weights.synthetic import digest, make_state, write_checkpoint
+from weights.synthetic import write_checkpoint
 from zoo.checkpoints.golden import pixels
 
 KEYS = {
