@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from weights.distributions import DRAWS, Draw, Float32, Shape
-from weights.synthetic import NO_COPIES, stream_state
+from weights.synthetic import stream_state
+
+NO_COPIES: Mapping[str, str] = {}
 
 
 def make_state(

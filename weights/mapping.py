@@ -92,12 +92,13 @@ class Naming:
 
         A `{i}` stands for all that follows the same beginning in the keys: for every block.
         """
-        return {
-            copy: original
-            for pattern, original in self.copies
-            for copy in _spelt_out(pattern, keys)
-            if original in keys and copy != original
-        }
+        found: dict[str, str] = {}
+        for pattern, original in self.copies:
+            head, brace, _ = pattern.partition("}")
+            begun = map(_pattern(f"{head}{brace}.**").fullmatch, keys)
+            copies = [pattern.format(**match.groupdict()) for match in begun if match] or [pattern]
+            found |= {copy: original for copy in copies if original in keys and copy != original}
+        return found
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
@@ -113,15 +114,6 @@ class Naming:
     def surplus(self) -> tuple[str, ...]:
         """Patterns of all keys that the model has no use for."""
         return (*self.zero, *self.unused, *(pattern for pattern, _ in self.copies))
-
-
-def _spelt_out(pattern: str, keys: Iterable[str]) -> list[str]:
-    """A pattern of one unknown segment at most, for each that there is in the keys."""
-    start, brace, rest = pattern.partition("{")
-    if not brace:
-        return [pattern]
-    followers = (key.removeprefix(start).partition(".")[0] for key in keys if key.startswith(start))
-    return [start + follower + rest.partition("}")[2] for follower in dict.fromkeys(followers)]
 
 
 @dataclass(frozen=True)

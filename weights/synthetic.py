@@ -16,14 +16,12 @@ from weights.tensors import LazyTensor
 from weights.writers.items import Item
 from weights.writers.pth import write_pth
 
-NO_COPIES: Mapping[str, str] = {}
-
 
 def stream_state(
     shapes: Mapping[str, Shape],
     seed: int,
-    draws: Mapping[str, Draw] = DRAWS,
-    copies: Mapping[str, str] = NO_COPIES,
+    draws: Mapping[str, Draw],
+    copies: Mapping[str, str],
 ) -> Iterator[tuple[str, Float32]]:
     """Values for every key of a checkpoint, one by one in sorted order.
 
@@ -46,10 +44,10 @@ def write_checkpoint(
     shapes: Mapping[str, Shape],
     seed: int,
     listener: Progress,
-    copies: Mapping[str, str] = NO_COPIES,
+    copies: Mapping[str, str],
 ) -> None:
     """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
-    stream = stream_state(shapes, seed, copies=copies)
+    stream = stream_state(shapes, seed, DRAWS, copies)
     whole = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = [
         # Read once each, in this order, which is the stream's.

@@ -41,7 +41,7 @@ Content = tuple[list[LazyTensor], str | None]
 class Pieces:
     """A stream over pieces of bytes; `digest`, once set, takes in what passes."""
 
-    def __init__(self, pieces: Iterator[bytes]):
+    def __init__(self, pieces: Iterator[bytes | memoryview]):
         self.pieces = pieces
         self.rest = memoryview(b"")
         self.position = 0
@@ -61,7 +61,7 @@ class Pieces:
                 self.digest.update(piece)
             yield piece
 
-    def read(self, count: int, /) -> bytes:
+    def read(self, count: int = PIECE, /) -> bytes:
         return b"".join(self.take(count))
 
     def seek(self, offset: int, whence: int, /) -> int:

@@ -126,14 +126,18 @@ def read_sharded(index: Path) -> Checkpoint:
         if index.stat().st_size > LARGEST_INDEX:
             raise Damaged("it is far too large for an index")
         places = _weight_map(index)
-        shards = {name: _shard(index, name) for name in sorted(set(places.values()))}
+        files = {name: index.with_name(name) for name in sorted(set(places.values()))}
+        missing = [name for name, path in files.items() if not path.is_file()]
+        if missing:
+            raise Damaged(f"{missing[0]} is missing beside it")
+        shards = {name: read_safetensors(path) for name, path in files.items()}
         lost = [key for key, name in places.items() if key not in shards[name].tensors]
         if lost:
             raise Damaged(f"{places[lost[0]]} lacks {lost[0]}")
     return Checkpoint(
         index.parent,
         f"safetensors, {len(shards)} files",
-        tuple(shard.path for shard in shards.values()),
+        tuple(files.values()),
         {key: shards[name].tensors[key] for key, name in places.items()},
     )
 
@@ -147,10 +151,3 @@ def _weight_map(index: Path) -> dict[str, str]:
     ):
         raise Damaged("it has no `weight_map` of plain file names")
     return places
-
-
-def _shard(index: Path, name: str) -> Checkpoint:
-    path = index.with_name(name)
-    if not path.is_file():
-        raise Damaged(f"{name} is missing beside it")
-    return read_safetensors(path)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import lz4.frame
 import numpy as np
 
-from weights.containers.equimo import METADATA, TAR_BLOCK, WEIGHTS
+from weights.containers.equimo import METADATA, WEIGHTS, Pieces
 from weights.containers.npy import header
 from weights.containers.records import ALTERNATIVES, BLOCK_PREFIX, Part, convnext_rows, vit_rows
 from weights.progress import Progress
 from weights.writers.items import Item
-
-TAR_RECORD = 20 * TAR_BLOCK
 
 SCALARS = {
     # Dropout probability, and whether dropout is off.
@@ -32,17 +31,20 @@ def write_archive(
     """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
     text = json.dumps(metadata).encode()
     size = sum(len(head) + (item.size if item else 0) for head, item in records(items))
-    with lz4.frame.open(path, "wb", content_checksum=True) as file:
-        file.write(_member(METADATA, len(text)) + _padded(text))
-        file.write(_member(WEIGHTS, size))
-        for head, item in records(items):
-            file.write(head)
-            if item:
-                file.write(item.data())
-                listener.step(item.size)
-        whole = len(_member(METADATA, 0)) + len(_member(WEIGHTS, size))
-        whole += len(_padded(text)) + size + -size % TAR_BLOCK + 2 * TAR_BLOCK
-        file.write(bytes(-size % TAR_BLOCK + 2 * TAR_BLOCK + -whole % TAR_RECORD))
+    with (
+        lz4.frame.open(path, "wb", content_checksum=True) as file,
+        tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        archive.addfile(_member(METADATA, len(text)), BytesIO(text))
+        archive.addfile(_member(WEIGHTS, size), Pieces(_content(items, listener)))
+
+
+def _content(items: Sequence[Item], listener: Progress) -> Iterator[bytes | memoryview]:
+    for head, item in records(items):
+        yield head
+        if item:
+            yield item.data()
+            listener.step(item.size)
 
 
 def records(items: Sequence[Item]) -> Iterator[tuple[bytes, Item | None]]:
@@ -71,11 +73,7 @@ def _pick(options: Sequence[Part], prefix: str, keys: Mapping[str, Item]) -> Par
     raise KeyError("none of the parts of an Equimo file fits these keys")
 
 
-def _member(name: str, size: int) -> bytes:
+def _member(name: str, size: int) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.size = size
-    return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def _padded(text: bytes) -> bytes:
-    return text + bytes(-len(text) % TAR_BLOCK)
+    return info

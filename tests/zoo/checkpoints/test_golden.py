@@ -49,7 +49,7 @@ def test_layout_of_every_published_file(name):
 def test_a_streamed_checkpoint_is_the_recipes(tmp_path):
     torch = pytest.importorskip("torch")
     shapes = {key: shape for key, shape in layout("dinov3_vits16").items() if ".1" not in key}
-    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet())
+    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet(), {})
     want = make_state(shapes, 3)
     got = torch.load(tmp_path / "w.pth", weights_only=True)
     assert digest({key: value.float().numpy() for key, value in got.items()}) == digest(want)
