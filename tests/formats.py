@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
+from tests.synthetic import make_state, save_pth
 from weights import leaf_shapes
 from weights.distributions import DRAWS, Float32, exact_periods
 from weights.mapping import plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
-from weights.synthetic import make_state, save_pth
 from zoo.models.build import abstract
 from zoo.models.config import ViTConfig
 

@@ -1,7 +1,7 @@
 """Weights of a checkpoint for a model that need not be in the zoo."""
 
 from weights import Weights, load_weights, open_checkpoint
-from weights.recognise import nearest
+from weights.load import nearest
 from zoo.registry.families import dinov3
 
 

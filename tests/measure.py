@@ -33,8 +33,8 @@ from tests.references import (
     vit,
 )
 from tests.seeded import leaves_of, model_of, state_of, values_of
+from tests.synthetic import digest, make_image
 from weights import bind
-from weights.synthetic import digest, make_image
 from zoo.export.make import convert
 from zoo.export.request import Signature
 from zoo.models.build import Model, abstract, batched

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 import zoo
+from tests.synthetic import make_state
 from weights import LazyTensor, bind
 from weights.distributions import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
-from weights.synthetic import make_state
 from zoo.checkpoints.leaves import shapes
 from zoo.models.build import Model, abstract
 from zoo.models.config import Config, LearnedPositions, ViTConfig

@@ -30,7 +30,7 @@ ROOMS = {
             "mapping",
         ),
         *("namings", "checkpoint", "containers", "writers", "sources"),
-        *("tree", "load", "random", "recognise", "synthetic"),
+        *("tree", "load", "random", "synthetic"),
     ),
     "zoo": (
         *("errors", "progress", "version", "models", "registry", "images", "files", "runtime"),

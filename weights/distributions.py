@@ -17,60 +17,33 @@ Shape = tuple[int, ...]
 Draw = Callable[[Shape, np.random.Generator], Float32]
 
 # The first pattern that matches a name decides; names of checkpoints and of models both match.
-KINDS: tuple[tuple[str, str], ...] = (
-    ("*periods", "periods"),
-    ("*reg*freqs", "register_frequencies"),
-    ("*freqs", "frequencies"),
-    ("*.bias_mask", "mask"),
-    ("*_token", "token"),
-    ("*_tokens", "token"),
-    ("*.latent", "token"),
-    ("*.probe", "token"),
-    ("*pos_embed", "positions"),
-    ("*pos_embed.weight", "positions"),
-    ("*position_embedding*", "positions"),
-    ("*.gamma*", "scale"),
-    ("*norm*.weight", "norm"),
-    ("*.qkv.weight", "qkv"),
-    ("*.qkv.bias", "qkv_bias"),
-    # Queries, keys and values by themselves: of a pooling head, and in transformers' files.
-    ("*.in_proj_weight", "qkv"),
-    ("*.in_proj_bias", "qkv_bias"),
-    ("*.kv.weight", "qkv"),
-    ("*.kv.bias", "qkv_bias"),
-    ("*.q.weight", "qkv"),
-    ("*.q.bias", "qkv_bias"),
-    ("*.[qkv]_proj.weight", "qkv"),
-    ("*.[qkv]_proj.bias", "qkv_bias"),
-    ("patch_embed.proj.weight", "wide"),
-    ("*conv*.weight", "wide"),
+KINDS = {
+    "*periods": "periods",
+    "*reg*freqs": "register_frequencies",
+    "*freqs": "frequencies",
+    "*.bias_mask": "mask",
+    "*_token *_tokens *.latent *.probe": "token",
+    "*pos_embed *pos_embed.weight *position_embedding*": "positions",
+    "*.gamma*": "scale",
+    "*norm*.weight": "norm",
+    # Queries, keys and values, also by themselves: of a pooling head, and in transformers' files.
+    "*.qkv.weight *.in_proj_weight *.kv.weight *.q.weight *.[qkv]_proj.weight": "qkv",
+    "*.qkv.bias *.in_proj_bias *.kv.bias *.q.bias *.[qkv]_proj.bias": "qkv_bias",
+    "patch_embed.proj.weight *conv*.weight *.patch_embedding.weight": "wide",
     # Meta's ConvNeXt: the stem is a convolution and a norm, the others a norm and a convolution.
-    ("downsample_layers.0.0.weight", "wide"),
-    ("downsample_layers.0.1.weight", "norm"),
-    ("downsample_layers.?.0.weight", "norm"),
-    ("downsample_layers.?.1.weight", "wide"),
-    ("*.patch_embedding.weight", "wide"),
-    ("*.fc1.weight", "wide"),
-    ("*.w1.weight", "wide"),
-    ("*.w2.weight", "wide"),
-    ("*.w12.weight", "wide"),
-    ("head.weight", "wide"),
-    ("*.weight", "narrow"),
-    ("*.bias", "narrow"),
-)
+    "downsample_layers.0.1.weight downsample_layers.[!0].0.weight": "norm",
+    "downsample_layers.0.0.weight downsample_layers.[!0].1.weight": "wide",
+    "*.fc1.weight *.w1.weight *.w2.weight *.w12.weight head.weight": "wide",
+    "*.weight *.bias": "narrow",
+}
 
 
 def kind_of(name: str) -> str:
     """The kind of the parameter called `name`."""
-    for pattern, kind in KINDS:
-        if fnmatchcase(name, pattern):
+    for patterns, kind in KINDS.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns.split()):
             return kind
     raise KeyError(f"no distribution for a parameter called {name!r}: add a row to KINDS")
-
-
-def draw(kind: str, shape: Shape, rng: np.random.Generator) -> Float32:
-    """Values of one parameter. Masks, periods and frequencies take nothing from `rng`."""
-    return DRAWS[kind](shape, rng)
 
 
 def normal(shape: Shape, rng: np.random.Generator, std: float) -> Float32:
@@ -80,9 +53,12 @@ def normal(shape: Shape, rng: np.random.Generator, std: float) -> Float32:
     return values
 
 
-def uniform(shape: Shape, rng: np.random.Generator, low: float, width: float) -> Float32:
-    """Uniform values in [low, low + width), in float32."""
-    return np.float32(low) + rng.random(shape, dtype=np.float32) * np.float32(width)
+def key_mask(shape: Shape) -> Float32:
+    """Ones for the queries' and the values' thirds, zeros for the keys'."""
+    mask = np.ones(shape, np.float32)
+    third = shape[0] // 3
+    mask[third : 2 * third] = 0
+    return mask
 
 
 def around_one(shape: Shape, rng: np.random.Generator) -> Float32:
@@ -90,17 +66,9 @@ def around_one(shape: Shape, rng: np.random.Generator) -> Float32:
     return np.float32(1) + (rng.random(shape, dtype=np.float32) * np.float32(0.2) - np.float32(0.1))
 
 
-def fan_in(shape: Shape) -> int:
-    """Inputs of one output channel."""
-    return math.prod(shape[1:])
-
-
-def key_mask(shape: Shape) -> Float32:
-    """Ones for the queries' and the values' thirds, zeros for the keys'."""
-    mask = np.ones(shape, np.float32)
-    third = shape[0] // 3
-    mask[third : 2 * third] = 0
-    return mask
+def below_one(shape: Shape, rng: np.random.Generator) -> Float32:
+    """Uniform values in [0.05, 1), in float32."""
+    return np.float32(0.05) + rng.random(shape, dtype=np.float32) * np.float32(0.95)
 
 
 def exact_periods(count: int) -> Float32:
@@ -128,14 +96,14 @@ def round_to_bfloat16(x: Float32) -> Float32:
 
 
 DRAWS: dict[str, Draw] = {
-    "qkv": lambda shape, rng: normal(shape, rng, 1.25 / math.sqrt(fan_in(shape))),
-    "wide": lambda shape, rng: normal(shape, rng, 1.0 / math.sqrt(fan_in(shape))),
+    "qkv": lambda shape, rng: normal(shape, rng, 1.25 / math.sqrt(math.prod(shape[1:]))),
+    "wide": lambda shape, rng: normal(shape, rng, 1.0 / math.sqrt(math.prod(shape[1:]))),
     "narrow": lambda shape, rng: normal(shape, rng, 0.02),
     "qkv_bias": lambda shape, rng: normal(shape, rng, 0.2),
     "token": lambda shape, rng: normal(shape, rng, 0.5),
     "positions": lambda shape, rng: normal(shape, rng, 0.2),
     "norm": around_one,
-    "scale": lambda shape, rng: uniform(shape, rng, 0.05, 0.95),
+    "scale": below_one,
     "mask": lambda shape, _: key_mask(shape),
     "periods": lambda shape, _: periods(shape[0]),
     "frequencies": lambda shape, _: frequencies(shape[0], 10000.0),

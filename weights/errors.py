@@ -13,6 +13,10 @@ class NotACheckpoint(WeightsError):
     """The file is not one of the formats that are read."""
 
 
+class Damaged(NotACheckpoint):
+    """What is wrong with a file, in a few words; `files.sound` makes a sentence of them."""
+
+
 class UnsafeCheckpoint(WeightsError):
     """Reading the file would run code that it brings along."""
 

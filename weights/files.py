@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.distributions import Float32, Shape
-from weights.errors import NotACheckpoint
+from weights.errors import Damaged, NotACheckpoint
 from weights.tensors import FLOATS, LazyTensor
 
 STORED = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
@@ -25,6 +27,20 @@ STORED = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 
 PIECE = 8 << 20
 """Bytes that are hashed or copied at once."""
+
+
+@contextmanager
+def sound(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
+    """Make a sentence of what a reader, or a library's `errors`, finds wrong with a file."""
+    caught: tuple[type[Exception], ...] = (Damaged, *errors)
+    try:
+        yield
+    except caught as error:
+        # Names of members and of types come from the file and may be anything.
+        what = ascii(str(error) or "its tables cannot be read")[1:-1][:300]
+        raise NotACheckpoint(
+            f"{path} is no sound {kind} ({what}): download it again, or give another path."
+        ) from error
 
 
 class Bytes(Protocol):
@@ -49,6 +65,11 @@ class FileBytes:
                 if not count:
                     raise NotACheckpoint(f"{self.path} ends too early: download it again.")
                 target = target[count:]
+
+
+def width(dtype: str) -> int:
+    """Bytes of a number, by the name of its type: `bfloat16`, `float8_e5m2`, `bool`."""
+    return 1 if dtype == "bool" else int(re.findall(r"\d+", dtype)[0]) // 8
 
 
 def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:

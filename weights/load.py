@@ -1,25 +1,22 @@
-"""From a checkpoint to weights for a model."""
+"""From a checkpoint to weights for a model; whose names a checkpoint uses."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from weights.checkpoint import Checkpoint
 from weights.distributions import Shape
-from weights.errors import BadValues
-from weights.mapping import Naming, apply, filled, plan
+from weights.errors import BadValues, NotACheckpoint
+from weights.mapping import Naming, apply, filled, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 
 PERIODS = "local_pos_embed.periods"
 
 
 def load_weights(
-    checkpoint: Checkpoint,
-    naming: Naming,
-    shapes: Mapping[str, Shape],
-    digest: str | None = None,
+    checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape], digest: str | None = None
 ) -> Weights:
     """Weights from a checkpoint for a model whose leaves have these paths and shapes.
 
@@ -33,20 +30,15 @@ def load_weights(
     tensors = apply(naming, plans, file)
     check_masks(file)
     made_up = filled(plans, file)
+    periods = "float32" if PERIODS in made_up else "file"
     provenance = Provenance(
         kind=naming.name,
         name=checkpoint.path.name,
         sha256=digest or checkpoint.sha256(),
-        rope_periods=_origin_of_periods(shapes, made_up),
+        rope_periods=periods if PERIODS in shapes else None,
     )
     missing = tuple(name for name in made_up if name != PERIODS)
     return Weights(LazyArrays(tensors), provenance, missing)
-
-
-def _origin_of_periods(shapes: Mapping[str, Shape], made_up: Collection[str]) -> str | None:
-    if PERIODS not in shapes:
-        return None
-    return "float32" if PERIODS in made_up else "file"
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
@@ -58,3 +50,24 @@ def check_masks(file: Mapping[str, LazyTensor]) -> None:
             f"{len(bad)} masks hold NaN ({', '.join(bad[:3])}…), so the file was saved before "
             "its model was initialised: give a checkpoint saved after training."
         )
+
+
+def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]) -> bool:
+    """Whether a file has just what a model with these leaves needs, in these names."""
+    return not mismatches(naming, plan(naming.rules, shapes), naming.normalise(file))
+
+
+def nearest(namings: Iterable[Naming], file: Mapping[str, LazyTensor]) -> Naming:
+    """The naming that knows most of a file's keys; the first of equals.
+
+    **Raises** `NotACheckpoint` if none knows even half of them.
+    """
+    known = {naming: sum(naming.knows(key) for key in file) for naming in namings}
+    best = max(known, key=lambda naming: known[naming])
+    if not file or 2 * known[best] < len(file):
+        shown = ", ".join(ascii(key)[1:-1][:60] for key in list(file)[:3]) or "none at all"
+        raise NotACheckpoint(
+            f"the file's {len(file)} tensors ({shown} …) are not those of a model in the zoo: "
+            "give a checkpoint of one."
+        )
+    return best

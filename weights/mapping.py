@@ -53,16 +53,11 @@ class Rule:
 
 @cache
 def _pattern(path: str) -> re.Pattern[str]:
-    seen: set[str] = set()
-
-    def segment(match: re.Match[str]) -> str:
-        name = match[1]
-        first = name not in seen
-        seen.add(name)
-        return f"(?P<{name}>[^.]+)" if first else f"(?P={name})"
-
-    whole = re.sub(r"\\{(\w+)\\}", segment, re.escape(path))
-    return re.compile(whole.replace(re.escape("**"), ".+"))
+    whole = re.escape(path).replace(re.escape("**"), ".+")
+    for name in re.findall(r"{(\w+)}", path):
+        hole = re.escape(f"{{{name}}}")
+        whole = whole.replace(hole, f"(?P<{name}>[^.]+)", 1).replace(hole, f"(?P={name})")
+    return re.compile(whole)
 
 
 @dataclass(frozen=True)
@@ -97,12 +92,13 @@ class Naming:
 
         A `{i}` stands for all that follows the same beginning in the keys: for every block.
         """
-        return {
-            copy: original
-            for pattern, original in self.copies
-            for copy in _spelt_out(pattern, keys)
-            if original in keys and copy != original
-        }
+        found: dict[str, str] = {}
+        for pattern, original in self.copies:
+            head, brace, _ = pattern.partition("}")
+            begun = map(_pattern(f"{head}{brace}.**").fullmatch, keys)
+            copies = [pattern.format(**match.groupdict()) for match in begun if match] or [pattern]
+            found |= {copy: original for copy in copies if original in keys and copy != original}
+        return found
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
@@ -118,15 +114,6 @@ class Naming:
     def surplus(self) -> tuple[str, ...]:
         """Patterns of all keys that the model has no use for."""
         return (*self.zero, *self.unused, *(pattern for pattern, _ in self.copies))
-
-
-def _spelt_out(pattern: str, keys: Iterable[str]) -> list[str]:
-    """A pattern of one unknown segment at most, for each that there is in the keys."""
-    start, brace, rest = pattern.partition("{")
-    if not brace:
-        return [pattern]
-    followers = (key.removeprefix(start).partition(".")[0] for key in keys if key.startswith(start))
-    return [start + follower + rest.partition("}")[2] for follower in dict.fromkeys(followers)]
 
 
 @dataclass(frozen=True)
@@ -145,8 +132,7 @@ class Plan:
     target: str
     shape: Shape
     sources: tuple[Source, ...]
-    transform: Transform
-    missing: Callable[[Shape], Float32]
+    rule: Rule
 
 
 def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Plan]:
@@ -164,7 +150,7 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> Plan:
         if keys is not None:
             pairs = zip(keys, rule.transform.source_shapes(shape), strict=bool(keys))
             sources = tuple(Source(k.removesuffix("?"), s, k.endswith("?")) for k, s in pairs)
-            return Plan(target, shape, sources, rule.transform, rule.missing)
+            return Plan(target, shape, sources, rule)
     raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
 
 
@@ -197,7 +183,24 @@ def apply(
 def mismatches(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
     """What keeps a file from giving a model its leaves, one line a kind; nothing is read."""
     surplus = _surplus(naming, plans, file)
-    return compare(plans, {key: file[key] for key in file if key not in surplus})
+    sources = {source.key: source for item in plans for source in item.sources}
+    common = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
+    floats = ", ".join(sorted(FLOATS))
+    found = {
+        "missing": [k for k, source in sources.items() if k not in file and not source.optional],
+        "unexpected": [key for key in file if key not in sources and key not in surplus],
+        "of another shape": [
+            f"{key} (is {list(tensor.shape)}, must be {list(shape)})"
+            for key, tensor, shape in common
+            if tensor.shape != shape
+        ],
+        "of another type": [
+            f"{key} (is {tensor.dtype}, must be {floats})"
+            for key, tensor, _ in common
+            if tensor.dtype not in FLOATS
+        ],
+    }
+    return [f"{len(names)} {what}: {_listed(names)}" for what, names in found.items() if names]
 
 
 def _surplus(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> set[str]:
@@ -234,33 +237,6 @@ def _same(copy: LazyTensor, original: LazyTensor) -> bool:
     return both and np.array_equal(copy.read(), original.read(), equal_nan=True)
 
 
-def compare(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """What a file lacks, has too much of, or has in another shape or type, one line each."""
-    sources = {source.key: source for item in plans for source in item.sources}
-    common = [key for key in sources if key in file]
-    found = (
-        ("missing", [k for k, s in sources.items() if k not in file and not s.optional]),
-        ("unexpected", [key for key in file if key not in sources]),
-        (
-            "of another shape",
-            [
-                f"{key} (is {list(file[key].shape)}, must be {list(sources[key].shape)})"
-                for key in common
-                if file[key].shape != sources[key].shape
-            ],
-        ),
-        (
-            "of another type",
-            [
-                f"{key} (is {file[key].dtype}, must be {', '.join(sorted(FLOATS))})"
-                for key in common
-                if file[key].dtype not in FLOATS
-            ],
-        ),
-    )
-    return [f"{len(names)} {what}: {_listed(names)}" for what, names in found if names]
-
-
 def _listed(names: list[str]) -> str:
     more = len(names) - SHOWN
     # Names come from the file and may be anything.
@@ -270,9 +246,10 @@ def _listed(names: list[str]) -> str:
 
 def _read(item: Plan, file: Mapping[str, LazyTensor]) -> Float32:
     if not item.sources:
-        return item.missing(item.shape)
-    values = (file[s.key].read() if s.key in file else item.missing(s.shape) for s in item.sources)
-    return item.transform.apply(*values)
+        return item.rule.missing(item.shape)
+    missing = item.rule.missing
+    values = (file[s.key].read() if s.key in file else missing(s.shape) for s in item.sources)
+    return item.rule.transform.apply(*values)
 
 
 def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
@@ -293,7 +270,7 @@ def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[
         item, index = shared[0]
         source = item.sources[index]
         read = partial(_write, shared, leaves)
-        yield Out(LazyTensor(source.shape, "float32", read), source, item.missing)
+        yield Out(LazyTensor(source.shape, "float32", read), source, item.rule.missing)
 
 
 @dataclass(frozen=True)
@@ -304,13 +281,7 @@ class Out:
     source: Source
     missing: Callable[[Shape], Float32]
 
-    def is_dispensable(self) -> bool:
-        """Whether a reader would fill in the same values."""
-        return self.source.optional and np.array_equal(
-            self.tensor.read(), self.missing(self.tensor.shape)
-        )
-
 
 def _write(parts: list[tuple[Plan, int]], leaves: Mapping[str, LazyTensor]) -> Float32:
-    values = (item.transform.invert(leaves[item.target].read())[index] for item, index in parts)
-    return reduce(np.add, values)
+    every = ((item.rule.transform, leaves[item.target], index) for item, index in parts)
+    return reduce(np.add, (how.invert(leaf.read())[index] for how, leaf, index in every))

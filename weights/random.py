@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from weights.distributions import Float32, Shape, draw, kind_of
+from weights.distributions import DRAWS, Float32, Shape, kind_of
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 
 
@@ -27,4 +27,4 @@ def draw_one(seed: int, path: str, shape: Shape) -> Float32:
     """The values of the leaf at `path`: the same for the same arguments, everywhere."""
     digest = hashlib.sha256(f"{seed}|{path}".encode()).digest()
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
-    return draw(kind_of(path), shape, rng)
+    return DRAWS[kind_of(path)](shape, rng)

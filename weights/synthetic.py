@@ -1,10 +1,9 @@
 """Seeded checkpoints in the exact layout of the published files, for tests.
 
 One PCG64 stream, one draw per key in sorted order, so that the same seed gives the same bytes
-everywhere and no weights need to be stored. `digest` guards that.
+everywhere and no weights need to be stored.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,33 +13,22 @@ from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
 from weights.namings import meta
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.item import Item
+from weights.writers.items import Item
 from weights.writers.pth import write_pth
-
-NO_COPIES: Mapping[str, str] = {}
-
-
-def make_state(
-    shapes: Mapping[str, Shape],
-    seed: int,
-    draws: Mapping[str, Draw] = DRAWS,
-    copies: Mapping[str, str] = NO_COPIES,
-) -> dict[str, Float32]:
-    """Values for every key of a checkpoint; `mapping.source_shapes` gives keys and shapes.
-
-    `draws` replaces the distributions, such as that of `"periods"` or `"mask"`. `copies` are
-    further keys and what they repeat, as `Naming.repeated` gives them; nothing is drawn for those.
-    """
-    return dict(stream_state(shapes, seed, draws, copies))
 
 
 def stream_state(
     shapes: Mapping[str, Shape],
     seed: int,
-    draws: Mapping[str, Draw] = DRAWS,
-    copies: Mapping[str, str] = NO_COPIES,
+    draws: Mapping[str, Draw],
+    copies: Mapping[str, str],
 ) -> Iterator[tuple[str, Float32]]:
-    """The same one by one, in sorted order: for a checkpoint larger than memory."""
+    """Values for every key of a checkpoint, one by one in sorted order.
+
+    `mapping.source_shapes` gives keys and shapes. `draws` replaces the distributions, such as that
+    of `"periods"` or `"mask"`. `copies` are further keys and what they repeat, as
+    `Naming.repeated` gives them; nothing is drawn for those.
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
     originals: dict[str, Float32] = {}
     for key in sorted({*shapes, *copies}):
@@ -56,10 +44,10 @@ def write_checkpoint(
     shapes: Mapping[str, Shape],
     seed: int,
     listener: Progress,
-    copies: Mapping[str, str] = NO_COPIES,
+    copies: Mapping[str, str],
 ) -> None:
     """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
-    stream = stream_state(shapes, seed, copies=copies)
+    stream = stream_state(shapes, seed, DRAWS, copies)
     whole = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = [
         # Read once each, in this order, which is the stream's.
@@ -67,30 +55,3 @@ def write_checkpoint(
         for key in sorted(whole)
     ]
     write_pth(path, items, listener)
-
-
-def make_image(seed: int, height: int, width: int) -> Float32:
-    """A standard normal `[3, height, width]`: an input that needs no preprocessing."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    return rng.standard_normal((3, height, width), dtype=np.float32)
-
-
-def digest(arrays: Mapping[str, Float32]) -> str:
-    """sha256 over name, shape and little-endian bytes, by sorted names."""
-    total = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name], "<f4")
-        total.update(f"{name}|{array.shape}|".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()
-
-
-def save_pth(path: Path, state: Mapping[str, Float32]) -> None:
-    """Write a checkpoint as PyTorch does: float32, but the rotary periods in bfloat16."""
-    import torch
-
-    tensors = {key: torch.from_numpy(value.copy()) for key, value in state.items()}
-    periods = "rope_embed.periods"
-    if periods in tensors:
-        tensors[periods] = tensors[periods].to(torch.bfloat16)
-    torch.save(tensors, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,30 +18,22 @@ class Transform:
     sources' values in the rule's order, `invert` gives them from the leaf's.
     """
 
-    name: str
     source_shapes: Callable[[Shape], tuple[Shape, ...]]
     apply: Callable[..., Float32]
     invert: Callable[[Float32], tuple[Float32, ...]]
 
 
-SAME = Transform("same", lambda shape: (shape,), lambda values: values, lambda leaf: (leaf,))
+SAME = Transform(lambda shape: (shape,), lambda values: values, lambda leaf: (leaf,))
 
 UNBATCH = Transform(
-    "unbatch",
-    lambda shape: ((1, *shape),),
-    lambda values: values[0],
-    lambda leaf: (leaf[None],),
+    lambda shape: ((1, *shape),), lambda values: values[0], lambda leaf: (leaf[None],)
 )
 
 PER_CHANNEL = Transform(
-    "per channel",
-    lambda shape: (shape[:1],),
-    lambda values: values[:, None, None],
-    lambda leaf: (leaf[:, 0, 0],),
+    lambda shape: (shape[:1],), lambda values: values[:, None, None], lambda leaf: (leaf[:, 0, 0],)
 )
 
 POINTWISE = Transform(
-    "pointwise",
     lambda shape: ((*shape, 1, 1),),
     lambda values: values[..., 0, 0],
     lambda leaf: (leaf[..., None, None],),
@@ -52,47 +44,33 @@ POINTWISE = Transform(
 # formats are to give the same bits, so whatever may have been masked gets positive zeros.
 PLUS_ZERO = np.float32(0)
 
+BIAS = replace(SAME, apply=lambda values: values + PLUS_ZERO)
+
 
 def _third(shape: Shape) -> Shape:
     return shape[0] // 3, *shape[1:]
 
 
 THIRDS = Transform(
-    "thirds",
     lambda shape: (_third(shape),) * 3,
     lambda *thirds: np.concatenate(thirds),
     lambda leaf: tuple(np.split(leaf, 3)),
 )
 
+BIAS_THIRDS = replace(THIRDS, apply=lambda *thirds: np.concatenate(thirds) + PLUS_ZERO)
+
 # Two leaves share one source; each gives its part of it, and zeros for the other's.
 FIRST_THIRD = Transform(
-    "first third",
     lambda shape: ((3 * shape[0], *shape[1:]),),
     lambda values: values[: values.shape[0] // 3],
     lambda leaf: (np.concatenate([leaf, np.zeros_like(leaf), np.zeros_like(leaf)]),),
 )
 
 LAST_THIRDS = Transform(
-    "second and last third",
     lambda shape: ((shape[0] // 2 * 3, *shape[1:]),),
     lambda values: values[values.shape[0] // 3 :],
     lambda leaf: (np.concatenate([np.zeros_like(leaf[: leaf.shape[0] // 2]), leaf]),),
 )
-
-BIAS_THIRDS = Transform(
-    "thirds of a bias",
-    THIRDS.source_shapes,
-    lambda *thirds: np.concatenate(thirds) + PLUS_ZERO,
-    THIRDS.invert,
-)
-
-BIAS = Transform(
-    "bias", SAME.source_shapes, lambda values: values + PLUS_ZERO, lambda leaf: (leaf,)
-)
-
-
-def _outer_thirds(query: Float32, value: Float32) -> Float32:
-    return np.concatenate([query, np.zeros_like(query), value]) + PLUS_ZERO
 
 
 def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
@@ -103,9 +81,8 @@ def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
 
 
 BIAS_OUTER_THIRDS = Transform(
-    "first and last third of a bias",
     lambda shape: (_third(shape),) * 2,
-    _outer_thirds,
+    lambda query, value: np.concatenate([query, np.zeros_like(query), value]) + PLUS_ZERO,
     _split_outer,
 )
 
@@ -117,10 +94,7 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
 
 
 MASKED = Transform(
-    "masked",
-    lambda shape: (shape, shape),
-    lambda values, mask: values * mask + PLUS_ZERO,
-    _unmask,
+    lambda shape: (shape, shape), lambda values, mask: values * mask + PLUS_ZERO, _unmask
 )
 
 

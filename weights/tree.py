@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,9 +12,6 @@ from weights.distributions import Float32, Shape
 
 # JAX is imported inside the functions: it takes half a second, which `zoo list` and every error
 # message would have to wait for.
-if TYPE_CHECKING:
-    import jax
-
 Model = TypeVar("Model")
 
 
@@ -39,21 +36,18 @@ def leaf_values(model: object) -> dict[str, Float32]:
 def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
     """The same model with the leaf at each path replaced by the value of that name, as it is."""
     import jax
-
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _place(_name(path), leaf, values) if _is_array(leaf) else leaf, model
-    )
-
-
-def _place(
-    name: str, leaf: jax.Array | jax.ShapeDtypeStruct, values: Mapping[str, ArrayLike]
-) -> jax.Array:
     import jax.numpy as jnp
 
-    value = jnp.asarray(values[name])
-    if value.shape != leaf.shape:
+    def place(path: tuple[Any, ...], leaf: Any) -> Any:
+        if not _is_array(leaf):
+            return leaf
+        name = _name(path)
+        value = jnp.asarray(values[name])
+        if value.shape == leaf.shape:
+            return value
         raise ValueError(f"{name} has shape {leaf.shape} in the model, {value.shape} in the values")
-    return value
+
+    return jax.tree_util.tree_map_with_path(place, model)
 
 
 def _name(path: tuple[Any, ...]) -> str:

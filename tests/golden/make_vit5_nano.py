@@ -3,7 +3,7 @@
     PYTHONPATH=. python tests/golden/make_vit5_nano.py tests/golden/vit5_nano.npz
 
 Equimo 1.1.0, which the tests can run, rotates other pairs of channels than ViT-5 does. The weights
-are `weights.synthetic.make_state` of the leaves' shapes, by our paths; `state_sha256` guards them.
+are `tests.synthetic.make_state` of the leaves' shapes, by our paths; `state_sha256` guards them.
 Learned positions are interpolated with antialiasing here, the one way in which Equimo's are ours.
 """
 
@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from equimo.vision.models.vit import _VIT5_BASE_CFG, VisionTransformer
 
-from weights.synthetic import digest, make_image, make_state
+from tests.synthetic import digest, make_image, make_state
 
 SEED = 5
 SIZES = ((64, 64), (48, 80))

@@ -7,14 +7,14 @@ import pytest
 
 import zoo
 from tests.loading import load
+from tests.synthetic import save_pth
 from weights import LazyTensor, leaf_shapes, locate, open_checkpoint, random_weights
 from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.errors import MappingError, WeightsNotFound, WrongDigest
+from weights.load import fits
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
-from weights.recognise import fits
 from weights.sources.locate import Published, find_named
-from weights.synthetic import save_pth
 from zoo.checkpoints.leaves import shapes
 
 
@@ -124,7 +124,7 @@ def test_random_weights_have_a_distribution_for_every_leaf(name):
 
 
 def test_every_distribution_is_used():
-    assert {kind for _, kind in KINDS} == set(DRAWS)
+    assert set(KINDS.values()) == set(DRAWS)
 
 
 def test_random_weights_depend_on_seed_and_name_only(tiny7b):

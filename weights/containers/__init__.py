@@ -6,8 +6,9 @@ import zipfile
 from pathlib import Path
 
 from weights.checkpoint import Checkpoint
-from weights.containers import equimo, eqx, lz4, npy, npz, pth, safetensors
+from weights.containers import equimo, eqx, lz4, npy, npz, pth, safetensors, zips
 from weights.errors import NotACheckpoint, WeightsNotFound
+from weights.files import sound
 
 BEGINNING = 16
 """Bytes that tell the formats apart."""
@@ -45,8 +46,10 @@ def _open_file(path: Path) -> Checkpoint:
         return safetensors.read_sharded(path)
     # Last, because the table of a zip archive lies at its end, behind anything.
     if _is_zip(path):
-        members = npz.read_members(path)
-        return pth.read_pth(path) if members is None else npz.read_npz(path, members)
+        with sound(path, "zip archive", *zips.ERRORS):
+            members = zips.read_members(path)
+        arrays = members and all(name.endswith(npz.SUFFIX) for name in members)
+        return npz.read_npz(path, members) if arrays else pth.read_pth(path, members)
     raise NotACheckpoint(
         f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes: not a PyTorch, "
         "numpy or Equimo archive, not safetensors, not leaves of Equinox): download it again, or "

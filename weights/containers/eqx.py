@@ -9,25 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from weights.checkpoint import Checkpoint
-from weights.containers.npy import BadRecord, Seekable, scan
-from weights.errors import NotACheckpoint
-from weights.files import FileBytes, lazy
+from weights.containers.npy import scan
+from weights.files import FileBytes, sound
 
 CONTAINER = "Equinox leaves"
 
 
 def read_eqx(path: Path) -> Checkpoint:
     """Tensors by their numbers. **Raises** `NotACheckpoint`."""
-    source = FileBytes(path)
-    try:
-        with path.open("rb") as file:
-            records = list(scan(Seekable(file), path.stat().st_size))
-    except BadRecord as error:
-        raise NotACheckpoint(
-            f"{path} is no sound file of Equinox leaves ({error}): write it again."
-        ) from error
-    tensors = {
-        str(number): lazy(source, record.offset, record.shape, record.dtype)
-        for number, record in enumerate(records)
-    }
+    with sound(path, "file of Equinox leaves"), path.open("rb") as file:
+        found = enumerate(scan(file, path.stat().st_size, FileBytes(path)))
+        tensors = {str(number): tensor for number, tensor in found}
     return Checkpoint(path, CONTAINER, (path,), tensors)

@@ -17,7 +17,8 @@ from typing import BinaryIO, cast
 import lz4.block
 import lz4.frame
 
-from weights.errors import NotACheckpoint
+from weights.errors import Damaged
+from weights.files import sound
 
 MAGIC = b"\x04\x22\x4d\x18"
 
@@ -30,19 +31,6 @@ SPACING = 16 << 20
 BLOCK_SIZES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 
 
-class BadFrame(NotACheckpoint):
-    """The bytes are no LZ4 frame, or a damaged one."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A block: its decompressed and its compressed offset, and what precedes it."""
-
-    offset: int
-    position: int
-    window: bytes
-
-
 @dataclass(frozen=True)
 class Header:
     """What the beginning of a frame says about its blocks."""
@@ -53,44 +41,52 @@ class Header:
 
 
 def read_header(file: BinaryIO) -> Header:
-    """**Raises** `BadFrame`."""
+    """**Raises** `Damaged`."""
     start = file.read(7)
     if len(start) < 7 or start[:4] != MAGIC or start[4] >> 6 != 1:
-        raise BadFrame("it does not begin as one")
+        raise Damaged("it does not begin as one")
     flags, sizes = start[4], start[5] >> 4 & 7
     if sizes not in BLOCK_SIZES:
-        raise BadFrame("its block size is unknown")
+        raise Damaged("its block size is unknown")
     if flags & 1:
-        raise BadFrame("it needs a dictionary")
+        raise Damaged("it needs a dictionary")
     length = 7 + (8 if flags & 8 else 0)
     return Header(length, BLOCK_SIZES[sizes], bool(flags & 16))
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block as it lies in the file; the one that ends a frame has no body."""
+    """A block as it lies in the file, and its body; the one that ends a frame has none."""
 
-    head: bytes
+    whole: bytes
     body: bytes
-    checksum: bytes
-
-    @property
-    def length(self) -> int:
-        """Bytes in the file."""
-        return len(self.head) + len(self.body) + len(self.checksum)
 
 
 def read_block(file: BinaryIO, header: Header) -> Block:
-    """The next block. **Raises** `BadFrame` if it is cut off or too long."""
+    """The next block. **Raises** `Damaged` if it is cut off or too long."""
     head = file.read(4)
     length = int.from_bytes(head, "little") & 0x7FFFFFFF
     if len(head) < 4 or length > header.largest:
-        raise BadFrame("a block's size makes no sense")
-    body = file.read(length)
-    checksum = file.read(4) if header.block_checksums and length else b""
-    if len(body) < length or (header.block_checksums and length and len(checksum) < 4):
-        raise BadFrame("it ends too early")
-    return Block(head, body, checksum)
+        raise Damaged("a block's size makes no sense")
+    expected = length + 4 if header.block_checksums and length else length
+    rest = file.read(expected)
+    if len(rest) < expected:
+        raise Damaged("it ends too early")
+    return Block(head + rest, rest[:length])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a block is: its decompressed and its compressed offset, and what precedes it."""
+
+    offset: int
+    position: int
+    window: bytes
+
+    def after(self, block: Block, data: bytes) -> Place:
+        """Where the next block is."""
+        window = data if len(data) >= WINDOW else self.window + data
+        return Place(self.offset + len(data), self.position + len(block.whole), window[-WINDOW:])
 
 
 def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
@@ -98,32 +94,24 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
     header = read_header(file)
     file.seek(0)
     decoder = lz4.frame.LZ4FrameDecompressor()
-    offset, position, window = 0, header.length, b""
+    place = Place(0, header.length, b"")
     try:
         decoder.decompress(file.read(header.length))
         while not decoder.eof:
-            if not places or offset - places[-1].offset >= SPACING:
-                places.append(Place(offset, position, window))
+            if not places or place.offset - places[-1].offset >= SPACING:
+                places.append(place)
             block = read_block(file, header)
-            decoder.decompress(block.head)
-            # The end may be followed by a checksum of everything.
-            rest = block.body + block.checksum if block.body else file.read(4)
             # Asked without a limit, the decoder makes a small buffer and keeps the rest to itself.
-            data = b"" if decoder.eof else decoder.decompress(rest, max_length=header.largest)
-            if not block.body and not decoder.eof:
-                raise BadFrame("it ends too early")
-            position += block.length
-            offset += len(data)
-            window = last(window, data)
+            data = decoder.decompress(block.whole, max_length=header.largest)
+            if not block.body and not decoder.eof:  # a checksum of everything is to come
+                decoder.decompress(file.read(4))
+                if not decoder.eof:
+                    raise Damaged("it ends too early")
+            place = place.after(block, data)
             if data:
                 yield data
     except (RuntimeError, EOFError, ValueError) as error:
-        raise BadFrame(str(error)) from error
-
-
-def last(window: bytes, data: bytes) -> bytes:
-    """The window behind `data`."""
-    return data[-WINDOW:] if len(data) >= WINDOW else (window + data)[-WINDOW:]
+        raise Damaged(str(error)) from error
 
 
 class FrameBytes:
@@ -140,7 +128,7 @@ class FrameBytes:
         """Decompress from the nearest place before `offset`."""
         offset += self.start
         place = self._nearest(offset)
-        with self.path.open("rb") as file:
+        with sound(self.path, "LZ4 frame", lz4.block.LZ4BlockError), self.path.open("rb") as file:
             header = read_header(file)
             file.seek(place.position)
             while target:
@@ -151,14 +139,10 @@ class FrameBytes:
                 target[: len(piece)] = piece
                 target = target[len(piece) :]
                 offset += len(piece)
-                place = Place(
-                    place.offset + len(data),
-                    place.position + block.length,
-                    last(place.window, data),
-                )
+                place = place.after(block, data)
 
     def _nearest(self, offset: int) -> Place:
-        index = bisect_right([place.offset for place in self.places], offset) - 1
+        index = bisect_right(self.places, offset, key=lambda place: place.offset) - 1
         noted = self.places[index]
         return self.last if noted.offset <= self.last.offset <= offset else noted
 
@@ -166,11 +150,9 @@ class FrameBytes:
 def decode(block: Block, header: Header, window: bytes) -> bytes:
     """One block's content."""
     if not block.body:
-        raise BadFrame("it ends too early")
-    if block.head[3] >> 7:
+        raise Damaged("it ends too early")
+    if block.whole[3] >> 7:
         return block.body  # it could not be made smaller
-    try:
-        data = lz4.block.decompress(block.body, uncompressed_size=header.largest, dict=window)
-    except lz4.block.LZ4BlockError as error:
-        raise BadFrame(str(error)) from error
-    return cast(bytes, data)
+    return cast(
+        bytes, lz4.block.decompress(block.body, uncompressed_size=header.largest, dict=window)
+    )

@@ -7,7 +7,6 @@ read, and of a deflated member no more than its own header announces.
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,41 +15,24 @@ import numpy as np
 
 from weights.checkpoint import Checkpoint
 from weights.containers import npy
-from weights.containers.zips import BadMember, locate
-from weights.distributions import Float32
-from weights.errors import NotACheckpoint
-from weights.files import STORED, FileBytes, as_float32, lazy, unreadable
+from weights.containers.zips import ERRORS, locate
+from weights.distributions import Float32, Shape
+from weights.errors import Damaged
+from weights.files import STORED, FileBytes, as_float32, lazy, sound, unreadable
 from weights.tensors import FLOATS, LazyTensor
 
 SUFFIX = ".npy"
 
-Members = Mapping[str, zipfile.ZipInfo]
+KIND = ".npz of plain arrays"
 
 
-def read_members(path: Path) -> Members | None:
-    """The members of an `.npz` by key; None of another archive. **Raises** `NotACheckpoint`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise _damaged(path, "the table of its archive cannot be read") from error
-    if not infos or not all(info.filename.endswith(SUFFIX) for info in infos):
-        return None
-    members = {info.filename.removesuffix(SUFFIX): info for info in infos}
-    if len(members) != len(infos):
-        raise _damaged(path, "a name is given twice")
-    return members
-
-
-def read_npz(path: Path, members: Members) -> Checkpoint:
+def read_npz(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
     """Tensors of an `.npz` by key. **Raises** `NotACheckpoint`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            tensors = {key: _tensor(path, archive, info) for key, info in members.items()}
-    except (zipfile.BadZipFile, zlib.error, BadMember, npy.BadRecord, NotImplementedError) as error:
-        raise _damaged(path, str(error)) from error
-    except (RuntimeError, EOFError, OSError) as error:
-        raise _damaged(path, "a member of it cannot be read") from error
+    with sound(path, KIND, *ERRORS), zipfile.ZipFile(path) as archive:
+        tensors = {
+            name.removesuffix(SUFFIX): _tensor(path, archive, info)
+            for name, info in members.items()
+        }
     return Checkpoint(path, "numpy archive", (path,), tensors)
 
 
@@ -58,7 +40,7 @@ def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Lazy
     with archive.open(info) as file:
         header = npy.read_header(file)
     if header.length + header.size != info.file_size:
-        raise BadMember(f"{info.filename} has {info.file_size} bytes, not what its header says")
+        raise Damaged(f"{info.filename} has {info.file_size} bytes, not what its header says")
     # In Fortran's order the bytes are those of the transposed array.
     stored = header.shape[::-1] if header.fortran else header.shape
     if header.dtype not in FLOATS:
@@ -76,25 +58,14 @@ def _turned(read: Callable[[], Float32]) -> Float32:
     return np.ascontiguousarray(read().T)
 
 
-def _inflate(
-    path: Path, info: zipfile.ZipInfo, header: npy.Header, shape: tuple[int, ...]
-) -> Float32:
+def _inflate(path: Path, info: zipfile.ZipInfo, header: npy.Header, shape: Shape) -> Float32:
     """The values of a deflated member; the archive's checksum is compared on the way."""
-    try:
+    with sound(path, KIND, *ERRORS):
         with zipfile.ZipFile(path) as archive, archive.open(info) as file:
             file.read(header.length)
             # One more byte than there must be, so that the end is reached and checked.
             content = file.read(header.size + 1)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise _damaged(path, f"{info.filename} cannot be decompressed") from error
-    if len(content) != header.size:
-        raise _damaged(path, f"{info.filename} is not as long as its header says")
+        if len(content) != header.size:
+            raise Damaged(f"{info.filename} is not as long as its header says")
     values = np.frombuffer(content, STORED[header.dtype])
     return as_float32(values, header.dtype).reshape(shape)
-
-
-def _damaged(path: Path, what: str) -> NotACheckpoint:
-    return NotACheckpoint(
-        f"{path} is no sound .npz of plain arrays ({what}): download it again, or give another "
-        "path."
-    )

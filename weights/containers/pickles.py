@@ -22,6 +22,8 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
+from weights.errors import Damaged
+
 BUDGET = 500_000
 """Operations, and values that calls take, in all; a table of 600 tensors takes 25,000."""
 
@@ -33,7 +35,7 @@ class Refused(Exception):
     """The program asks for something that is not a tensor."""
 
 
-class Malformed(Exception):
+class Malformed(Damaged):
     """The program is damaged."""
 
 
@@ -71,10 +73,8 @@ class Other:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
-    numbers = [offset, *shape, *strides]
-    if not isinstance(storage, Storage) or len(shape) != len(strides):
-        raise Malformed
-    if not all(type(n) is int and 0 <= n < 1 << 48 for n in numbers):
+    sound = all(type(n) is int and 0 <= n < 1 << 48 for n in (offset, *shape, *strides))
+    if not sound or not isinstance(storage, Storage) or len(shape) != len(strides):
         raise Malformed
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
@@ -169,20 +169,21 @@ class Machine:
 
     def fill(self, pairs: Sequence[Any]) -> None:
         """Put alternating keys and values into the dictionary on top."""
-        if not isinstance(self.stack[-1], dict):
-            raise Malformed
         _check_keys(pairs[::2])
-        self.stack[-1].update(zip(pairs[::2], pairs[1::2], strict=True))
+        self.top(dict).update(zip(pairs[::2], pairs[1::2], strict=True))
 
     def extend(self, values: Sequence[Any]) -> None:
-        if not isinstance(self.stack[-1], list):
+        self.top(list).extend(values)
+
+    def top(self, kind: type[Any]) -> Any:
+        """The topmost value, which must be of a kind."""
+        if not isinstance(self.stack[-1], kind):
             raise Malformed
-        self.stack[-1].extend(values)
+        return self.stack[-1]
 
     def refer(self, module: Any, name: Any) -> Name:
-        if not isinstance(module, str) or not isinstance(name, str):
-            raise Malformed
-        if len(module) + len(name) > LONGEST_NAME:
+        texts = isinstance(module, str) and isinstance(name, str)
+        if not texts or len(module) + len(name) > LONGEST_NAME:
             raise Malformed
         text = f"{module}.{name}"
         # A name of torch's alone does nothing; what may be called is decided when it is called.

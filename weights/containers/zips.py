@@ -1,26 +1,38 @@
-"""Members of zip archives, found without trusting what the archive says of them."""
+"""Zip archives, read without trusting what they say of their members."""
 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
+from weights.errors import Damaged
 
-class BadMember(ValueError):
-    """A member is not where, or not what, the archive's table says."""
+ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError)
+"""What Python's library raises about an archive."""
+
+
+def read_members(path: Path) -> dict[str, zipfile.ZipInfo]:
+    """The table of an archive. **Raises** `Damaged`, or one of `ERRORS`."""
+    with zipfile.ZipFile(path) as archive:
+        infos = archive.infolist()
+    members = {info.filename: info for info in infos}
+    if len(members) != len(infos):
+        raise Damaged("a name is given twice")
+    return members
 
 
 def locate(path: Path, info: zipfile.ZipInfo) -> int:
-    """Where the bytes of a member begin that is stored as it is. **Raises** `BadMember`."""
+    """Where the bytes of a member begin that is stored as it is. **Raises** `Damaged`."""
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-        raise BadMember(f"{info.filename} is compressed")
+        raise Damaged(f"{info.filename} is compressed")
     with path.open("rb") as file:
         file.seek(info.header_offset)
         local = file.read(30)
     if len(local) < 30 or local[:4] != b"PK\x03\x04":
-        raise BadMember(f"{info.filename} is not where its archive says")
+        raise Damaged(f"{info.filename} is not where its archive says")
     names = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
     offset = info.header_offset + 30 + names
     if offset + info.file_size > path.stat().st_size:
-        raise BadMember(f"{info.filename} is cut off")
+        raise Damaged(f"{info.filename} is cut off")
     return offset

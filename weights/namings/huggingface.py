@@ -37,11 +37,7 @@ DINOV3_VIT = Naming(
         ),
         Rule(
             "blocks.{i}.attn.qkv.bias",
-            (
-                ATTENTION + "q_proj.bias",
-                ATTENTION + "k_proj.bias?",
-                ATTENTION + "v_proj.bias",
-            ),
+            (ATTENTION + "q_proj.bias", ATTENTION + "k_proj.bias?", ATTENTION + "v_proj.bias"),
             BIAS_THIRDS,
         ),
         Rule("blocks.{i}.attn.proj.{p}", (ATTENTION + "o_proj.{p}",)),

@@ -22,8 +22,6 @@ DINOV3_VIT = Naming(
         ),
         Rule("blocks.{i}.ls1.gamma", ("blocks.{i}.gamma_1",)),
         Rule("blocks.{i}.ls2.gamma", ("blocks.{i}.gamma_2",)),
-        Rule("blocks.{i}.mlp.fc1.{p}", ("blocks.{i}.mlp.fc1.{p}",)),
-        Rule("blocks.{i}.mlp.fc2.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
         Rule("blocks.{i}.mlp.w1.{p}", ("blocks.{i}.mlp.fc1_g.{p}",)),
         Rule("blocks.{i}.mlp.w2.{p}", ("blocks.{i}.mlp.fc1_x.{p}",)),
         Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),

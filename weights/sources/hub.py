@@ -13,8 +13,17 @@ from pathlib import Path
 from weights.errors import Unreachable, WrongDigest
 
 FORBIDDEN = (401, 403)
-MISSING = 404
-TOO_MANY = 429
+
+REASONS = {
+    **dict.fromkeys(
+        FORBIDDEN,
+        "the hub refuses it ({code}) to who has not accepted the licence there and set HF_TOKEN "
+        "to a token of that account",
+    ),
+    404: "the hub does not have it (404)",
+    429: "the hub was asked too often (429), so wait for some minutes",
+}
+"""What an HTTP status means for who wants a file."""
 
 COMMIT = re.compile("[0-9a-f]{40}")
 DIGEST = re.compile("[0-9a-f]{64}")
@@ -88,7 +97,9 @@ def reason(error: BaseException) -> str:
         if isinstance(cause, RevisionNotFoundError):
             return "the hub has the repository, but not that revision of it (404)"
         if isinstance(cause, HfHubHTTPError):
-            return _status(cause.response.status_code)
+            code = cause.response.status_code
+            other = "the hub answered with an error ({code}), so try later"
+            return REASONS.get(code, other).format(code=code)
         if isinstance(cause, OfflineModeIsEnabled):
             return "HF_HUB_OFFLINE forbids it"
         if isinstance(cause, httpx2.TimeoutException):
@@ -106,8 +117,7 @@ def status(error: BaseException) -> int | None:
     from huggingface_hub.errors import HfHubHTTPError
 
     answers = (cause for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
-    answer = next(answers, None)
-    return None if answer is None else answer.response.status_code
+    return next((answer.response.status_code for answer in answers), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -116,16 +126,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__
-
-
-def _status(code: int) -> str:
-    if code in FORBIDDEN:
-        return (
-            f"the hub refuses it ({code}) to who has not accepted the licence there and set "
-            "HF_TOKEN to a token of that account"
-        )
-    if code == MISSING:
-        return "the hub does not have it (404)"
-    if code == TOO_MANY:
-        return "the hub was asked too often (429), so wait for some minutes"
-    return f"the hub answered with an error ({code}), so try later"

@@ -6,18 +6,12 @@ huggingface-hub's own download keeps what it has only while the process lives.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.progress import Progress
 from weights.sources.hub import DIGEST, HubFile, ask, status, unreachable
-
-if TYPE_CHECKING:
-    from httpx2 import Response
 
 ATTEMPTS = 4
 """How often in a row a connection may break without a new byte."""
@@ -104,8 +98,19 @@ def check(path: Path, file: HubFile, listener: Progress) -> str:
 
 def _continue(file: HubFile, size: int, part: Path, listener: Progress) -> None:
     """Append what is missing, as far as the connection holds."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
     have = part.stat().st_size
-    with _asked(file, have) as response:
+    url = hf_hub_url(file.repository, file.name, revision=file.revision)
+    # Compressed answers could not be continued.
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    timeout = HF_HUB_DOWNLOAD_TIMEOUT
+    with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
+        hf_raise_for_status(response)
         if response.status_code != CONTINUED:  # all of it, although a part was asked for
             listener.step(-have)
             have = 0
@@ -127,24 +132,6 @@ def _check_size(offered: int, size: int, part: Path, file: HubFile) -> None:
             f"{file} on the hub has {offered} bytes where {size} were recorded: its publisher "
             "has to mend that; try another --revision."
         )
-
-
-@contextmanager
-def _asked(file: HubFile, start: int) -> Generator[Response]:
-    """The answer to a request for a file, from one of its bytes on."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
-    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
-
-    url = hf_hub_url(file.repository, file.name, revision=file.revision)
-    # Compressed answers could not be continued.
-    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    timeout = HF_HUB_DOWNLOAD_TIMEOUT
-    with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
-        hf_raise_for_status(response)
-        yield response
 
 
 def _is_passing(error: Exception) -> bool:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import lz4.frame
 import numpy as np
 
-from weights.containers import convnext_records
-from weights.containers.equimo import METADATA, TAR_BLOCK, WEIGHTS
+from weights.containers.equimo import METADATA, WEIGHTS, Pieces
 from weights.containers.npy import header
-from weights.containers.vit_records import AFTER, BEFORE, BLOCK, BLOCK_PREFIX, QKV_BIAS, Layout, Row
+from weights.containers.records import ALTERNATIVES, BLOCK_PREFIX, Part, convnext_rows, vit_rows
 from weights.progress import Progress
-from weights.writers.item import Item
-
-TAR_RECORD = 20 * TAR_BLOCK
+from weights.writers.items import Item
 
 SCALARS = {
     # Dropout probability, and whether dropout is off.
@@ -33,61 +31,49 @@ def write_archive(
     """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
     text = json.dumps(metadata).encode()
     size = sum(len(head) + (item.size if item else 0) for head, item in records(items))
-    with lz4.frame.open(path, "wb", content_checksum=True) as file:
-        file.write(_member(METADATA, len(text)) + _padded(text))
-        file.write(_member(WEIGHTS, size))
-        for head, item in records(items):
-            file.write(head)
-            if item:
-                file.write(item.data())
-                listener.step(item.size)
-        whole = len(_member(METADATA, 0)) + len(_member(WEIGHTS, size))
-        whole += len(_padded(text)) + size + -size % TAR_BLOCK + 2 * TAR_BLOCK
-        file.write(bytes(-size % TAR_BLOCK + 2 * TAR_BLOCK + -whole % TAR_RECORD))
+    with (
+        lz4.frame.open(path, "wb", content_checksum=True) as file,
+        tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        archive.addfile(_member(METADATA, len(text)), BytesIO(text))
+        archive.addfile(_member(WEIGHTS, size), Pieces(_content(items, listener)))
+
+
+def _content(items: Sequence[Item], listener: Progress) -> Iterator[bytes | memoryview]:
+    for head, item in records(items):
+        yield head
+        if item:
+            yield item.data()
+            listener.step(item.size)
 
 
 def records(items: Sequence[Item]) -> Iterator[tuple[bytes, Item | None]]:
     """The beginning of every record, and the tensor whose values follow; None for a scalar."""
     tensors = {item.key: item for item in items}
-    convnext = convnext_records.expected([item.shape for item in items])
-    for name, shape in convnext or layout(tensors).rows():
+    for name, shape in convnext_rows([item.shape for item in items]) or _vit_rows(tensors):
         if not shape:
             yield SCALARS[name.rpartition(".")[2]], None
         else:
             yield header(tensors[name].shape, "<f4"), tensors[name]
 
 
-def layout(keys: Mapping[str, Item]) -> Layout:
-    """The layout whose arrays are exactly these keys."""
-    first = BLOCK_PREFIX.format(i=0)
-    choice = [_pick(options, "", keys) for options in BEFORE]
-    choice += [_pick(options, first, keys) for options in BLOCK]
-    choice += [_pick(options, "", keys) for options in AFTER]
-    depth = sum(key.endswith(".attn.qkv.weight") for key in keys)
-    return Layout(tuple(choice), depth)
+def _vit_rows(keys: Mapping[str, Item]) -> Part:
+    """The records of a vision transformer whose arrays are exactly these keys."""
+    prefixes = "", BLOCK_PREFIX.format(i=0), ""
+    pairs = zip(ALTERNATIVES, prefixes, strict=True)
+    before, block, after = (_pick(options, prefix, keys) for options, prefix in pairs)
+    return vit_rows(before, block, after, sum(key.endswith(".attn.qkv.weight") for key in keys))
 
 
-def _pick(
-    options: Sequence[tuple[Row, ...]], prefix: str, keys: Mapping[str, Item]
-) -> tuple[Row, ...]:
+def _pick(options: Sequence[Part], prefix: str, keys: Mapping[str, Item]) -> Part:
     """The part that is there; scalars always are."""
     for part in options:
         if all(prefix + name in keys for name, shape in part if shape):
             return part
-    raise KeyError(f"none of the parts {options} of an Equimo file can be written")
+    raise KeyError("none of the parts of an Equimo file fits these keys")
 
 
-def bias_keys(depth: int) -> list[str]:
-    """Keys of the biases that Equimo 1.x has in every model."""
-    prefixes = (BLOCK_PREFIX.format(i=i) for i in range(depth))
-    return [prefix + QKV_BIAS[0][0] for prefix in prefixes]
-
-
-def _member(name: str, size: int) -> bytes:
+def _member(name: str, size: int) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.size = size
-    return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def _padded(text: bytes) -> bytes:
-    return text + bytes(-len(text) % TAR_BLOCK)
+    return info

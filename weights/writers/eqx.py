@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weights.containers.npy import header
 from weights.progress import Progress
-from weights.writers.item import Item
+from weights.writers.items import Item
 
 
 def write_eqx(path: Path, items: Sequence[Item], progress: Progress) -> None:

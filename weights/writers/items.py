@@ -1,60 +1,71 @@
-"""From one publisher's checkpoint to another's."""
+"""From one publisher's checkpoint to another's, one tensor at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from weights.distributions import Shape
-from weights.mapping import Naming, Out, invert, plan
+import numpy as np
+
+from weights.containers.records import BLOCK_PREFIX, QKV_BIAS
+from weights.distributions import Shape, round_to_bfloat16
+from weights.files import width
+from weights.mapping import Naming, invert, plan
 from weights.namings import meta
 from weights.tensors import LazyTensor, Weights
 from weights.transforms import zeros
-from weights.writers.equimo import bias_keys
-from weights.writers.item import Item
+
+
+@dataclass(frozen=True)
+class Item:
+    """A tensor to write: its key, its values, and the type they get in the file."""
+
+    key: str
+    tensor: LazyTensor
+    dtype: str = "float32"
+
+    @property
+    def shape(self) -> Shape:
+        return self.tensor.shape
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) * width(self.dtype)
+
+    def data(self) -> memoryview:
+        """The bytes for the file, little-endian; bfloat16 is rounded to."""
+        array = np.ascontiguousarray(self.tensor.read(), "<f4").reshape(-1)
+        if self.dtype == "bfloat16":
+            array = (round_to_bfloat16(array).view("<u4") >> 16).astype("<u2")
+        return array.view(np.uint8).data
 
 
 def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:
     """The tensors of a file that uses `naming`, from weights for a model with these leaves."""
-    tensors = {
+    leaves = {
         path: LazyTensor(shape, "float32", partial(weights.arrays.__getitem__, path))
         for path, shape in shapes.items()
     }
-    outs = list(invert(plan(naming.rules, shapes), tensors))
-    left_out = dispensable(outs)
-    items = [
-        Item(out.source.key, out.tensor, meta.dtype(out.source.key))
-        for out in outs
-        if out.source.key not in left_out
-    ]
-    items += copies(naming, items)
-    # Only Equimo has keys that must be there although they hold zeros.
-    return with_zero_biases(items) if naming.name == "equimo" and naming.zero else items
-
-
-def copies(naming: Naming, items: Sequence[Item]) -> list[Item]:
-    """The keys of a complete file that only repeat others."""
-    tensors = {item.key: item.tensor for item in items}
-    return [Item(copy, tensors[key]) for copy, key in naming.repeated(tensors).items()]
-
-
-def dispensable(outs: Sequence[Out]) -> frozenset[str]:
-    """Optional keys, if a reader would fill in the right values for every one of them.
-
-    All or none: a model has a bias in every layer or in no layer.
-    """
+    outs = list(invert(plan(naming.rules, shapes), leaves))
     optional = [out for out in outs if out.source.optional]
-    keys = frozenset(out.source.key for out in optional)
-    return keys if all(out.is_dispensable() for out in optional) else frozenset()
+    # What a reader would fill in. All or none: a model has a bias in every layer or in no layer.
+    if all(np.array_equal(o.tensor.read(), o.missing(o.tensor.shape)) for o in optional):
+        outs = [out for out in outs if not out.source.optional]
+    tensors = {out.source.key: out.tensor for out in outs}
+    tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}
+    # Only Equimo has keys that must be there although they hold zeros.
+    if naming.name == "equimo" and naming.zero:
+        tensors = _zero_biases(tensors) | tensors
+    return [Item(key, tensor, meta.dtype(key)) for key, tensor in tensors.items()]
 
 
-def with_zero_biases(items: Sequence[Item]) -> list[Item]:
+def _zero_biases(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
     """Equimo 1.x cannot leave out the bias of queries, keys and values: give it zeros."""
-    keys = {item.key for item in items}
-    weights = {item.key: item for item in items if item.key.endswith(".attn.qkv.weight")}
-    missing = [key for key in bias_keys(len(weights)) if key not in keys]
-    if not missing:
-        return list(items)
-    shape = next(iter(weights.values())).shape[:1]
-    empty = LazyTensor(shape, "float32", lambda: zeros(shape))
-    return [*items, *(Item(key, empty) for key in missing)]
+    shapes = [tensors[key].shape[:1] for key in tensors if key.endswith(".attn.qkv.weight")]
+    return {
+        BLOCK_PREFIX.format(i=i) + QKV_BIAS: LazyTensor(shape, "float32", partial(zeros, shape))
+        for i, shape in enumerate(shapes)
+    }

@@ -1,18 +1,20 @@
 """Writes a PyTorch checkpoint, as `torch.save` does for a dictionary of tensors.
 
-Source: `torch/serialization.py` and `torch/_utils.py`; see `weights.containers.torch`.
+Source: `torch/serialization.py` and `torch/_utils.py`; see `weights.containers.pth`.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from weights.containers.pth import contiguous
 from weights.distributions import Shape
 from weights.progress import Progress
-from weights.writers.item import Item
+from weights.writers.items import Item
 
 ROOT = "archive"
 STORAGES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
@@ -62,24 +64,14 @@ def _entry(index: int, item: Item) -> bytes:
             b"ctorch._utils\n_rebuild_tensor_v2\n((",
             _text("storage"),
             b"ctorch\n" + STORAGES[item.dtype].encode() + b"\n",
-            _text(str(index)) + _text("cpu") + _number(item.count),
+            _text(str(index)) + _text("cpu") + _number(math.prod(item.shape)),
             b"tQ",
             _number(0),
             _tuple(item.shape),
-            _tuple(strides(item.shape)),
+            _tuple(contiguous(item.shape)),
             b"\x89ccollections\nOrderedDict\n)RtR",
         ]
     )
-
-
-def strides(shape: Shape) -> Shape:
-    """Steps in elements between neighbours along each axis, the last axis fastest."""
-    steps: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= size
-    return tuple(reversed(steps))
 
 
 def _text(text: str) -> bytes:
@@ -94,8 +86,4 @@ def _number(number: int) -> bytes:
 
 
 def _tuple(numbers: Shape) -> bytes:
-    return b"(" + b"".join(_numbers(numbers)) + b"t"
-
-
-def _numbers(numbers: Shape) -> Iterator[bytes]:
-    return map(_number, numbers)
+    return b"(" + b"".join(map(_number, numbers)) + b"t"

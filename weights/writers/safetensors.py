@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.progress import Progress
-from weights.writers.item import Item
+from weights.writers.items import Item
 
 CODES = {"float32": "F32", "bfloat16": "BF16", "uint8": "U8"}
 

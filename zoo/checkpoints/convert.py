@@ -13,8 +13,7 @@ from weights.distributions import Shape
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.progress import Progress
-from weights.writers.item import Item, total
-from weights.writers.items import items_for
+from weights.writers.items import Item, items_for
 from zoo.checkpoints import settings as configs
 from zoo.checkpoints.leaves import shapes
 from zoo.checkpoints.load import load_checkpoint, open_named, variants
@@ -126,7 +125,7 @@ def convert(
     items = items_for(naming, weights, leaves_to_write(entry, naming, loaded.config))
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
-    progress.stage(f"writing {target.name}", total(items))
+    progress.stage(f"writing {target.name}", sum(item.size for item in items))
     with staged(target.parent) as stage, writing(target):
         write(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():

@@ -12,9 +12,9 @@ from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, 
 from weights.containers import eqx
 from weights.distributions import Shape
 from weights.errors import MappingError
+from weights.load import fits, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
-from weights.recognise import fits, nearest
 from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.checkpoints.leaves import shapes

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.loading import load
+from tests.synthetic import save_pth
 from weights import open_checkpoint
 from weights.errors import (
     BadValues,
@@ -16,7 +17,6 @@ from weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
-from weights.synthetic import save_pth
 
 torch = pytest.importorskip("torch")
 
@@ -74,7 +74,7 @@ def test_files_of_other_kinds(tmp_path):
         with pytest.raises(NotACheckpoint, match="not a checkpoint that is read"):
             read(path)
     write_zip(path, {"readme.txt": "hello"})
-    with pytest.raises(NotACheckpoint, match="damaged or not a PyTorch checkpoint"):
+    with pytest.raises(NotACheckpoint, match="is no sound PyTorch checkpoint"):
         read(path)
 
 

@@ -25,10 +25,11 @@ MAIN = """
 import json, os, sys
 from dataclasses import replace
 from weights.sources.hub import HubFile
-from zoo.registry.lookup import MODELS, info
-entry = info("dinov3_vits16")
+from zoo.registry import lookup
+entry = lookup.info("dinov3_vits16")
 hub = HubFile(**json.loads(os.environ["TEST_HUB_FILE"]))
-MODELS["dinov3_vits16"] = replace(entry, hub=(hub,))
+lookup.MODELS["dinov3_vits16"] = replace(entry, hub=(hub,))
+lookup._BY_NAME = lookup._index()
 sys.argv[0] = "zoo"
 from zoo.cli import main
 main()

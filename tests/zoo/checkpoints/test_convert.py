@@ -14,13 +14,12 @@ import torch
 import zoo
 from tests import loading
 from tests.formats import CONFIGS, NANO, huggingface_model, seeded
+from tests.synthetic import make_image, save_pth
 from weights import bind, open_checkpoint
 from weights.progress import Quiet
-from weights.synthetic import make_image, save_pth
 from weights.tensors import LazyTensor
 from weights.writers.equimo import write_archive
-from weights.writers.item import Item
-from weights.writers.items import items_for
+from weights.writers.items import Item, items_for
 from weights.writers.pth import write_pth
 from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import write, write_folder

@@ -11,12 +11,13 @@ from PIL import Image
 
 import zoo
 from tests.conftest import GOLDEN
+from tests.synthetic import digest, make_state
 from weights import leaf_shapes, open_checkpoint
 from weights.distributions import kind_of
 from weights.mapping import plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
 from weights.progress import Quiet
-from weights.synthetic import digest, make_state, write_checkpoint
+from weights.synthetic import write_checkpoint
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import pixel_values
 
@@ -49,7 +50,7 @@ def test_layout_of_every_published_file(name):
 def test_a_streamed_checkpoint_is_the_recipes(tmp_path):
     torch = pytest.importorskip("torch")
     shapes = {key: shape for key, shape in layout("dinov3_vits16").items() if ".1" not in key}
-    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet())
+    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet(), {})
     want = make_state(shapes, 3)
     got = torch.load(tmp_path / "w.pth", weights_only=True)
     assert digest({key: value.float().numpy() for key, value in got.items()}) == digest(want)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.synthetic import make_image
 from weights import array_leaves
 from weights.errors import MappingError, WeightsNotFound
-from weights.synthetic import make_image
 from zoo.checkpoints.golden import JAX_ATOL
 from zoo.errors import BadRequest, UnknownModel
 

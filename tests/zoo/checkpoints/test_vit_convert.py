@@ -12,8 +12,8 @@ import torch
 
 import zoo
 from tests.seeded import model_of, nano, native, values_of
+from tests.synthetic import make_image
 from weights import LazyArrays, LazyTensor, Provenance, Weights, load_weights, open_checkpoint
-from weights.synthetic import make_image
 from weights.writers.items import items_for
 from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import leaves_to_write, naming_to_write, write

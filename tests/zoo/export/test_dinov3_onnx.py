@@ -12,7 +12,7 @@ import pytest
 
 import converter
 from converter.check import run
-from weights.synthetic import make_image
+from tests.synthetic import make_image
 from zoo.models.build import batched
 
 # The smallest mistake that matters (LayerNorm's epsilon apart) moves outputs by 1e-3; float32

@@ -8,9 +8,9 @@ import pytest
 
 import converter
 from converter.check import run
+from tests.synthetic import make_image
 from tests.zoo.export.test_dinov3_onnx import ATOL, NO_PLACE_FOR, assert_golden
 from tests.zoo.models.test_dinov3 import transformers_model
-from weights.synthetic import make_image
 from zoo.export.make import convert
 from zoo.export.request import Signature
 from zoo.models.build import batched

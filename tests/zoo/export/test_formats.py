@@ -27,10 +27,10 @@ from tests.formats import (
     timm_state,
     zero_mask,
 )
+from tests.synthetic import make_image
 from weights import bind, leaf_shapes, open_checkpoint
 from weights.errors import BadValues, MappingError
-from weights.recognise import fits, nearest
-from weights.synthetic import make_image
+from weights.load import fits, nearest
 from zoo.checkpoints.leaves import shapes as shapes_of
 from zoo.models.build import abstract, batched
 from zoo.registry.families.dinov3 import NAMINGS

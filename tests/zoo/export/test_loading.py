@@ -17,7 +17,7 @@ from tests.formats import (
     write_meta,
     write_timm,
 )
-from weights.synthetic import make_state
+from tests.synthetic import make_state
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, is_finite
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

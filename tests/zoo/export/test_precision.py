@@ -17,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 import converter
 import zoo
 from tests.seeded import NETWORKS, nano, native, values_of
+from tests.synthetic import make_image
 from tests.zoo.export.test_export import EXPORT, call, no_weights_around  # noqa: F401
-from weights.synthetic import make_image
 from zoo.export.make import convert
 from zoo.export.precision import LIMITS, derive, outgrown, runnable
 from zoo.export.quantise import even_out

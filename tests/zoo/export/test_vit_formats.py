@@ -17,11 +17,11 @@ from tests.conftest import GOLDEN
 from tests.references.running import file_state, transformers_model
 from tests.seeded import as_file, leaves_of, nano, state_of, values_of
 from weights import load_weights, open_checkpoint
-from weights.containers.vit_records import record_names
+from weights.containers.records import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
+from weights.load import fits
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo, google, huggingface, meta, original, timm
-from weights.recognise import fits
 from zoo.checkpoints.leaves import shapes
 from zoo.checkpoints.load import load_checkpoint, variants
 from zoo.models.config import LearnedPositions

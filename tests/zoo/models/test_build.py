@@ -15,8 +15,8 @@ import pytest
 import zoo
 from tests.conftest import TINY7B
 from tests.seeded import NETWORKS, nano
+from tests.synthetic import make_image
 from weights import leaf_shapes, leaf_values
-from weights.synthetic import make_image
 from zoo.models.block import Block
 from zoo.models.build import abstract, batched, build
 from zoo.models.config import ConvNeXtConfig

@@ -28,12 +28,12 @@ from tests.references.convnext import (
     torch_state,
     transformers_model,
 )
+from tests.synthetic import digest, make_image, make_state
 from weights import bind, load_weights, open_checkpoint, random_weights
 from weights.errors import BadValues, MappingError
+from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
 from weights.namings import convnext
-from weights.recognise import fits, nearest
-from weights.synthetic import digest, make_image, make_state
 from weights.writers.items import items_for
 from zoo.checkpoints import golden
 from zoo.checkpoints import settings as configs

@@ -13,9 +13,9 @@ import zoo
 from converter.check import run
 from tests.conftest import GOLDEN
 from tests.seeded import leaves_of, state_of
+from tests.synthetic import digest, make_image
 from weights import bind
 from weights.namings.meta import DINOV2_VIT
-from weights.synthetic import digest, make_image
 from zoo.models.build import abstract, batched
 
 ATOL = 3e-5

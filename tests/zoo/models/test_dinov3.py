@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.synthetic import digest, make_image
 from weights import bind, leaf_shapes
-from weights.synthetic import digest, make_image
 from zoo.models.build import abstract, build, count_parameters
 from zoo.models.config import ViTConfig
 from zoo.models.rope import AxialRoPE

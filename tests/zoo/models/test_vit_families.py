@@ -14,8 +14,8 @@ from tests.conftest import GOLDEN
 from tests.references import dinov2, eupe, siglip2, tips, vit
 from tests.references.running import equimo_abstract
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
+from tests.synthetic import digest, make_image, make_state
 from weights import bind
-from weights.synthetic import digest, make_image, make_state
 from zoo.checkpoints.leaves import shapes
 from zoo.models.build import abstract, count_parameters
 from zoo.models.config import LearnedPositions, ViTConfig
