@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,10 @@ def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
 def measure(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     """Load and run a file in this process."""
     feeds = draw(specs)
-    _forget_peak()
+    # What imports took at their worst is not the file's doing. On a system where it cannot be
+    # forgotten it counts, and is less than most files take.
+    with suppress(OSError):
+        RESET.write_text("5")
     before = psutil.Process().memory_info().rss
     began = time.perf_counter()
     live = session(file, threads)
@@ -60,14 +64,6 @@ def measure(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     most = _peak()
     after = psutil.Process().memory_info().rss
     return Footprint(load, None if most is None else most - before, after - before)
-
-
-def _forget_peak() -> None:
-    """What imports took at their worst is not the file's doing."""
-    try:
-        RESET.write_text("5")
-    except OSError:
-        return  # Not on this system; then imports count, which take less than most files.
 
 
 def _peak() -> int | None:

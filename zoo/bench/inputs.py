@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
+from zoo.export.request import read_sides
 from zoo.runtime import NodeArg
 
 FLOATS = {"float": "float32", "double": "float64", "float16": "float16"}
@@ -42,10 +42,10 @@ def read_size(text: str | None) -> tuple[int, int] | None:
     """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
     if text is None:
         return None
-    found = re.fullmatch(r"([1-9]\d{0,5})(?:x([1-9]\d{0,5}))?", text, re.ASCII)
-    if not found:
+    sides = read_sides(text)
+    if not sides or 0 in sides:
         raise BadRequest(f"--size {text} is no size: write one such as 224, or 256x384 (HxW).")
-    return int(found[1]), int(found[2] or found[1])
+    return sides
 
 
 def settle(file: object, inputs: Sequence[NodeArg], wanted: Wanted) -> list[Spec]:

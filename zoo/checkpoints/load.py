@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
@@ -85,28 +83,21 @@ def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
     fitting = namings(checkpoint, entry)
     if fitting:
         return fitting[0]
-    others = variants(checkpoint)
-    if others:
+    belongs = variants(checkpoint)
+    if belongs:
         raise MappingError(
-            f"{checkpoint.path} is of another variant: it looks like {' or '.join(others)}, not "
+            f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
             f"like {entry.name}. Export that model, or give the file {entry.file}."
         )
     naming = nearest(entry.namings, checkpoint.tensors)
-    if lacks_classifier(checkpoint, naming, entry):
+    leaves = shapes(entry.config_for(naming.name))
+    others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
+    if entry.config.classes and fits(naming, checkpoint.tensors, others):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
         )
     return naming
-
-
-def lacks_classifier(checkpoint: Checkpoint, naming: Naming, entry: ModelInfo) -> bool:
-    """Whether a model's classifier is all that a checkpoint of it lacks."""
-    if not entry.config.classes:
-        return False
-    leaves = shapes(entry.config_for(naming.name))
-    without = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    return fits(naming, checkpoint.tensors, without)
 
 
 def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
@@ -127,29 +118,19 @@ def variants(checkpoint: Checkpoint) -> list[str]:
 def recognise(checkpoint: Checkpoint) -> Naming:
     """Whose names a checkpoint uses, of all that the zoo knows. **Raises** `NotACheckpoint`."""
     fitting = (naming for entry in MODELS.values() for naming in namings(checkpoint, entry))
-    return next(fitting, None) or nearest(_all_namings(), checkpoint.tensors)
-
-
-@cache
-def _all_namings() -> tuple[Naming, ...]:
-    every: Iterable[Naming] = (n for entry in MODELS.values() for n in entry.readable)
-    return tuple(dict.fromkeys(every))
-
-
-def landmarks(config: Config) -> dict[str, Shape]:
-    """Shapes of a few leaves that tell most models apart, without building one."""
-    found: dict[str, Shape] = {"norm.weight": (config.dim,)}
-    if isinstance(config, ViTConfig):
-        found["patch_embed.proj.weight"] = (config.dim, 3, config.patch_size, config.patch_size)
-        found[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
-        if config.positions is not None:
-            rows = config.positions.grid**2 + config.positions.cls_token
-            found["global_pos_embed.weight"] = (rows, config.dim)
-    return found
+    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable)
+    return next(fitting, None) or nearest(known, checkpoint.tensors)
 
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
-    """A quick look before the thorough one, which has to build the model."""
+    """A quick look, before one that has to build the model, at leaves that tell most apart."""
+    leaves: dict[str, Shape] = {"norm.weight": (config.dim,)}
+    if isinstance(config, ViTConfig):
+        leaves["patch_embed.proj.weight"] = (config.dim, 3, config.patch_size, config.patch_size)
+        leaves[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
+        if config.positions is not None:
+            rows = config.positions.grid**2 + config.positions.cls_token
+            leaves["global_pos_embed.weight"] = (rows, config.dim)
     file = naming.normalise(checkpoint.tensors)
-    wanted = source_shapes(plan(naming.rules, landmarks(config)))
+    wanted = source_shapes(plan(naming.rules, leaves))
     return all(key in file and file[key].shape == shape for key, shape in wanted.items())

@@ -18,9 +18,6 @@ Layout = Literal["4d", "3d"]
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
-SUFFIX: dict[Precision, str] = {"fp32": "", "fp16": "-fp16", "bf16": "-bf16", "int8": "-int8"}
-"""What the names of files say."""
-
 Input = Literal["float32", "uint8"]
 """Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
 
@@ -138,18 +135,23 @@ def read_size(text: str | None, entry: ModelInfo) -> tuple[int, int] | None:
     if text == "dynamic":
         return None
     stride = entry.config.stride
-    found = re.fullmatch(r"(\d+)(?:x(\d+))?", text, re.ASCII)
-    if not found:
+    sides = read_sides(text)
+    if sides is None:
         raise BadRequest(
             f"--size {text} is no size: write one such as 224, or 256x384 (HxW), or `dynamic`."
         )
-    height, width = int(found[1]), int(found[2] or found[1])
-    if not height or not width or height % stride or width % stride:
+    if any(side == 0 or side % stride for side in sides):
         raise BadRequest(
             f"--size {text} does not fit {entry.name}: height and width must be positive "
             f"multiples of its patch size, {stride}."
         )
-    return height, width
+    return sides
+
+
+def read_sides(text: str) -> tuple[int, int] | None:
+    """(height, width) from `224` or `256x384`; None from anything else."""
+    found = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
+    return (int(found[1]), int(found[2] or found[1])) if found else None
 
 
 def read_batch(text: str) -> int | None:
@@ -177,7 +179,7 @@ def read_targets(
             )
         return (out,)
     folder = out or Path()
-    ending = f"{SUFFIX[precision]}.onnx"
+    ending = ".onnx" if precision == "fp32" else f"-{precision}.onnx"
     return tuple(folder / f"{name}-opset{opset}{ending}" for opset in opsets)
 
 

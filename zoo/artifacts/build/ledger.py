@@ -52,10 +52,6 @@ class Ledger:
             files=right, variants=variants, complete=complete, speeds=earlier.speeds
         )
 
-    def has(self, name: str) -> bool:
-        """Whether a file is there and proven."""
-        return name in self.content.listed
-
     def publish(self, stage: Path, names: Sequence[str], **changes: object) -> None:
         """Move staged files to their places in the folder, then write down that they are there."""
         with writing(self.folder):
@@ -78,7 +74,7 @@ class Ledger:
         """Remove files of an earlier build that this one has no part in."""
         for variant in VARIANTS.values():
             for path in (self.folder / variant.file, sidecar_path(self.folder / variant.file)):
-                if not self.has(path.relative_to(self.folder).as_posix()):
+                if path.relative_to(self.folder).as_posix() not in self.content.listed:
                     path.unlink(missing_ok=True)
 
 
