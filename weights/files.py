@@ -7,23 +7,18 @@ is to be read in a few hundred MB.
 from __future__ import annotations
 
 import hashlib
-import math
-import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
 import numpy as np
-from numpy.typing import NDArray
 
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint
 from weights.tensors import FLOATS, LazyTensor
-
-STORED = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
-"""How numpy sees the bytes of each of `FLOATS`; it has no bfloat16."""
 
 PIECE = 8 << 20
 """Bytes that are hashed or copied at once."""
@@ -67,9 +62,9 @@ class FileBytes:
                 target = target[count:]
 
 
-def width(dtype: str) -> int:
-    """Bytes of a number, by the name of its type: `bfloat16`, `float8_e5m2`, `bool`."""
-    return 1 if dtype == "bool" else int(re.findall(r"\d+", dtype)[0]) // 8
+def stored(dtype: str) -> np.dtype[Any]:
+    """How numpy sees numbers of a type in a file: little-endian."""
+    return np.dtype(dtype).newbyteorder("<")
 
 
 def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
@@ -79,17 +74,10 @@ def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
 
 
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
-    """The values at `offset` as float32."""
-    stored = np.empty(math.prod(shape), STORED[dtype])
-    source.read_into(offset, stored.view(np.uint8).data)
-    return as_float32(stored, dtype).reshape(shape)
-
-
-def as_float32(stored: NDArray[np.generic], dtype: str) -> Float32:
-    """Values from their stored form; float32 itself is not copied."""
-    if dtype == "bfloat16":
-        return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return stored.astype(np.float32, copy=False)
+    """The values at `offset` as float32; float32 itself is not copied."""
+    values = np.empty(shape, stored(dtype))
+    source.read_into(offset, values.reshape(-1).view(np.uint8).data)
+    return values.astype(np.float32, copy=False)
 
 
 def unreadable() -> Float32:
