@@ -1,4 +1,4 @@
-"""Arrays out of files, one at a time, without mapping the files into memory.
+"""Checkpoints, and arrays out of files one at a time, without mapping the files into memory.
 
 A mapped file's pages count as the process's memory for as long as the map lives; a model of 27 GB
 is to be read in a few hundred MB.
@@ -7,8 +7,9 @@ is to be read in a few hundred MB.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,3 +96,25 @@ def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
             if step is not None:
                 step(count)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file or folder holds, tensors unread.
+
+    `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
+    what the container says about itself.
+    """
+
+    path: Path
+    container: str
+    files: tuple[Path, ...]
+    tensors: Mapping[str, LazyTensor]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def sha256(self) -> str:
+        """Digest of the file; of the files' names and digests where there are several."""
+        if len(self.files) == 1:
+            return sha256(self.files[0])
+        lines = "".join(f"{sha256(file)}  {file.name}\n" for file in self.files)
+        return hashlib.sha256(lines.encode()).hexdigest()

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from weights.checkpoint import Checkpoint
 from weights.containers import npy
 from weights.containers.zips import ERRORS, locate
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged
-from weights.files import FileBytes, lazy, sound, stored, unreadable
+from weights.files import Checkpoint, FileBytes, lazy, sound, stored, unreadable
 from weights.tensors import FLOATS, LazyTensor
 
 SUFFIX = ".npy"

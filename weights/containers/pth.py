@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from weights.checkpoint import Checkpoint
 from weights.containers.pickles import Other, Refused, Storage, Tensor, load
 from weights.containers.zips import ERRORS, locate
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
-from weights.files import FileBytes, lazy, read_values, sound, stored, unreadable
+from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, stored, unreadable
 from weights.tensors import FLOATS, LazyTensor
 
 LARGEST_PICKLE = 16 << 20

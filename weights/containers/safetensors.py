@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.checkpoint import Checkpoint
 from weights.distributions import Shape
 from weights.errors import Damaged
-from weights.files import FileBytes, lazy, sound, stored
+from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 
 LARGEST_HEADER = 100_000_000
 """Bytes; the limit of the reference implementation."""
