@@ -29,7 +29,7 @@ ROOMS = {
             "transforms",
             "mapping",
         ),
-        *("namings", "checkpoint", "containers", "writers", "sources"),
+        *("namings", "containers", "writers", "sources"),
         *("tree", "load", "random", "synthetic"),
     ),
     "zoo": (

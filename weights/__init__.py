@@ -1,8 +1,8 @@
 """Checkpoints of others as values for our models."""
 
-from weights.checkpoint import Checkpoint
 from weights.containers import open_checkpoint
 from weights.errors import WeightsError
+from weights.files import Checkpoint
 from weights.load import load_weights
 from weights.random import random_weights
 from weights.sources.locate import locate

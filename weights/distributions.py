@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,10 +90,8 @@ def frequencies(count: int, theta: float) -> Float32:
 
 
 def round_to_bfloat16(x: Float32) -> Float32:
-    """The nearest bfloat16 values, ties to even, as float32. For finite values only."""
-    bits = x.view(np.uint32)
-    bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+    """The nearest bfloat16 values, ties to even, as float32."""
+    return x.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
 DRAWS: dict[str, Draw] = {

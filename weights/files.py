@@ -1,4 +1,4 @@
-"""Arrays out of files, one at a time, without mapping the files into memory.
+"""Checkpoints, and arrays out of files one at a time, without mapping the files into memory.
 
 A mapped file's pages count as the process's memory for as long as the map lives; a model of 27 GB
 is to be read in a few hundred MB.
@@ -7,23 +7,19 @@ is to be read in a few hundred MB.
 from __future__ import annotations
 
 import hashlib
-import math
-import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
 import numpy as np
-from numpy.typing import NDArray
 
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint
 from weights.tensors import FLOATS, LazyTensor
-
-STORED = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
-"""How numpy sees the bytes of each of `FLOATS`; it has no bfloat16."""
 
 PIECE = 8 << 20
 """Bytes that are hashed or copied at once."""
@@ -67,9 +63,9 @@ class FileBytes:
                 target = target[count:]
 
 
-def width(dtype: str) -> int:
-    """Bytes of a number, by the name of its type: `bfloat16`, `float8_e5m2`, `bool`."""
-    return 1 if dtype == "bool" else int(re.findall(r"\d+", dtype)[0]) // 8
+def stored(dtype: str) -> np.dtype[Any]:
+    """How numpy sees numbers of a type in a file: little-endian."""
+    return np.dtype(dtype).newbyteorder("<")
 
 
 def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
@@ -79,17 +75,10 @@ def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
 
 
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
-    """The values at `offset` as float32."""
-    stored = np.empty(math.prod(shape), STORED[dtype])
-    source.read_into(offset, stored.view(np.uint8).data)
-    return as_float32(stored, dtype).reshape(shape)
-
-
-def as_float32(stored: NDArray[np.generic], dtype: str) -> Float32:
-    """Values from their stored form; float32 itself is not copied."""
-    if dtype == "bfloat16":
-        return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return stored.astype(np.float32, copy=False)
+    """The values at `offset` as float32; float32 itself is not copied."""
+    values = np.empty(shape, stored(dtype))
+    source.read_into(offset, values.reshape(-1).view(np.uint8).data)
+    return values.astype(np.float32, copy=False)
 
 
 def unreadable() -> Float32:
@@ -107,3 +96,25 @@ def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
             if step is not None:
                 step(count)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file or folder holds, tensors unread.
+
+    `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
+    what the container says about itself.
+    """
+
+    path: Path
+    container: str
+    files: tuple[Path, ...]
+    tensors: Mapping[str, LazyTensor]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def sha256(self) -> str:
+        """Digest of the file; of the files' names and digests where there are several."""
+        if len(self.files) == 1:
+            return sha256(self.files[0])
+        lines = "".join(f"{sha256(file)}  {file.name}\n" for file in self.files)
+        return hashlib.sha256(lines.encode()).hexdigest()

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from weights.checkpoint import Checkpoint
 from weights.distributions import Shape
 from weights.errors import BadValues, NotACheckpoint
+from weights.files import Checkpoint
 from weights.mapping import Naming, apply, filled, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 

@@ -262,15 +262,13 @@ def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[
 
     A source that several leaves are parts of is the sum of what each gives.
     """
-    parts: dict[str, list[tuple[Plan, int]]] = {}
+    parts: dict[Source, list[tuple[Rule, LazyTensor, int]]] = {}
     for item in plans:
         for index, source in enumerate(item.sources):
-            parts.setdefault(source.key, []).append((item, index))
-    for shared in parts.values():
-        item, index = shared[0]
-        source = item.sources[index]
-        read = partial(_write, shared, leaves)
-        yield Out(LazyTensor(source.shape, "float32", read), source, item.rule.missing)
+            parts.setdefault(source, []).append((item.rule, leaves[item.target], index))
+    for source, shared in parts.items():
+        tensor = LazyTensor(source.shape, "float32", partial(_sum, shared))
+        yield Out(tensor, source, shared[0][0].missing)
 
 
 @dataclass(frozen=True)
@@ -282,6 +280,5 @@ class Out:
     missing: Callable[[Shape], Float32]
 
 
-def _write(parts: list[tuple[Plan, int]], leaves: Mapping[str, LazyTensor]) -> Float32:
-    every = ((item.rule.transform, leaves[item.target], index) for item, index in parts)
-    return reduce(np.add, (how.invert(leaf.read())[index] for how, leaf, index in every))
+def _sum(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:
+    return reduce(np.add, (rule.transform.invert(leaf.read())[i] for rule, leaf, i in parts))

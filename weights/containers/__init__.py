@@ -5,10 +5,9 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from weights.checkpoint import Checkpoint
 from weights.containers import equimo, eqx, lz4, npy, npz, pth, safetensors, zips
 from weights.errors import NotACheckpoint, WeightsNotFound
-from weights.files import sound
+from weights.files import Checkpoint, sound
 
 BEGINNING = 16
 """Bytes that tell the formats apart."""

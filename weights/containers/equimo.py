@@ -16,13 +16,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from weights.checkpoint import Checkpoint
 from weights.containers.lz4 import FrameBytes, Place, blocks
 from weights.containers.npy import scan
 from weights.containers.records import record_names
 from weights.containers.safetensors import parse_object
 from weights.errors import Damaged, WrongDigest
-from weights.files import PIECE, Bytes, FileBytes, sound
+from weights.files import PIECE, Bytes, Checkpoint, FileBytes, sound
 from weights.tensors import LazyTensor
 
 METADATA = "metadata.json"

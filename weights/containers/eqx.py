@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weights.checkpoint import Checkpoint
 from weights.containers.npy import scan
-from weights.files import FileBytes, sound
+from weights.files import Checkpoint, FileBytes, sound
 
 CONTAINER = "Equinox leaves"
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from weights.checkpoint import Checkpoint
 from weights.containers import npy
 from weights.containers.zips import ERRORS, locate
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged
-from weights.files import STORED, FileBytes, as_float32, lazy, sound, unreadable
+from weights.files import Checkpoint, FileBytes, lazy, sound, stored, unreadable
 from weights.tensors import FLOATS, LazyTensor
 
 SUFFIX = ".npy"
@@ -42,14 +41,14 @@ def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Lazy
     if header.length + header.size != info.file_size:
         raise Damaged(f"{info.filename} has {info.file_size} bytes, not what its header says")
     # In Fortran's order the bytes are those of the transposed array.
-    stored = header.shape[::-1] if header.fortran else header.shape
+    shape = header.shape[::-1] if header.fortran else header.shape
     if header.dtype not in FLOATS:
         return LazyTensor(header.shape, header.dtype, unreadable)
     if info.compress_type == zipfile.ZIP_STORED:
         offset = locate(path, info) + header.length
-        read = lazy(FileBytes(path), offset, stored, header.dtype).read
+        read = lazy(FileBytes(path), offset, shape, header.dtype).read
     else:
-        read = partial(_inflate, path, info, header, stored)
+        read = partial(_inflate, path, info, header, shape)
     turned = partial(_turned, read) if header.fortran else read
     return LazyTensor(header.shape, header.dtype, turned)
 
@@ -67,5 +66,5 @@ def _inflate(path: Path, info: zipfile.ZipInfo, header: npy.Header, shape: Shape
             content = file.read(header.size + 1)
         if len(content) != header.size:
             raise Damaged(f"{info.filename} is not as long as its header says")
-    values = np.frombuffer(content, STORED[header.dtype])
-    return as_float32(values, header.dtype).reshape(shape)
+    values = np.frombuffer(content, stored(header.dtype)).reshape(shape)
+    return values.astype(np.float32, copy=False)

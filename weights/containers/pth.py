@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from weights.checkpoint import Checkpoint
 from weights.containers.pickles import Other, Refused, Storage, Tensor, load
 from weights.containers.zips import ERRORS, locate
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
-from weights.files import FileBytes, lazy, read_values, sound, unreadable, width
+from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, stored, unreadable
 from weights.tensors import FLOATS, LazyTensor
 
 LARGEST_PICKLE = 16 << 20
@@ -91,7 +90,8 @@ class Archive:
         span = _span(value)
         if value.offset + span > value.storage.count or math.prod(value.shape) > span:
             raise Damaged(f"{key} reaches beyond its storage")
-        first = self.start(value.storage, width(dtype)) + value.offset * width(dtype)
+        width = stored(dtype).itemsize
+        first = self.start(value.storage, width) + value.offset * width
         source = FileBytes(self.path)
         if value.strides == contiguous(value.shape) or dtype not in FLOATS:
             return lazy(source, first, value.shape, dtype)

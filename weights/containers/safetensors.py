@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.checkpoint import Checkpoint
 from weights.distributions import Shape
 from weights.errors import Damaged
-from weights.files import FileBytes, lazy, sound, width
+from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 
 LARGEST_HEADER = 100_000_000
 """Bytes; the limit of the reference implementation."""
@@ -67,7 +66,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
         for key, entry in read_header(path)[0].items():
             if entry.dtype not in ("float32", "uint8"):
                 raise Damaged(f"{key[:80]!r} is {entry.dtype}, not float32 or uint8")
-            arrays[key] = np.empty(entry.shape, np.dtype(entry.dtype).newbyteorder("<"))
+            arrays[key] = np.empty(entry.shape, stored(entry.dtype))
             FileBytes(path).read_into(entry.begin, arrays[key].reshape(-1).view(np.uint8).data)
     return arrays
 
@@ -115,7 +114,7 @@ def _entry(key: str, entry: Any, start: int) -> Entry:
         case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if (
             code in DTYPES and all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
         ):
-            if end - begin == math.prod(shape) * width(DTYPES[code]):
+            if end - begin == math.prod(shape) * stored(DTYPES[code]).itemsize:
                 return Entry(tuple(shape), DTYPES[code], start + begin, start + end)
     raise Damaged(f"its entry of {key[:80]!r} makes no sense")
 

@@ -30,22 +30,15 @@ def rules(
     """
     dwconv, norm, pwconv1, pwconv2, gamma = (block + layer for layer in layers)
     # The stem comes first: the rules for what stands between stages would match it too.
-    convolutions = (
-        ("blocks.0.downsample.conv.", stem[0]),
-        (STAGE + "conv.", down[0]),
-        (BLOCK + "dwconv.", dwconv),
-    )
-    norms = (
-        ("blocks.0.downsample.norm.", stem[1]),
-        (STAGE + "norm.", down[1]),
-        (BLOCK + "norm.", norm),
-        ("norm.", last_norm),
-    )
+    convolutions = ("blocks.0.downsample.conv.", STAGE + "conv.", BLOCK + "dwconv.")
+    norms = ("blocks.0.downsample.norm.", STAGE + "norm.", BLOCK + "norm.", "norm.")
+    convolved = tuple(zip(convolutions, (stem[0], down[0], dwconv), strict=True))
+    normed = zip(norms, (stem[1], down[1], norm, last_norm), strict=True)
     linear = ((BLOCK + "pwconv1.", pwconv1), (BLOCK + "pwconv2.", pwconv2))
     return (
-        *(Rule(leaf + "weight", (name + ".weight",)) for leaf, name in convolutions),
-        *(Rule(leaf + "bias", (name + ".bias",), bias) for leaf, name in convolutions),
-        *(Rule(leaf + "{p}", (name + ".{p}",)) for leaf, name in norms),
+        *(Rule(leaf + "weight", (name + ".weight",)) for leaf, name in convolved),
+        *(Rule(leaf + "bias", (name + ".bias",), bias) for leaf, name in convolved),
+        *(Rule(leaf + "{p}", (name + ".{p}",)) for leaf, name in normed),
         *(Rule(leaf + "{p}", (name + ".{p}",), pointwise) for leaf, name in linear),
         Rule(BLOCK + "ls.gamma", (gamma,)),
     )

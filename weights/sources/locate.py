@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from weights.errors import WeightsNotFound, WrongDigest
@@ -101,43 +102,34 @@ def downloadable(published: Published, offline: bool = False) -> tuple[HubFile, 
 
 def search(published: Published, listener: Progress) -> Iterator[Found]:
     """Everything that is there already, the best first."""
-    for path in named(published):
-        if path == published.embedded:
-            yield Found(path, "this package")
-        else:
-            in_torch = path.parent in torch_caches()
-            digest = _digest(path, published, listener) if in_torch else None
-            yield Found(path, str(path.parent), digest)
-    yield from _downloaded(published, listener)
+    for path in filter(Path.exists, places(published)):
+        where = "this package" if path == published.embedded else str(path.parent)
+        named = path.name == published.checkpoint and path.parent in torch_caches()
+        yield Found(path, where, _digest(path, published, listener) if named else None)
+    for file in hub_files(published):
+        for copy, holder in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
+            if copy is not None:
+                digest = check(copy, file, listener)
+                # Of several files, one digest says nothing.
+                yield Found(copy, f"{holder} ({file})", None if copy.suffix == ".json" else digest)
 
 
-def named(published: Published) -> Iterator[Path]:
-    """Everything in a folder that has the right name, the best first; nothing is read."""
+def places(published: Published) -> Iterator[Path]:
+    """Where a file or folder of one of the names may lie, the best first."""
     if published.embedded is not None:
         yield published.embedded
     names = (published.checkpoint, published.archive, Path(published.repository).name)
-    places = [folder / name for folder in own_folders() for name in names if name]
+    yield from (folder / name for folder in own_folders() for name in names if name)
     if published.checkpoint:
-        places += [folder / published.checkpoint for folder in torch_caches()]
+        yield from (folder / published.checkpoint for folder in torch_caches())
     for name in filter(None, (published.archive, published.archive.removesuffix(".tar.lz4"))):
-        places.append(equimo_cache() / name.partition("_")[0] / name)
-    yield from filter(Path.exists, places)
+        yield equimo_cache() / name.partition("_")[0] / name
 
 
-def files(published: Published) -> tuple[HubFile, ...]:
-    """What the cache of a hub may hold."""
+def hub_files(published: Published) -> tuple[HubFile, ...]:
+    """Files that a download of somebody's, ours or another program's, may have left."""
     names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
     return (*(HubFile(published.repository, name) for name in names), *published.hub)
-
-
-def _downloaded(published: Published, listener: Progress) -> Iterator[Found]:
-    """What was downloaded from a hub: by us, or with its own library."""
-    for file in files(published):
-        for path, where in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
-            if path is not None:
-                digest = check(path, file, listener)
-                # Of several files, one digest says nothing.
-                yield Found(path, f"{where} ({file})", None if path.suffix == ".json" else digest)
 
 
 def _digest(path: Path, published: Published, listener: Progress) -> str:
@@ -164,12 +156,11 @@ def find_named(name: str, published: Published) -> Path:
     **Raises** `WeightsNotFound`.
     """
     folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
-    for folder in folders:
-        if (folder / name).exists():
-            return folder / name
-    for found in search(published, Quiet()):
-        if found.path.name == name:
-            return found.path
+    usual = (folder / name for folder in folders)
+    named = (found.path for found in search(published, Quiet()) if found.path.name == name)
+    for path in chain(usual, named):
+        if path.exists():
+            return path
     raise WeightsNotFound(
         f"no {name} in {', '.join(map(str, folders))}: name the file with `--weights PATH`."
     )

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from weights.containers.records import BLOCK_PREFIX, QKV_BIAS
-from weights.distributions import Shape, round_to_bfloat16
-from weights.files import width
+from weights.distributions import Shape
+from weights.files import stored
 from weights.mapping import Naming, invert, plan
 from weights.namings import meta
 from weights.tensors import LazyTensor, Weights
@@ -33,14 +33,12 @@ class Item:
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return math.prod(self.shape) * width(self.dtype)
+        return math.prod(self.shape) * stored(self.dtype).itemsize
 
     def data(self) -> memoryview:
         """The bytes for the file, little-endian; bfloat16 is rounded to."""
-        array = np.ascontiguousarray(self.tensor.read(), "<f4").reshape(-1)
-        if self.dtype == "bfloat16":
-            array = (round_to_bfloat16(array).view("<u4") >> 16).astype("<u2")
-        return array.view(np.uint8).data
+        values = np.ascontiguousarray(self.tensor.read(), stored(self.dtype))
+        return values.reshape(-1).view(np.uint8).data
 
 
 def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:

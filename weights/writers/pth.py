@@ -58,20 +58,11 @@ def pickle(items: Iterable[Item]) -> bytes:
 
 
 def _entry(index: int, item: Item) -> bytes:
-    return b"".join(
-        [
-            _text(item.key),
-            b"ctorch._utils\n_rebuild_tensor_v2\n((",
-            _text("storage"),
-            b"ctorch\n" + STORAGES[item.dtype].encode() + b"\n",
-            _text(str(index)) + _text("cpu") + _number(math.prod(item.shape)),
-            b"tQ",
-            _number(0),
-            _tuple(item.shape),
-            _tuple(contiguous(item.shape)),
-            b"\x89ccollections\nOrderedDict\n)RtR",
-        ]
-    )
+    storage = _text("storage") + b"ctorch\n" + STORAGES[item.dtype].encode() + b"\n"
+    storage += _text(str(index)) + _text("cpu") + _number(math.prod(item.shape))
+    view = _number(0) + _tuple(item.shape) + _tuple(contiguous(item.shape))
+    end = b"\x89ccollections\nOrderedDict\n)RtR"
+    return _text(item.key) + b"ctorch._utils\n_rebuild_tensor_v2\n((" + storage + b"tQ" + view + end
 
 
 def _text(text: str) -> bytes:

@@ -4,45 +4,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.progress import Progress
+from weights.containers.safetensors import DTYPES
+from weights.progress import Progress, Quiet
+from weights.tensors import LazyTensor
 from weights.writers.items import Item
 
-CODES = {"float32": "F32", "bfloat16": "BF16", "uint8": "U8"}
-
-
-def write_safetensors(path: Path, items: Sequence[Item], listener: Progress) -> None:
-    """One file, with the note that transformers looks for."""
-    head = _head([(item.key, CODES[item.dtype], item.shape, item.size) for item in items])
-    with path.open("wb") as file:
-        file.write(head)
-        for item in items:
-            file.write(item.data())
-            listener.step(item.size)
+CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Arrays of float32 or uint8 as they are."""
-    stored = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
-    head = _head([(k, CODES[a.dtype.name], a.shape, a.nbytes) for k, a in stored.items()])
-    with path.open("wb") as file:
-        file.write(head)
-        for array in stored.values():
-            file.write(array.data)
+    tensors = {
+        key: LazyTensor(array.shape, array.dtype.name, partial(np.asarray, array))
+        for key, array in arrays.items()
+    }
+    items = [Item(key, tensor, tensor.dtype) for key, tensor in tensors.items()]
+    write_safetensors(path, items, Quiet())
 
 
-def _head(tensors: Sequence[tuple[str, str, Sequence[int], int]]) -> bytes:
-    """What comes before the data: of each tensor its key, code, shape and bytes."""
+def write_safetensors(path: Path, items: Sequence[Item], listener: Progress) -> None:
+    """One file, with the note that transformers looks for."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for key, code, shape, size in tensors:
-        header[key] = {"dtype": code, "shape": list(shape), "data_offsets": [offset, offset + size]}
-        offset += size
+    end = 0
+    for item in items:
+        begin, end = end, end + item.size
+        described = {"dtype": CODES[item.dtype], "shape": list(item.shape)}
+        header[item.key] = described | {"data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for item in items:
+            file.write(item.data())
+            listener.step(item.size)

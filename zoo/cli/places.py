@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from weights.sources.locate import files, named
+from weights.sources.locate import hub_files, places
 from zoo.registry.entry import ModelInfo
 
 Giver = Literal["package", "hub", "publisher", "nobody"]
@@ -28,9 +28,10 @@ def here(entry: ModelInfo) -> Path | None:
     """A place on this machine that has the name of the model's weights."""
     downloads = (
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
-        for file in files(entry.places)
+        for file in hub_files(entry.places)
     )
-    return next(chain(named(entry.places), chain.from_iterable(downloads)), None)
+    there = filter(Path.exists, places(entry.places))
+    return next(chain(there, chain.from_iterable(downloads)), None)
 
 
 def _hub_cache() -> Path:
