@@ -72,7 +72,8 @@ class AxialRoPE(eqx.Module):
         periods = jax.lax.stop_gradient(self.periods).astype(jnp.float32)
         # Not arange(0.5, n): that needs to know n while tracing.
         sides = (2 * ((steps(side) + 0.5) / side) - 1 for side in (height, width))
-        angles = 2 * jnp.pi * positions(*sides)[:, :, None] / periods
+        patches = positions(*sides).reshape(height * width, 2)
+        angles = 2 * jnp.pi * patches[:, :, None] / periods
         angles = angles.reshape(height * width, 2 * periods.shape[0])
         angles = jnp.concatenate([angles, angles], axis=-1)
         return rotation(angles, prefix_tokens, rotate_half)
@@ -119,7 +120,7 @@ class GridRoPE(eqx.Module):
         """Angles of a grid that is stretched over `length` steps along each axis."""
         freqs = jax.lax.stop_gradient(freqs).astype(jnp.float32)
         sides = (steps(side) / side * length for side in (height, width))
-        angles = positions(*sides)[:, :, None] * freqs
+        angles = positions(*sides)[..., None] * freqs
         return jnp.repeat(angles.reshape(height * width, 2 * freqs.shape[0]), 2, axis=-1)
 
 
@@ -140,10 +141,9 @@ def steps(side: Size) -> Float[Array, " side"]:
 
 def positions(
     rows: Float[Array, " height"], columns: Float[Array, " width"]
-) -> Float[Array, "patches 2"]:
-    """(row, column) of every patch, by rows."""
-    grid = jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), axis=-1)
-    return grid.reshape(rows.shape[0] * columns.shape[0], 2)
+) -> Float[Array, "height width 2"]:
+    """(row, column) of every patch."""
+    return jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), axis=-1)
 
 
 def rotation(
