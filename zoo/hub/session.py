@@ -74,6 +74,9 @@ def load(
     - `providers`: ONNX Runtime's execution providers; the CPU by default.
 
     **Raises** a `ZooError` or `WeightsError`, which say what is missing.
+
+    >>> zoo.load("dinov3_vits16")("cat.png")["pooler_output"].shape
+    (1, 384)
     """
     from zoo.hub.cache import cached
     from zoo.manifest.read import read_folder

@@ -36,7 +36,11 @@ _BY_NAME = _index()
 
 
 def list_models(filter: str | None = None) -> list[str]:
-    """Names of the models, by family; `filter` is a shell pattern such as `"*vitl*"`."""
+    """Names of the models, by family; `filter` is a shell pattern such as `"*vitl*"`.
+
+    >>> zoo.list_models("dinov2_vits14*")
+    ['dinov2_vits14', 'dinov2_vits14_reg']
+    """
     return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
 
 
@@ -100,13 +104,15 @@ def info(name: str) -> ModelInfo:
 
 
 def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Model:
-    """Build a model.
+    """A model without its weights, as an Equinox module that takes one image `[3, H, W]`.
 
-    **Arguments:**
+    **Arguments:** a name or alias; and a `key`, which draws initial parameters (as for training
+    from scratch), or `abstract=True` for leaves that are `jax.ShapeDtypeStruct`s.
 
-    - `name`: a name or alias.
-    - `key`: draws the initial parameters (as for training from scratch).
-    - `abstract`: leaves are `jax.ShapeDtypeStruct`s and nothing is allocated; takes no key.
+    **Raises** `UnknownModel`, or `ValueError` without `key` and `abstract`.
+
+    >>> model = zoo.create("vit_digits", key=jax.random.key(0))
+    >>> eqx.tree_deserialise_leaves("digits.eqx", zoo.create("vit_digits", abstract=True))
     """
     model = info(name)
     # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
