@@ -4,8 +4,6 @@ A mapped file's pages count as the process's memory for as long as the map lives
 is to be read in a few hundred MB.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager

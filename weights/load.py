@@ -1,7 +1,5 @@
 """From a checkpoint to weights for a model; whose names a checkpoint uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

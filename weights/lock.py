@@ -1,7 +1,5 @@
 """One process at a time: a lock file beside what is written, which goes when nobody waits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress

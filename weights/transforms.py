@@ -1,7 +1,5 @@
 """How the tensors in a file become one leaf of a model, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Between a model's tree and names: paths of its leaves, and values put in their places."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """ONNX Runtime as it is installed here: its providers, what it raises, which nodes run where."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import TypeAlias

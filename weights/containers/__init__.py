@@ -1,7 +1,5 @@
 """Checkpoints as they lie on disk: told apart by their content, read lazily and without trust."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

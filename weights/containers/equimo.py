@@ -6,8 +6,6 @@ names; the order of the tree's leaves gives them (`records`).
 Source: `equimo/io.py` (1.1.0), `equimo/serialization.py` (2.7.0).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Records have no names; the tree that they belong to gives them by its order, so 
 by their numbers here (`"0"`, `"1"`, …).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from weights.containers.npy import scan

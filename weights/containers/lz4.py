@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import lz4.block
 import lz4.frame
@@ -153,6 +153,4 @@ def decode(block: Block, header: Header, window: bytes) -> bytes:
         raise Damaged("it ends too early")
     if block.whole[3] >> 7:
         return block.body  # it could not be made smaller
-    return cast(
-        bytes, lz4.block.decompress(block.body, uncompressed_size=header.largest, dict=window)
-    )
+    return lz4.block.decompress(block.body, uncompressed_size=header.largest, dict=window)

@@ -4,8 +4,6 @@ Source: `numpy.lib.format`. Only headers in the form that numpy itself writes ar
 pattern; a header is a Python expression, and evaluating one that somebody made up is no use.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -4,8 +4,6 @@ Source: `numpy.savez`, `numpy.savez_compressed`. Nothing is unpickled; only arra
 read, and of a deflated member no more than its own header announces.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial

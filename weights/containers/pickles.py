@@ -15,8 +15,6 @@ nothing else knows what becomes a key.
 Source: the operations' meanings are those of `pickletools` in Python's library.
 """
 
-from __future__ import annotations
-
 import pickletools
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ needed for a table of tensors.
 Source: `torch/serialization.py`; the archive's form is that of PyTorch 1.6 and later.
 """
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Mapping

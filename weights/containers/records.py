@@ -8,8 +8,6 @@ Source: field order of `VisionTransformer`, `ConvNeXt` and their layers in `equi
 and `equimo.vision.models` (2.7.0).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

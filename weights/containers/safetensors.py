@@ -3,8 +3,6 @@
 Source: the format section in the README of the safetensors project.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

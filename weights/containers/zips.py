@@ -1,7 +1,5 @@
 """Zip archives, read without trusting what they say of their members."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checkpoints as Equimo (1.1.0 and 2.7.0) publishes them: paths in its vision transformers."""
 
-from __future__ import annotations
-
 from weights.mapping import Naming, Rule
 from weights.transforms import BIAS
 

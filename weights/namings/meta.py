@@ -1,8 +1,24 @@
 """Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models."""
 
 from weights.mapping import Naming, Rule
-from weights.namings import plain
-from weights.transforms import MASKED, UNBATCH
+from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
+
+# Rules that the keys of most PyTorch vision transformers share: Meta's, Google's, timm's. They are
+# those of timm's `VisionTransformer`, which the others were written after. A naming puts its own
+# rules in front of these, since the first that matches a leaf decides.
+PLAIN = (
+    Rule("cls_token", ("cls_token",), UNBATCH),
+    Rule("global_pos_embed.weight", ("pos_embed",), UNBATCH),
+    Rule("patch_embed.proj.weight", ("patch_embed.proj.weight",)),
+    Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
+    Rule("blocks.{i}.prenorm.{p}", ("blocks.{i}.norm1.{p}",)),
+    Rule("blocks.{i}.norm.{p}", ("blocks.{i}.norm2.{p}",)),
+    Rule("blocks.{i}.attn.{layer}.{p}", ("blocks.{i}.attn.{layer}.{p}",)),
+    Rule("blocks.{i}.{scale}.gamma", ("blocks.{i}.{scale}.gamma",)),
+    Rule("blocks.{i}.mlp.{layer}.{p}", ("blocks.{i}.mlp.{layer}.{p}",)),
+    Rule("norm.{p}", ("norm.{p}",)),
+    Rule("head.{p}", ("head.{p}",)),
+)
 
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
 # in every forward pass, so it belongs into the weights.
@@ -18,7 +34,7 @@ DINOV3_VIT = Naming(
             MASKED,
         ),
         Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
-        *plain.RULES,
+        *PLAIN,
     ),
 )
 
@@ -27,7 +43,7 @@ DINOV2_VIT = Naming(
     (
         Rule("reg_tokens", ("register_tokens",), UNBATCH),
         Rule("mask_token", ("mask_token",)),
-        *plain.RULES,
+        *PLAIN,
     ),
 )
 

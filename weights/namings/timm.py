@@ -6,7 +6,7 @@ one. Periods, mask tokens and the second final norm of training are not there.
 """
 
 from weights.mapping import Naming, Rule
-from weights.namings import plain
+from weights.namings.meta import PLAIN
 from weights.transforms import BIAS_OUTER_THIRDS, UNBATCH, float32_periods, ones
 
 DINOV3_VIT = Naming(
@@ -27,7 +27,7 @@ DINOV3_VIT = Naming(
         Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
         Rule("local_cls_norm.weight", (), missing=ones),
         Rule("local_cls_norm.bias", ()),
-        *plain.RULES,
+        *PLAIN,
     ),
 )
 
@@ -41,6 +41,6 @@ VIT = Naming(
         Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
         Rule("attn_pool.{layer}.{p}", ("attn_pool.{layer}.{p}",)),
         Rule("attn_pool.mlp.{layer}.{p}", ("attn_pool.mlp.{layer}.{p}",)),
-        *plain.RULES,
+        *PLAIN,
     ),
 )

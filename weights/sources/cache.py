@@ -4,8 +4,6 @@
 of them a branch or tag was when it was asked for last.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Where checkpoints usually lie, and where to get them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 huggingface-hub's own download keeps what it has only while the process lives.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

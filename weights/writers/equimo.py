@@ -1,7 +1,5 @@
 """Writes an archive in Equimo's 1.x format, which 2.x reads too."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Writes a file that `equinox.tree_deserialise_leaves` reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

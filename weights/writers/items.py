@@ -1,7 +1,5 @@
 """From one publisher's checkpoint to another's, one tensor at a time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Source: `torch/serialization.py` and `torch/_utils.py`; see `weights.containers.pth`.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import zipfile

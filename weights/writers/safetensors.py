@@ -1,7 +1,5 @@
 """Writes the safetensors format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The same architecture in transformers, to be timed beside the files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from zoo.bench.inputs import Spec, draw

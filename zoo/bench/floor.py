@@ -1,7 +1,5 @@
 """How long the products of a network take by themselves: the floor under its time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """How long a file takes to load and how much memory it needs, in a process of its own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import re
 import time

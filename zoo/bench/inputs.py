@@ -1,7 +1,5 @@
 """Random inputs by a file's own signature, with the dimensions settled that it leaves open."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

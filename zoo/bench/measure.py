@@ -1,7 +1,5 @@
 """Everything about some files, measured in the same rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

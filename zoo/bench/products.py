@@ -1,7 +1,5 @@
 """The matrix products and convolutions of a graph: which shapes, and how many of each."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

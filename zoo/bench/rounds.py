@@ -1,7 +1,5 @@
 """Interleaved rounds: one run of everything a round, so that all meet the same machine."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Hashable, Mapping

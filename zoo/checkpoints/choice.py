@@ -1,7 +1,5 @@
 """Which weights somebody asks for: from the usual places, random ones, or those of a file."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`zoo weights convert`: a checkpoint as another library wants it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

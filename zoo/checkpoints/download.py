@@ -1,7 +1,5 @@
 """`zoo weights download`: the checkpoint that `--weights auto` uses, brought to this machine."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A golden file is an `.npz` of `pixel_values [1, 3, H, W]`, `last_hidden_state [1
 `pooler_output [1, D]`, with the model's name, the weights' sha256 and who computed it.
 """
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import dataclass
 from importlib.metadata import version

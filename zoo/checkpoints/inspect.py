@@ -1,7 +1,5 @@
 """`zoo weights inspect`: what a checkpoint is, told without reading its tensors."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

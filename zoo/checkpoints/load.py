@@ -1,7 +1,5 @@
 """The weights that a request names, for the model that it names."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Other implementations, run on our weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory

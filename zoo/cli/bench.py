@@ -1,7 +1,5 @@
 """`zoo bench FILE…`: how fast files are beside each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

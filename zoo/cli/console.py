@@ -1,7 +1,5 @@
 """How the commands talk: errors on stderr, results on stdout, exit codes."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

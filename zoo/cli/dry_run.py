@@ -1,7 +1,5 @@
 """`--dry-run` of `export` and `build`: what would be written, and from which weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The vocabulary of the command line: options that several commands have, and lists as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

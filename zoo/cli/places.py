@@ -1,7 +1,5 @@
 """Where a model's weights are or can be had, told by names alone: nothing is read or asked."""
 
-from __future__ import annotations
-
 import os
 from itertools import chain
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

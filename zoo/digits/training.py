@@ -1,7 +1,5 @@
 """How a vision transformer is trained on the digits: augmentation, loss, schedule, averaging."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

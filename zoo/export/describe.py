@@ -1,7 +1,5 @@
 """The manifest of what was exported: what it is, where it comes from, how it was checked."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Many exports in one run; one that fails does not keep the others from being made."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

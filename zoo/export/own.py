@@ -1,7 +1,5 @@
 """A model of somebody's own: which network of the zoo it is or holds, and its values."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace

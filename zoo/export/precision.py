@@ -1,7 +1,5 @@
 """The precisions of a file, and how files of lower precision are made from one in float32."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """8-bit files: ONNX Runtime's own dynamic quantiser, after outlier channels were evened out."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

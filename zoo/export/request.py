@@ -1,7 +1,5 @@
 """What the user asks for, read from the text of options and checked before any work starts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Is the file right? ONNX Runtime against JAX, on a photograph, at several sizes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

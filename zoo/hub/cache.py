@@ -1,7 +1,5 @@
 """The folders that `zoo.load` downloads to: one for each commit of a repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from weights.sources import cache

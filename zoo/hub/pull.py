@@ -4,8 +4,6 @@ They are collected in a hidden folder beside their places, where an interrupted 
 next time, and moved when all of them are right; the manifest comes last.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ holds the sums of their products (to 30-fold reductions whatever the pixels, bey
 and the factors of a GPU's tensor cores hold the parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Reading manifests: whatever is wrong with one is told in a sentence."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

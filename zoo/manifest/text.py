@@ -1,7 +1,5 @@
 """Manifests as they are written."""
 
-from __future__ import annotations
-
 import json
 
 from pydantic import BaseModel

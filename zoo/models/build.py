@@ -1,7 +1,5 @@
 """From a configuration to a model: the one place where its words and numbers become layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What one entry of the registry holds. Plain data: importing this costs no JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`zoo verify`: a folder, or a file, against its manifest and the numbers that it should give."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 

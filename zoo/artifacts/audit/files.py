@@ -1,7 +1,5 @@
 """The files of a folder: all that are listed, as they are listed, and no others."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What checks found, in the form that `zoo verify --json` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The golden numbers of a folder: one input, and what the network makes of it in JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

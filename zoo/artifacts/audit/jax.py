@@ -1,7 +1,5 @@
 """An exported file against its model in JAX once more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from weights.progress import Progress

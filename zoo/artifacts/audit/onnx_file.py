@@ -1,7 +1,5 @@
 """Checks of one ONNX file, each for itself: a failure hides none of the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The card of a folder: what a person has to know to use it, from its manifest."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 

@@ -1,7 +1,5 @@
 """The files of a folder that are not networks: settings, licence, a photograph, golden numbers."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from importlib.resources import as_file, files

@@ -1,7 +1,5 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The manifest of a folder while it is being built: what is in it is proven, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 

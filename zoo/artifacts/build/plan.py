@@ -1,7 +1,5 @@
 """What a folder is built from, where, and which files are to be in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where builds run: in this process, in processes beside it, or on a Dask cluster."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 import threading

@@ -1,7 +1,5 @@
 """How fast the variants of a folder are, beside each other."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Equimo's settings, in the form of 1.1.0."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from typing import Any
 

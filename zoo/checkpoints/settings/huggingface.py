@@ -1,7 +1,5 @@
 """transformers' settings (5.23): which of its classes computes a network, and with what."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Results as a person reads them. Nothing is cut: not on 80 columns, not in a pipe."""
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap

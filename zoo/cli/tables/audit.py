@@ -1,7 +1,5 @@
 """Results of checks as a person reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from zoo.artifacts.audit.findings import Finding, Report

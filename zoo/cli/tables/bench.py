@@ -1,7 +1,5 @@
 """A benchmark as a person reads it, and as JSON: ratios first, for they survive a slow machine."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Iterator
