@@ -145,7 +145,7 @@ def equimo_model(config: ViTConfig, state: State, dtype=np.float32):
     """Equimo's model with these weights."""
     from equimo.models.vit import VisionTransformer
 
-    from zoo.checkpoints import settings as configs
+    from zoo.checkpoints.settings.equimo import equimo_metadata
 
     names = {
         "storage_tokens": "reg_tokens",
@@ -169,7 +169,7 @@ def equimo_model(config: ViTConfig, state: State, dtype=np.float32):
 
     with jax.numpy_dtype_promotion("standard"):
         model = VisionTransformer(
-            **configs.equimo_metadata(config)["model_config"], key=jax.random.PRNGKey(0)
+            **equimo_metadata(config)["model_config"], key=jax.random.PRNGKey(0)
         )
         return jax.tree_util.tree_map_with_path(replace, model)
 
@@ -186,10 +186,10 @@ def write_meta(folder: Path, config: ViTConfig, state: State) -> Path:
 def write_equimo(folder: Path, config: ViTConfig, state: State) -> Path:
     from equimo.io import save_model
 
-    from zoo.checkpoints import settings as configs
+    from zoo.checkpoints.settings.equimo import equimo_metadata
 
     path = folder / "equimo.tar.lz4"
-    model = configs.equimo_metadata(config)["model_config"]
+    model = equimo_metadata(config)["model_config"]
     save_model(path, equimo_model(config, state), model)
     return path
 
@@ -197,10 +197,10 @@ def write_equimo(folder: Path, config: ViTConfig, state: State) -> Path:
 def write_equimo_folder(folder: Path, config: ViTConfig, state: State) -> Path:
     from equimo.io import save_model
 
-    from zoo.checkpoints import settings as configs
+    from zoo.checkpoints.settings.equimo import equimo_metadata
 
     path = folder / "equimo_folder"
-    model = configs.equimo_metadata(config)["model_config"]
+    model = equimo_metadata(config)["model_config"]
     save_model(path, equimo_model(config, state), model, compression=False)
     return path
 

@@ -12,7 +12,7 @@ from weights import LazyTensor, bind
 from weights.distributions import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
-from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import shapes
 from zoo.models.build import Model, abstract
 from zoo.models.config import Config, LearnedPositions, ViTConfig
 

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 from tests.clients.environments import HERE
 from zoo import info
-from zoo.checkpoints import settings as configs
+from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.images.photograph import photograph
 from zoo.models.config import Preprocessing
 
@@ -79,8 +79,8 @@ def disguise(root: Path, model: str, network: Folder) -> Path:
     (folder / "onnx" / "model.onnx").symlink_to(network.path / "onnx" / "model.onnx")
     entry = info(model)
     settings = {
-        "config.json": configs.portable_config(entry.config, entry.family),
-        "preprocessor_config.json": configs.transformers_processor(entry.preprocessing),
+        "config.json": portable_config(entry.config, entry.family),
+        "preprocessor_config.json": transformers_processor(entry.preprocessing),
     }
     for name, content in settings.items():
         (folder / name).write_text(json.dumps(content))

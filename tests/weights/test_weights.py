@@ -15,7 +15,7 @@ from weights.load import fits
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
 from weights.sources.locate import Published, find_named
-from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import shapes
 
 
 def lazy(array: np.ndarray, dtype: str = "float32") -> LazyTensor:

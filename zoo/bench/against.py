@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from zoo.bench.inputs import Spec, draw
 from zoo.bench.rounds import Task
-from zoo.checkpoints.settings import transformers_config, transformers_kind
+from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.registry.lookup import info
 

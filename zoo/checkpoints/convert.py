@@ -12,9 +12,9 @@ from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.progress import Progress
 from weights.writers.items import Item, items_for
-from zoo.checkpoints import settings as configs
-from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import load_checkpoint, open_named, variants
+from zoo.checkpoints.load import load_checkpoint, open_named, shapes, variants
+from zoo.checkpoints.settings.equimo import equimo_metadata
+from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import staged, writing
 from zoo.models.config import Config
@@ -143,7 +143,7 @@ def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress
     elif naming == "equimo":
         from weights.writers.equimo import write_archive
 
-        write_archive(path, items, configs.equimo_metadata(entry.config), progress)
+        write_archive(path, items, equimo_metadata(entry.config), progress)
     elif naming == "eqx":
         from weights.writers.eqx import write_eqx
 
@@ -158,8 +158,8 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
 
     path.mkdir()
     key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
-    write_json(path / "config.json", configs.transformers_config(entry.config, key_bias))
-    how = configs.transformers_processor(entry.preprocessing)
+    write_json(path / "config.json", transformers_config(entry.config, key_bias))
+    how = transformers_processor(entry.preprocessing)
     write_json(path / "preprocessor_config.json", how)
     write_safetensors(path / "model.safetensors", items, progress)
 

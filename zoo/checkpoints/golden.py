@@ -17,8 +17,7 @@ from weights import bind
 from weights.mapping import plan, source_shapes
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
-from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import Loaded
+from zoo.checkpoints.load import Loaded, shapes
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import staged, writing
 from zoo.models.build import abstract

@@ -2,9 +2,18 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from weights import Checkpoint, Weights, load_weights, locate, open_checkpoint, random_weights
+from weights import (
+    Checkpoint,
+    Weights,
+    leaf_shapes,
+    load_weights,
+    locate,
+    open_checkpoint,
+    random_weights,
+)
 from weights.containers import eqx
 from weights.distributions import Shape
 from weights.errors import MappingError
@@ -13,7 +22,7 @@ from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
 from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
-from zoo.checkpoints.leaves import shapes
+from zoo.models.build import abstract
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
@@ -28,6 +37,12 @@ class Loaded:
 
     config: Config
     weights: Weights
+
+
+@cache
+def shapes(config: Config) -> dict[str, Shape]:
+    """Path (`blocks.0.attn.qkv.weight`) and shape of every array leaf of a model."""
+    return leaf_shapes(abstract(config))
 
 
 def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False) -> Loaded:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints.convert import naming_to_write, write_folder
-from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import Loaded
-from zoo.checkpoints.settings import transformers_kind
+from zoo.checkpoints.load import Loaded, shapes
+from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo

@@ -14,7 +14,7 @@ import typer
 from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.errors import WRONG_USE, ZooError
-from zoo.files.stopping import INTERRUPTION, stop
+from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 
 INTERRUPTED = 130
@@ -78,7 +78,7 @@ def _plain(value: object) -> object:
         return str(value)
     if is_dataclass(value):
         return vars(value)
-    from zoo.manifest.text import fields
+    from zoo.manifest.read import fields
 
     return fields(value)
 

@@ -1,7 +1,10 @@
 """`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +12,9 @@ from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
 from zoo.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.files.staging import manifest_path
+
+if TYPE_CHECKING:
+    from zoo.artifacts.audit.findings import Finding, Report
 
 
 def verify(
@@ -38,7 +44,6 @@ def verify(
             "golden numbers: leave it out."
         )
     from zoo.artifacts.audit.audit import audit_export, audit_folder, audit_one
-    from zoo.cli.tables.audit import show_audit
     from zoo.cli.tables.export import show_verification
 
     with progress_bar() as progress:
@@ -51,3 +56,25 @@ def verify(
         show_verification(target, found)
     print_result(json, report, show_audit)
     return 0 if report.passed else FAILED_CHECK
+
+
+def show_audit(report: Report) -> None:
+    """Every check of the folder, then of each file; and what is not there."""
+    from zoo.cli.tables import passed, print_table
+
+    files = ((file.name, file.findings) for file in report.variants)
+    places = [("folder", report.findings), *files]
+    lines = [row for place, findings in places for row in rows(place, findings)]
+    title = f"{report.model}: {passed(report.passed)} ({report.provider})"
+    print_table(("~of", "~check", "", "~found"), lines, title)
+    if report.absent:
+        print(f"not there, and not checked: {', '.join(report.absent)}")
+
+
+def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
+    """A row a check; the place only in the first."""
+    for index, finding in enumerate(findings):
+        state = "ok" if finding.passed else "FAILED"
+        texts = ("" if index else place, finding.check, state, finding.detail)
+        # What a damaged file brings along is shown, never acted on.
+        yield tuple("".join(c if c.isprintable() else "?" for c in text) for text in texts)

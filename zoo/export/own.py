@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -83,17 +84,6 @@ def _dtype(leaf: jax.Array | np.ndarray) -> Any:
 
 def digest(model: Any) -> str:
     """sha256 of the file that `eqx.tree_serialise_leaves` writes of a model."""
-    sink = _Sink()
-    eqx.tree_serialise_leaves(sink, model)
-    return sink.sha256.hexdigest()
-
-
-class _Sink:
-    """A file of which only the digest is kept."""
-
-    def __init__(self) -> None:
-        self.sha256 = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
-        return len(data)
+    sha256 = hashlib.sha256()
+    eqx.tree_serialise_leaves(SimpleNamespace(write=sha256.update), model)
+    return sha256.hexdigest()

@@ -13,8 +13,8 @@ from zoo.export.describe import describe
 from zoo.export.make import Maker
 from zoo.export.request import Request, check_free
 from zoo.files.staging import locked, manifest_path, publish, staged, writing
+from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
-from zoo.manifest.text import to_text
 from zoo.models.build import Model, abstract
 
 if TYPE_CHECKING:

@@ -1,11 +1,15 @@
 """All or nothing: files appear under their final names only when they are complete."""
 
+import multiprocessing
 import os
 import secrets
 import shutil
+import signal
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 
 from weights import lock
 from weights.progress import Progress
@@ -17,6 +21,8 @@ PREFIX = ".zoo-"
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 """What files are called in a manifest: no part begins with a dot, so that neither `..` nor a hidden
 file can be meant."""
+
+INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
 _OPEN: set[Path] = set()
 
@@ -93,3 +99,14 @@ def publish(stage: Path, target: Path) -> None:
             os.replace(place(staged_model), place(target))
         else:
             place(target).unlink(missing_ok=True)
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """Leave at once, with what is staged removed and the workers told to do the same."""
+    # Raising here is not enough: an exception that arrives inside a destructor is dropped.
+    for child in multiprocessing.active_children():
+        child.terminate()
+    discard()
+    if number == signal.SIGINT:
+        print(INTERRUPTION, file=sys.stderr, flush=True)
+    os._exit(128 + number)

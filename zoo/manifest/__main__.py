@@ -1,7 +1,7 @@
 """`python -m zoo.manifest`: the JSON Schema of manifests, for `docs/manifest.schema.json`."""
 
+from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
-from zoo.manifest.text import to_text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -1,10 +1,11 @@
-"""Reading manifests: whatever is wrong with one is told in a sentence."""
+"""Manifests as files: written as JSON, and read, with a sentence for whatever is wrong."""
 
+import json
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from zoo.errors import BadFile
 from zoo.files.staging import manifest_path
@@ -79,3 +80,16 @@ def _wrong(error: ValidationError) -> str:
         case _:
             wanted = re.sub(r"^\w+ should", "it should", first["msg"])
     return f"{where} is {ascii(first['input'])[:80]}: {wanted}"
+
+
+def to_text(content: object) -> str:
+    """JSON for files and for stdout: of a manifest, or of anything that has manifests in it."""
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=fields) + "\n"
+
+
+def fields(value: object) -> object:
+    """What JSON has in place of a part of a manifest."""
+    if not isinstance(value, BaseModel):
+        raise TypeError(f"JSON has nothing for a {type(value).__name__}.")
+    # What was left out stays out.
+    return value.model_dump(mode="json", exclude_unset=True)

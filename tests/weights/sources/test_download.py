@@ -15,7 +15,7 @@ from tests.loading import load
 from weights.progress import Quiet
 from weights.writers.equimo import write_archive
 from weights.writers.items import items_for
-from zoo.checkpoints import settings as configs
+from zoo.checkpoints.settings.equimo import equimo_metadata
 
 NAME = "archive.tar.lz4"
 REPOSITORY = "somebody/models"
@@ -48,7 +48,7 @@ def archive(vits16) -> bytes:
     weights = load(vits16.path, vits16.shapes)
     path = vits16.path.with_name(NAME)
     items = items_for(zoo.info("dinov3_vits16").naming("equimo"), weights, vits16.shapes)
-    write_archive(path, items, configs.equimo_metadata(vits16.config), Quiet())
+    write_archive(path, items, equimo_metadata(vits16.config), Quiet())
     content = path.read_bytes()
     path.unlink()
     return content

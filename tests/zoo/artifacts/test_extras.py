@@ -9,7 +9,7 @@ import pytest
 import zoo
 from weights import bind, random_weights
 from zoo.artifacts.build.extras import clients_preprocessing, golden, golden_sample
-from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import shapes
 from zoo.export.make import Maker
 from zoo.export.request import Signature
 from zoo.export.verify import reference

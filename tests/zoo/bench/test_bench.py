@@ -20,7 +20,7 @@ from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec, Wanted, draw, read_size, settle
 from zoo.bench.products import Product, Products, products
 from zoo.bench.rounds import interleave
-from zoo.checkpoints.settings import transformers_config
+from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.cli.bench import bench
 from zoo.errors import ZooError
 from zoo.export.make import convert

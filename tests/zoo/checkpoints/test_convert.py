@@ -21,9 +21,9 @@ from weights.tensors import LazyTensor
 from weights.writers.equimo import write_archive
 from weights.writers.items import Item, items_for
 from weights.writers.pth import write_pth
-from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import write, write_folder
-from zoo.checkpoints.leaves import shapes as shapes_of
+from zoo.checkpoints.load import shapes as shapes_of
+from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.models.build import abstract
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -100,7 +100,7 @@ def test_equimo(source, tmp_path):
 
     config, _, weights = source
     path = tmp_path / "model.tar.lz4"
-    write_archive(path, items("equimo", config, weights), configs.equimo_metadata(config), Quiet())
+    write_archive(path, items("equimo", config, weights), equimo_metadata(config), Quiet())
     image = jax.numpy.asarray(make_image(1, 48, 64))
     with jax.numpy_dtype_promotion("standard"):
         theirs = load_model("vit", path=path)

@@ -15,10 +15,9 @@ from tests.seeded import model_of, nano, native, values_of
 from tests.synthetic import make_image
 from weights import LazyArrays, LazyTensor, Provenance, Weights, load_weights, open_checkpoint
 from weights.writers.items import items_for
-from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import leaves_to_write, naming_to_write, write
-from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import Loaded
+from zoo.checkpoints.load import Loaded, shapes
+from zoo.checkpoints.settings.huggingface import transformers_processor
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 
@@ -186,7 +185,7 @@ def test_processors_are_those_of_transformers(name, tmp_path):
     from zoo.images.pixel_values import pixel_values
 
     how = zoo.info(name).preprocessing
-    settings = configs.transformers_processor(how)
+    settings = transformers_processor(how)
     kinds = {
         "BitImageProcessor": BitImageProcessorPil,
         "SiglipImageProcessor": SiglipImageProcessorPil,

@@ -12,10 +12,10 @@ from zoo.bench.footprint import Footprint
 from zoo.bench.inputs import Spec
 from zoo.bench.measure import Bench, Contender, Options
 from zoo.bench.products import Product, Products
-from zoo.cli import build, golden, models, pull, push
+from zoo.cli import build, golden, models, pull, push, verify
 from zoo.cli.dry_run import Planned
 from zoo.cli.dry_run import _show as show_plans
-from zoo.cli.tables import audit, bench, export
+from zoo.cli.tables import bench, export
 from zoo.export.describe import header
 from zoo.export.many import Outcome
 from zoo.export.request import Signature
@@ -97,7 +97,7 @@ def show_everything(name):
     differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
     golden.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
     show_plans([Planned(name, "random (seed 0)", {str(path): 26_864_200_000})], "and so on")
-    audit.show_audit(Report("a", name, "CPUExecutionProvider", True, [finding], [report]))
+    verify.show_audit(Report("a", name, "CPUExecutionProvider", True, [finding], [report]))
 
 
 HEADINGS = (

@@ -31,7 +31,7 @@ from tests.synthetic import make_image
 from weights import bind, leaf_shapes, open_checkpoint
 from weights.errors import BadValues, MappingError
 from weights.load import fits, nearest
-from zoo.checkpoints.leaves import shapes as shapes_of
+from zoo.checkpoints.load import shapes as shapes_of
 from zoo.models.build import abstract, batched
 from zoo.registry.families.dinov3 import NAMINGS
 

@@ -14,7 +14,7 @@ from converter.check import run
 from tests.seeded import nano, values_of
 from tests.zoo.export.test_export import EXPORT, ZOO, call
 from tests.zoo.export.test_export import no_weights_around as no_weights_around
-from zoo.checkpoints.settings import transformers_processor
+from zoo.checkpoints.settings.huggingface import transformers_processor
 from zoo.errors import BadRequest
 from zoo.export.make import convert
 from zoo.export.request import Options, Signature, read_request

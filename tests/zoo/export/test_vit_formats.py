@@ -22,8 +22,7 @@ from weights.errors import BadValues, MappingError, NotACheckpoint
 from weights.load import fits
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo, google, huggingface, meta, original, timm
-from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import load_checkpoint, variants
+from zoo.checkpoints.load import load_checkpoint, shapes, variants
 from zoo.models.config import LearnedPositions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

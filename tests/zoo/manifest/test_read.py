@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests import folders
 from zoo.errors import BadFile
-from zoo.manifest.read import MOST_VALUES, near, parse, read_folder
-from zoo.manifest.text import to_text
+from zoo.manifest.read import MOST_VALUES, near, parse, read_folder, to_text
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 SCHEMA = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))

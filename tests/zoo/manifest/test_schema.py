@@ -14,8 +14,8 @@ from tests import folders
 from zoo.errors import BadRequest
 from zoo.export import request
 from zoo.manifest import schema
+from zoo.manifest.read import to_text
 from zoo.manifest.schema import File, Manifest
-from zoo.manifest.text import to_text
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 SCHEMA = json.loads(PUBLISHED.read_text())

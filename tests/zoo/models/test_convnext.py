@@ -36,10 +36,10 @@ from weights.mapping import plan, source_shapes
 from weights.namings import convnext
 from weights.writers.items import items_for
 from zoo.checkpoints import golden
-from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import write
-from zoo.checkpoints.leaves import shapes
-from zoo.checkpoints.load import load_checkpoint, namings, open_named, variants
+from zoo.checkpoints.load import load_checkpoint, namings, open_named, shapes, variants
+from zoo.checkpoints.settings.equimo import equimo_metadata
+from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.models.build import abstract, batched, count_parameters
 from zoo.models.config import ConvNeXtConfig
 
@@ -342,8 +342,8 @@ def test_a_reference_by_transformers(nano, tmp_path):
 
 def test_configurations_of_others():
     config = zoo.info("dinov3_convnext_base").config
-    assert configs.transformers_config(config, False)["hidden_sizes"] == [128, 256, 512, 1024]
-    assert configs.equimo_metadata(config)["model_config"]["depths"] == [3, 3, 27, 3]
+    assert transformers_config(config, False)["hidden_sizes"] == [128, 256, 512, 1024]
+    assert equimo_metadata(config)["model_config"]["depths"] == [3, 3, 27, 3]
 
 
 # ---------------------------------------------------------------------------------------- ONNX

@@ -16,7 +16,7 @@ from tests.references.running import equimo_abstract
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from tests.synthetic import digest, make_image, make_state
 from weights import bind
-from zoo.checkpoints.leaves import shapes
+from zoo.checkpoints.load import shapes
 from zoo.models.build import abstract, count_parameters
 from zoo.models.config import LearnedPositions, ViTConfig
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from weights.writers.safetensors import write_arrays
 from zoo.artifacts.build.plan import VARIANTS
-from zoo.checkpoints import settings as configs
 from zoo.checkpoints.convert import write_json
+from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import photographs
@@ -30,7 +30,7 @@ def write_extras(
     stage: Path, maker: Maker, config: Config, sample: Sample, manifest: Manifest
 ) -> list[str]:
     """Write them to `stage`, with the numbers of a golden sample; their names."""
-    settings = configs.portable_config(config, maker.entry.family)
+    settings = portable_config(config, maker.entry.family)
     outside = [
         Path(VARIANTS[name].file).name
         for name, variant in manifest.variants.items()
@@ -42,7 +42,7 @@ def write_extras(
         settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
     how = clients_preprocessing(maker)
     write_json(stage / "config.json", settings)
-    write_json(stage / "preprocessor_config.json", configs.transformers_processor(how))
+    write_json(stage / "preprocessor_config.json", transformers_processor(how))
     write_arrays(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)

@@ -7,8 +7,8 @@ from zoo.artifacts.build.plan import VARIANTS
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import sidecar_path, staged, writing
 from zoo.manifest import read as manifests
+from zoo.manifest.read import to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
-from zoo.manifest.text import to_text
 
 IDENTITY = {"model", "input", "size", "weights"}
 """What has to be the same for earlier files to belong to this build."""

@@ -14,7 +14,7 @@ from typing import Any
 from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.schedule import Pool, Told
 from zoo.errors import BadRequest
-from zoo.files.stopping import stop
+from zoo.files.staging import stop
 
 
 class Here(Executor):
