@@ -140,6 +140,7 @@ def test_vision_transformers(variant):
     assert_right(export, model, variant.image)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["dinov3_vits16_pretrain_lvd1689m", "vit5_small"])
 def test_fixed_batch_and_flat_layout(name):
     variant = next(v for v in VITS if v.name == name)

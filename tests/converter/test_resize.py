@@ -113,6 +113,7 @@ def test_one_file_for_all_sizes(method, antialias):
         assert_close(got, fn(x, y), 3, f"{before} to {after}")
 
 
+@pytest.mark.full
 def test_sizes_at_random():
     """Known sizes, every method, against JAX."""
     rng = np.random.default_rng(0)

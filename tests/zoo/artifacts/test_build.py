@@ -243,6 +243,7 @@ KILLS = int(os.environ.get("ZOO_TEST_KILLS", "6"))
 """How often a build is killed; more take longer and find more."""
 
 
+@pytest.mark.full
 def test_killed_at_any_moment(built, tmp_path):
     """Under final names there is never anything but what a whole build gives."""
     right = {file: digest(built[0] / file) for file, *_ in FILES.values()}

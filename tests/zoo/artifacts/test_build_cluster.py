@@ -51,6 +51,7 @@ def cluster(tmp_path):
         yield json.loads(file.read_text())["address"], workers
 
 
+@pytest.mark.full
 def test_a_worker_is_killed(cluster, tmp_path):
     """Its build goes on at the other worker, from what was proven."""
     address, workers = cluster
@@ -72,6 +73,7 @@ def test_two_processes(tmp_path):
     assert "eupe_vitt16: int8, fp32 built" in done.stderr
 
 
+@pytest.mark.full
 def test_a_process_that_dies(tmp_path):
     """A build that takes its process along is tried again, and then given up in a sentence."""
     # The limit is on processor time, which ends a worker by a signal.

@@ -88,6 +88,7 @@ def test_transformers_as_reference(vits16, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_a_reference_from_elsewhere(vits16, tmp_path):
     """Outputs by Meta's names; the wrong weights are noticed."""
     noise = np.random.default_rng(0).integers(0, 256, (64, 48, 3), np.uint8)

@@ -151,6 +151,7 @@ def test_verify_notices_a_changed_file(tmp_path):
     assert "has another sha256" in call(ZOO, "verify", NAME, cwd=tmp_path, code=1).stdout
 
 
+@pytest.mark.full
 def test_two_processes_write_the_same_bytes(tmp_path):
     options = ("--weights", "random:5", "--no-verify", "--size", "64x96")
     for folder in ("a", "b"):
@@ -160,6 +161,7 @@ def test_two_processes_write_the_same_bytes(tmp_path):
         assert one == other
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["3d", "4d"])
 def test_fixed_batch_and_size(layout, tmp_path):
     done = call(
@@ -187,6 +189,7 @@ def test_wrong_checkpoints(vits16, tiny7b, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_existing_output_needs_force(tmp_path):
     (tmp_path / NAME).write_text("precious")
     command = ["dinov3_vits16", "--weights", "random", "--no-verify", "--size", 32]
@@ -196,6 +199,7 @@ def test_existing_output_needs_force(tmp_path):
     assert (tmp_path / NAME).stat().st_size > 80e6
 
 
+@pytest.mark.full
 def test_two_exports_to_one_file(tmp_path):
     """The second waits, and then finds it there or replaces it."""
     command = [*EXPORT, "dinov3_vits16", "--weights", "random", "--no-verify", "--size", "32"]
@@ -247,6 +251,7 @@ def test_a_killed_export_leaves_nothing(number, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_one_file_for_every_size(tmp_path):
     """Open sizes, hidden states as maps; the file checks itself once more with `verify`."""
     options = ("--size", "dynamic", "--layers", "6,12", "--reshape", "--json")

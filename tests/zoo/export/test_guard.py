@@ -78,6 +78,7 @@ def test_runs_with_everything_named(vits16, tmp_path):
     assert "FAILED" in pretrained(code=1, **named)
 
 
+@pytest.mark.full
 def test_runs_on_a_folder(vits16):
     told = pretrained(ZOO_WEIGHTS_DIR=vits16.path.parent)
     assert f"PASSED {PLACE}::test_every_checkpoint_in_the_folder" in told

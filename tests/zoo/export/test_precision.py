@@ -201,6 +201,7 @@ def test_no_room_for_the_quantiser(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"source.onnx"}
 
 
+@pytest.mark.full
 def test_too_far_from_float32(tmp_path):
     """A file below the bound is not written, unless it is forced, and then says so."""
     path = tmp_path / "vit_digits.safetensors"

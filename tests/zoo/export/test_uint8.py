@@ -78,6 +78,7 @@ def test_pixels_are_the_image_processors(how):
         np.testing.assert_allclose(got, expected(image, how), rtol=0, atol=limit, err_msg=name)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["dinov2_vits14", "vit5_small", "siglip2_vitb16_224"])
 def test_pixels_are_pillows(name):
     """Any size to any other, to the bit."""
@@ -92,6 +93,7 @@ def test_pixels_are_pillows(name):
             np.testing.assert_array_equal(got, pixel_values([image], how, size), str(image.size))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["dinov3_vits16", "dinov2_vits14"])
 @pytest.mark.parametrize("opset", [17, 18, 20, 23])
 def test_every_opset(name, opset):

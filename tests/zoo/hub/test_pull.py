@@ -213,6 +213,7 @@ def test_refusals(behaviour, arguments, message, zoo_at, tmp_path):
     assert not (tmp_path / folders.MODEL).exists()
 
 
+@pytest.mark.full
 def test_no_server_slow_server_and_passing_errors(zoo_at, tmp_path):
     told = Command(tmp_path)("pull", folders.MODEL, code=2)
     assert "refused" in told or "cannot be reached" in told

@@ -367,6 +367,7 @@ def assert_file(file, expected, size):
     assert_golden(*(outputs[name][1] for name in OUTPUTS), want, ONNX_ATOL)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 def test_golden_outputs_at_every_opset(opset, model, expected, tmp_path):
     """In a batch that is open in the file."""
@@ -374,6 +375,7 @@ def test_golden_outputs_at_every_opset(opset, model, expected, tmp_path):
     assert_file(tmp_path / "model.onnx", expected, "224x224")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("size", "opset"), [("256x384", 23), ("230x250", 23), ("256x384", 18)])
 def test_golden_outputs_at_other_sizes(size, opset, model, expected, tmp_path):
     height, width = map(int, size.split("x"))
@@ -424,6 +426,7 @@ def test_initializers_have_the_names_of_the_leaves(model, loaded):
     assert set(shapes(loaded.config)) <= set(export.model.graph.initializers)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_variant_converts(name):
     entry = zoo.info(name)

@@ -184,6 +184,7 @@ def test_images():
     assert (images.min(), images.max()) == (0, 255)
 
 
+@pytest.mark.full
 def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
     small = replace(ENTRY, config=replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
     recipe = Recipe(epochs=5, batch=16, warmup=5, rate=2e-2, average=0.5, share=0.0)

@@ -169,6 +169,7 @@ def test_initialisation_has_the_abstract_shapes():
     assert np.isfinite(forward(model, make_image(0, 32, 48)).last_hidden_state).all()
 
 
+@pytest.mark.full
 def test_batches_by_vmap(tiny7b):
     images = np.stack([make_image(seed, 48, 32) for seed in (1, 2)])
     tokens, pooled, *_ = jax.vmap(tiny7b.model)(images)

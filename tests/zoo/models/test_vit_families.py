@@ -99,6 +99,7 @@ def test_agrees_with_equimo(name):
         assert error <= RELATIVE, output
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["eupe_vitt16", "vit_tiny_patch16_224"])
 def test_agrees_with_equimo_at_another_size(name):
     want, got = case(name, "equimo", (96, 144))
@@ -128,6 +129,7 @@ def test_agrees_with_transformers(name, factors):
         np.testing.assert_allclose(got[output], values, rtol=0, atol=ATOL, err_msg=output)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", ["64x64", "48x80"])
 @pytest.mark.parametrize("who", ["equimo", "original"])
 def test_vit5_agrees_with_equimo_2(who, size):
