@@ -29,7 +29,6 @@ from zoo.registry import lookup
 entry = lookup.info("dinov3_vits16")
 hub = HubFile(**json.loads(os.environ["TEST_HUB_FILE"]))
 lookup._BY_NAME["dinov3_vits16"] = replace(entry, hub=(hub,))
-lookup._BY_NAME = lookup._index()
 sys.argv[0] = "zoo"
 from zoo.cli import main
 main()
