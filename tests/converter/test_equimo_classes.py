@@ -151,7 +151,7 @@ def test_fixed_batch_and_flat_layout(name):
         assert_right(export, model, variant.image)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("variant", CONVNEXTS, ids=[v.name for v in CONVNEXTS])
 def test_convnexts(variant):
     model = drawn_model(_build_convnext, variant, [1, 1, 2, 1])

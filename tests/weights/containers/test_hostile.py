@@ -338,6 +338,7 @@ def mutated(data, whole):
     return bytes(content)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CONTAINERS)
 @settings(
     max_examples=1000,

@@ -67,6 +67,7 @@ def test_a_worker_is_killed(cluster, tmp_path):
     assert_built(json.loads(printed), out)
 
 
+@pytest.mark.full
 def test_two_processes(tmp_path):
     done = call([*ZOO, "build"], *OPTIONS, "--out", "out", "--jobs", "2", cwd=tmp_path)
     assert_built(json.loads(done.stdout), tmp_path / "out")

@@ -18,7 +18,7 @@ from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("size", [None, (336, 448)])
 def test_golden_numbers_are_those_of_the_published_settings(size):
     """Also of DINOv2, which is verified at 518 x 518 pixels but used at 224 x 224."""

@@ -171,6 +171,7 @@ def command(*arguments, cwd, code=0):
     return done
 
 
+@pytest.mark.full
 def test_around_the_formats(vits16, tmp_path):
     """Meta to Equimo to transformers to Meta: at the end the file's tensors are there again."""
     steps = ("a.tar.lz4", "folder", "b.pth")

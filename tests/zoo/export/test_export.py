@@ -179,6 +179,7 @@ def test_fixed_batch_and_size(layout, tmp_path):
     assert "the features mean nothing" in done.stdout
 
 
+@pytest.mark.full
 def test_wrong_checkpoints(vits16, tiny7b, tmp_path):
     other = ["dinov3_vitb16", "--no-verify", "--weights", vits16.path]
     done = call(EXPORT, *other, cwd=tmp_path, code=2)
@@ -239,6 +240,7 @@ def test_a_full_disk_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_killed_export_leaves_nothing(number, tmp_path):
     command = [*EXPORT, "dinov3_vits16", "--weights", "random"]

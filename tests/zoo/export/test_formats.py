@@ -99,7 +99,7 @@ def test_onnx_files_are_the_same_bytes(name, tmp_path):
         assert got == want, format
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.full
 @pytest.mark.parametrize("mask", ["thirds", "zeros"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_agree_with_transformers(name, mask, tmp_path):

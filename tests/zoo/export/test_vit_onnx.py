@@ -70,7 +70,7 @@ def test_structure(name):
     assert {name: count for name, count in report.fused.items() if count} == counts
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
@@ -130,7 +130,7 @@ def test_one_file_for_every_size(name, tmp_path):
             assert error.max_abs <= ATOL, (output, size, error)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["dinov2_vits14", "dinov2_vits14_reg", "vit_tiny_patch16_224"])
 def test_positions_for_another_size_are_weights(name):
     """Interpolated once, when the file is written: nothing of it is left in the graph."""

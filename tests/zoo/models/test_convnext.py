@@ -147,6 +147,7 @@ def test_agrees_with_the_original(size, model, expected):
     assert_golden(hidden, pooled, want, ATOL)
 
 
+@pytest.mark.full
 def test_stages(model, expected):
     """Means and pixels of every stage; only the last has a norm."""
     image, want = case(expected, "224x224")

@@ -99,7 +99,7 @@ def test_agrees_with_equimo(name):
         assert error <= RELATIVE, output
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["eupe_vitt16", "vit_tiny_patch16_224"])
 def test_agrees_with_equimo_at_another_size(name):
     want, got = case(name, "equimo", (96, 144))
