@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand
 
 from zoo.errors import BadRequest
-from zoo.export import request
+from zoo.manifest import choices
 from zoo.registry.lookup import MODELS
 
 NETWORK, FILE, MANY = "The network's input and output", "The ONNX file", "Many models"
@@ -126,11 +126,11 @@ Opsets = Annotated[
     ),
 ]
 Precision = Annotated[
-    request.Precision,
+    choices.Precision,
     value("NAME", "The precision of weights and computations: fp32, fp16, bf16 or int8.", FILE),
 ]
 AttentionLayout = Annotated[
-    request.Layout,
+    choices.Layout,
     value(None, "4d runs everywhere, and 3d is a little faster in ONNX Runtime.", FILE),
 ]
 NoVerify = Annotated[bool, flag("--no-verify", "Do not compare the file with JAX.", FILE)]
@@ -143,7 +143,7 @@ Layers = Annotated[
 ]
 Reshape = Annotated[bool, flag("--reshape", "Give hidden states as maps [B, D, h, w].", NETWORK)]
 Images = Annotated[
-    request.Input,
+    choices.Input,
     value(
         None,
         "float32 takes preprocessed pixels; uint8 takes RGB images of any size, which the file "

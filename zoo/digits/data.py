@@ -79,12 +79,3 @@ def split(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
     rest = digits[kept]
     kept, apart = divide(rest.labels, VALIDATION, f"{seed}|validation")
     return rest[kept], rest[apart]
-
-
-def held_out(seed: int = 0) -> tuple[Images, Labels]:
-    """Images `[n, 8, 8, 3]` and labels `[n]` that training with `seed` never saw.
-
-    Those of seed 0 are the embedded weights'. **Raises** `MissingLibrary`.
-    """
-    _, apart = split(seed)
-    return apart.images, apart.labels

@@ -11,9 +11,10 @@ import onnx_ir as ir
 import converter
 import weights
 from zoo.export.make import Made
-from zoo.export.request import Layout, Precision, Request, Signature
+from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
 from zoo.manifest import schema
+from zoo.manifest.choices import Layout, Precision
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.registry.entry import ModelInfo
 from zoo.version import __version__

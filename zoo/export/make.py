@@ -15,11 +15,12 @@ from converter.names import Names
 from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive, limit_for
-from zoo.export.request import Layout, Precision, Signature
+from zoo.export.request import Signature
 from zoo.files.staging import writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.choices import Layout, Precision
 from zoo.manifest.schema import Verification
 from zoo.models.build import Model, batched, networks_in
 from zoo.registry.entry import ModelInfo

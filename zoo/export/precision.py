@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import converter
 from zoo.export.quantise import quantise
-from zoo.export.request import Precision
+from zoo.manifest.choices import Precision
 from zoo.manifest.schema import Comparison, Measure
 
 

@@ -4,20 +4,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from zoo.checkpoints.choice import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, manifest_path, sidecar_path
+from zoo.manifest.choices import Input, Layout, Precision
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
-
-Layout = Literal["4d", "3d"]
-
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
-
-Input = Literal["float32", "uint8"]
-"""Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from zoo.errors import BadRequest, NotVerified
 from zoo.progress import bar
 
 if TYPE_CHECKING:
-    from zoo.manifest.schema import Input, Manifest, Precision
+    from zoo.manifest.choices import Input, Precision
+    from zoo.manifest.schema import Manifest
 
 Size = int | tuple[int, int] | str | None
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from weights.files import sha256
 from zoo.errors import BadRequest
 from zoo.files.staging import NAME
+from zoo.manifest.choices import Input, Layout, Precision
 from zoo.models import config
 
 MANIFEST = "manifest.json"
@@ -42,10 +43,7 @@ Line = Annotated[str, Field(max_length=200, pattern=LINE)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Side = Annotated[int, Field(ge=1, le=1 << 16)]
 Three = tuple[float, float, float]
-Input = Literal["float32", "uint8"]
-Layout = Literal["4d", "3d"]
 Measure = Literal["max_abs", "max_rel", "cosine"]
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 
 class Model(BaseModel):

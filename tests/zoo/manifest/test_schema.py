@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import jsonschema
 import pytest
@@ -12,7 +11,6 @@ from pydantic import ValidationError
 
 from tests import folders
 from zoo.errors import BadRequest
-from zoo.export import request
 from zoo.manifest import schema
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import File, Manifest
@@ -42,11 +40,6 @@ def test_every_field_is_described(name):
     assert part["description"]
     for field, content in part["properties"].items():
         assert content["description"].endswith("."), field
-
-
-def test_the_words_of_requests_are_those_of_manifests():
-    for name in ("Precision", "Layout", "Input"):
-        assert get_args(vars(request)[name]) == get_args(vars(schema)[name])
 
 
 def test_a_schema_that_says_something():

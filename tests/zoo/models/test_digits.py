@@ -43,9 +43,9 @@ CLOSE = 0.003
 @cache
 def held_out_pixels():
     """`pixel_values` of the held-out digits, as anybody would make them, and their labels."""
-    images, labels = digits.held_out()
-    pictures = [Image.fromarray(image) for image in images]
-    return pixel_values(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), labels
+    _, apart = digits.split()
+    pictures = [Image.fromarray(image) for image in apart.images]
+    return pixel_values(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), apart.labels
 
 
 def predictions(model, pixels):
@@ -172,14 +172,15 @@ def test_split():
         share = (whole.labels[apart] == label).sum() / (whole.labels == label).sum()
         assert share == pytest.approx(digits.HELD_OUT, abs=0.005)
     # The embedded weights were trained without these: another split would be cheating.
-    np.testing.assert_array_equal(digits.held_out()[0], whole.images[apart])
+    np.testing.assert_array_equal(digits.split()[1].images, whole.images[apart])
     seen, unseen = digits.split(0, validate=True)
     assert len(seen.labels) + len(unseen.labels) == len(kept)
-    assert not np.array_equal(digits.held_out(1)[1], digits.held_out(0)[1])
+    assert not np.array_equal(digits.split(1)[1].labels, digits.split(0)[1].labels)
 
 
 def test_images():
-    images, labels = digits.held_out()
+    _, apart = digits.split()
+    images, labels = apart.images, apart.labels
     assert (images.dtype, images.shape[1:], labels.shape) == (np.uint8, (8, 8, 3), (len(images),))
     assert (images.min(), images.max()) == (0, 255)
 
@@ -208,4 +209,4 @@ def test_training_that_would_be_for_nothing(tmp_path, monkeypatch):
         train_digits.check(tmp_path, validate=False)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingLibrary, match="scikit-learn"):
-        digits.held_out()
+        digits.load()

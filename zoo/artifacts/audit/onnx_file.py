@@ -13,7 +13,7 @@ import converter
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding
 from zoo.export.precision import runnable
-from zoo.export.request import Precision
+from zoo.manifest.choices import Precision
 from zoo.manifest.schema import Tensor
 
 UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)

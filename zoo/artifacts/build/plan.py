@@ -6,7 +6,8 @@ from pathlib import Path
 
 from zoo.checkpoints.choice import Choice
 from zoo.errors import BadRequest
-from zoo.export.request import Precision, Signature
+from zoo.export.request import Signature
+from zoo.manifest.choices import Precision
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,10 @@
+"""What files may be made in: said by requests, and kept in manifests."""
+
+from typing import Literal
+
+Layout = Literal["4d", "3d"]
+
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+
+Input = Literal["float32", "uint8"]
+"""Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
