@@ -13,3 +13,6 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    # One worker may read an entry that the other is still writing. JAX says so and compiles anew;
+    # pyproject.toml has the same filter for the tests themselves, this one is for the commands.
+    os.environ["PYTHONWARNINGS"] = "ignore:Error reading persistent compilation cache"
