@@ -12,14 +12,14 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter import save as saving
-from converter.arrange import AttentionLayout, arrange
+from converter import passes
 from converter.errors import SpecError
-from converter.fuse import NearMiss, fuse
+from converter.files import save as saving
+from converter.fuse.match import NearMiss
 from converter.graph import Graph
+from converter.graph.names import Names
 from converter.lower import OPSETS, lower
-from converter.names import Names
-from converter.simplify import simplify
+from converter.passes import AttentionLayout, Settings
 from converter.tidy import tidy
 from converter.trace import Spec, trace
 
@@ -117,15 +117,11 @@ def to_onnx(
     graph = trace(fn, specs, params)
     _rename(graph, input_names, output_names)
     dump("trace", graph)
-    graph = simplify(graph)
-    dump("simplify", graph)
-    graph, near_misses = fuse(graph, opset)
-    dump("fuse", graph)
-    graph = arrange(graph, opset, attention_layout)
-    dump("arrange", graph)
+    settings = Settings(opset, attention_layout)
+    passes.run(graph, settings, dump)
     model = tidy(lower(graph, opset))
     dump("model", model.graph)
-    export = Export(model, graph, report(model, near_misses))
+    export = Export(model, graph, report(model, settings.notes))
     if not saving.missing(graph):
         saving.bind(model, graph)
     if path is not None:
@@ -143,7 +139,8 @@ class _Dump:
     def __call__(self, stage: str, content: object) -> None:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / f"{self._count}_{stage}.txt").write_text(f"{content}\n")
+            name = f"{self._count:02}_{stage.replace(' ', '_')}.txt"
+            (self._folder / name).write_text(f"{content}\n")
         self._count += 1
 
 

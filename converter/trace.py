@@ -19,10 +19,11 @@ from jax import export, lax
 from jax.extend import core as jex
 from jax.extend import source_info_util
 
-from converter.dims import as_shape
 from converter.errors import SpecError
 from converter.graph import Graph, Node, Value, const, make_node
-from converter.names import Names
+from converter.graph.dims import as_shape
+from converter.graph.names import Names
+from converter.graph.nodes import Meaning
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -90,10 +91,14 @@ def _is_key(array: Any) -> bool:
     return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
 
 
-def bind(node: Node, args: Iterable[Any], params: Mapping[str, Any]) -> list[Any]:
-    """Apply a node's JAX primitive to concrete or traced arrays."""
-    out = node.primitive.bind(*args, **node.primitive.get_bind_params(params))
-    return list(out) if node.primitive.multiple_results else [out]
+def _meaning(primitive: Any) -> Meaning:
+    """What a primitive does to concrete or traced arrays."""
+
+    def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+        out = primitive.bind(*args, **primitive.get_bind_params(params))
+        return list(out) if primitive.multiple_results else [out]
+
+    return apply
 
 
 def source_line(node: Node) -> str:
@@ -329,7 +334,7 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     params = {k: _plain_ints(v) for k, v in eqn.params.items()}
-    node = Node(eqn.primitive.name, inputs, params, primitive=eqn.primitive)
+    node = Node(eqn.primitive.name, inputs, params, meaning=_meaning(eqn.primitive))
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node

@@ -19,7 +19,8 @@ import numpy as np
 
 import converter
 import zoo
-from converter.check import compare, run
+from converter.judge.errors import compare
+from converter.judge.runtime import run
 from tests.references import (
     Arrays,
     Reference,

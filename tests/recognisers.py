@@ -15,6 +15,10 @@ from jax import lax
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
 import converter
+from converter import passes
+from converter.graph import Graph
+from converter.graph.evaluate import evaluate
+from converter.trace import trace
 
 # Largest error, relative to the largest value, of a handful of roundings in each type.
 TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
@@ -81,8 +85,7 @@ def assert_recognised(
         results = [y.astype(dtype) for y in jax.tree.leaves(wide)]
     wanted = [np.asarray(y, np.float64) for y in results]
     tolerance = TOLERANCE[jnp.dtype(dtype).name]
-    simple = converter.simplify(converter.trace(fn, specs))
-    fused = converter.fuse(simple, opset)[0]
+    simple, fused = stages(fn, specs, opset)
     for graph in (simple, fused, export.graph) if runs else (fused,):
         for got, want in zip(evaluated(graph, inputs), wanted, strict=True):
             _close(got, want, tolerance)
@@ -96,9 +99,21 @@ def assert_recognised(
         assert errors.max_rel <= tolerance, f"{name}: {errors}\n{export.graph}"
 
 
-def evaluated(graph: converter.Graph, inputs: list[Any]) -> list[np.ndarray]:
+def stages(fn: Any, specs: list[Any], opset: int) -> tuple[Graph, Graph]:
+    """The graph simplified, and with all structures recognised."""
+    graph, found = trace(fn, specs), dict[str, Graph]()
+
+    def watch(name: str, graph: Graph) -> None:
+        if name in ("simplify", "complete", "attend"):
+            found[name] = graph.clone()
+
+    passes.run(graph, passes.Settings(opset), watch)
+    return found["simplify"], found.get("attend", found["complete"])
+
+
+def evaluated(graph: Graph, inputs: list[Any]) -> list[np.ndarray]:
     params = {v.name: v.const for v in graph.params if v.program is None}
-    return [np.asarray(y, np.float64) for y in graph.evaluate(*inputs, params=params)]
+    return [np.asarray(y, np.float64) for y in evaluate(graph, inputs, params)]
 
 
 def _close(got: np.ndarray, want: np.ndarray, tolerance: float) -> None:

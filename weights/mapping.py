@@ -4,8 +4,6 @@ One table of rules a naming serves reading, where it must cover the file and the
 and writing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -257,6 +255,15 @@ def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
     return [item.target for item in plans if not any(source.key in file for source in item.sources)]
 
 
+@dataclass(frozen=True)
+class Out:
+    """A tensor to write, and what it would be taken for if it were left out."""
+
+    tensor: LazyTensor
+    source: Source
+    missing: Callable[[Shape], Float32]
+
+
 def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[Out]:
     """The tensors of a file in another naming, from a model's leaves.
 
@@ -269,15 +276,6 @@ def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[
     for source, shared in parts.items():
         tensor = LazyTensor(source.shape, "float32", partial(_sum, shared))
         yield Out(tensor, source, shared[0][0].missing)
-
-
-@dataclass(frozen=True)
-class Out:
-    """A tensor to write, and what it would be taken for if it were left out."""
-
-    tensor: LazyTensor
-    source: Source
-    missing: Callable[[Shape], Float32]
 
 
 def _sum(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:

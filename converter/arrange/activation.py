@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from converter import dims
-from converter.constants import scalar
-from converter.graph import Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, dims
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor, Rule
 
 
 def _relu(node: Node, editor: Editor) -> Value | None:

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from converter import dims
-from converter.dims import Dim, Shape
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, const, dims
+from converter.graph.dims import Dim, Shape
+from converter.graph.rewrite import Editor, Rule
 
 Mode = lax.GatherScatterMode
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter import dims
-from converter.graph import Node, Value, const
-from converter.operations import ELEMENTWISE
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, const, dims
+from converter.graph.operations import ELEMENTWISE
+from converter.graph.rewrite import Editor, Rule
 
 
 def _implicit(node: Node, editor: Editor) -> Value | None:

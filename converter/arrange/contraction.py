@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter import dims
-from converter.dims import Dim
-from converter.graph import Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, dims
+from converter.graph.dims import Dim
+from converter.graph.rewrite import Editor, Rule
 
 
 @dataclass(frozen=True)

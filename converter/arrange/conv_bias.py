@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from converter import dims
-from converter.graph import Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, dims
+from converter.graph.rewrite import Editor, Rule
 
 
 def _bias(node: Node, editor: Editor) -> Value | None:

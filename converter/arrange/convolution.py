@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from converter import dims
-from converter.dims import Dim
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, const, dims
+from converter.graph.dims import Dim
+from converter.graph.rewrite import Editor, Rule
 
 Pads = tuple[tuple[Dim, Dim], ...]
 

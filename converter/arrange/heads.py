@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter import dims
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, const, dims
+from converter.graph.rewrite import Editor, Rule
 
 ROTARY_EMBEDDING_SINCE = 23
 

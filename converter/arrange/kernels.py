@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converter.graph import Node, Value, make_node
-from converter.rewrite import Editor, Rule
+from converter.graph.rewrite import Editor, Rule
 
 Detour = Mapping[str, str]
 
@@ -72,9 +72,7 @@ def _detour(node: Node, editor: Editor) -> list[Value] | None:
     types = [
         (v.shape, np.dtype(wide) if b else v.dtype) for v, b in zip(node.outputs, back, strict=True)
     ]
-    made = make_node(
-        node.op, inputs, types, node.params, primitive=node.primitive, source=node.source
-    )
+    made = make_node(node.op, inputs, types, node.params, meaning=node.meaning, source=node.source)
     editor.nodes.append(made)
     pairs = zip(made.outputs, back, strict=True)
     return [editor.convert(v, dtype) if b else v for v, b in pairs]

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from converter import dims
-from converter.dims import Dim, Shape
-from converter.graph import Graph, Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Graph, Node, Value, dims
+from converter.graph.dims import Dim, Shape
+from converter.graph.rewrite import Editor, Rule
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from converter import dims
 from converter.arrange.convolution import Pads, pad_space
-from converter.constants import scalar
-from converter.dims import Shape
-from converter.graph import Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, dims
+from converter.graph.constants import scalar
+from converter.graph.dims import Shape
+from converter.graph.rewrite import Editor, Rule
 
 DILATED_AVERAGE_SINCE = 19
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from converter import dims
-from converter.dims import Shape
-from converter.graph import Graph, Node, Value
-from converter.rewrite import Editor, sweep
+from converter.graph import Graph, Node, Value, dims
+from converter.graph.dims import Shape
+from converter.graph.rewrite import Editor, sweep
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class Family:
     order: tuple[int, ...]
 
 
-def share_transposes(graph: Graph) -> None:
-    """Transpose the equal parts of each value as one, in place."""
+def share_transposes(graph: Graph) -> bool:
+    """Transpose the equal parts of each value as one, in place; whether there were any."""
     families = [f for parts in _families(graph).values() if (f := _alike(parts))]
     members = {id(part.out): (part, family) for family in families for part in family.parts}
     turned: dict[int, Value] = {}
@@ -55,7 +54,7 @@ def share_transposes(graph: Graph) -> None:
         alone = editor.reshape(one, tuple(part.middle[i] for i in family.order))
         return editor.transpose(alone, [family.order.index(i) for i in part.order])
 
-    sweep(graph, {"transpose": select})
+    return bool(members) and sweep(graph, {"transpose": select}).changed
 
 
 def _families(graph: Graph) -> dict[tuple[int, int], list[Part | None]]:

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 import numpy as np
 
-from converter import dims
-from converter.constants import scalar
-from converter.dims import Dim
 from converter.fuse.match import (
     NearMiss,
     Recogniser,
@@ -26,8 +23,10 @@ from converter.fuse.match import (
     operands,
     peel,
 )
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor
+from converter.graph import Node, Value, const, dims
+from converter.graph.constants import scalar
+from converter.graph.dims import Dim
+from converter.graph.rewrite import Editor
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from converter.constants import scalar
 from converter.fuse.match import (
     NearMiss,
     Recogniser,
@@ -17,7 +16,8 @@ from converter.fuse.match import (
     product,
 )
 from converter.graph import Node, Value
-from converter.rewrite import Editor
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.graph import Node, Value
-from converter.params import compute, is_computable
+from converter.programs.compute import compute, is_computable
 
 
 def known(value: Value) -> np.ndarray | None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-from converter import dims
-from converter.constants import scalar
 from converter.fuse.match import (
     NearMiss,
     Product,
@@ -23,8 +21,9 @@ from converter.fuse.match import (
     reduced,
     reduction,
 )
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor
+from converter.graph import Node, Value, const, dims
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor
 
 
 def _core(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:

@@ -14,11 +14,10 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from converter import dims
-from converter.constants import scalar
-from converter.dims import Shape
-from converter.graph import Node, Value
-from converter.rewrite import Editor
+from converter.graph import Node, Value, dims
+from converter.graph.constants import scalar
+from converter.graph.dims import Shape
+from converter.graph.rewrite import Editor, Rule
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,23 @@ class Recogniser:
 
     roots: tuple[str, ...]
     match: Match
+
+
+def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[str, Rule]:
+    """The recognisers as rules of one sweep; of several with one root the first to match wins."""
+    table: dict[str, list[Match]] = {}
+    for recogniser in recognisers:
+        for op in recogniser.roots:
+            table.setdefault(op, []).append(recogniser.match)
+    return {op: _first(matches, notes) for op, matches in table.items()}
+
+
+def _first(matches: list[Match], notes: list[NearMiss]) -> Rule:
+    def rule(node: Node, editor: Editor) -> Value | None:
+        found = (match(node, editor, notes) for match in matches)
+        return next((value for value in found if value is not None), None)
+
+    return rule
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 
-from converter import dims
-from converter.dims import Dim
-from converter.equals import same_program
 from converter.fuse.known import is_weight, known
 from converter.fuse.match import NearMiss
 from converter.fuse.resampling import one_axis
-from converter.graph import Node, Value
-from converter.operations import ResizeKind
+from converter.graph import Node, Value, dims
+from converter.graph.dims import Dim
+from converter.graph.equals import same_program
+from converter.graph.operations import ResizeKind
 
 NEAREST: ResizeKind = ("nearest", False)
 # what ONNX Runtime's nearest neighbours exist for; float16 takes a detour that is exact

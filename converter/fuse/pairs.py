@@ -6,11 +6,10 @@ its first half; rotary embeddings are written either way.
 
 from __future__ import annotations
 
-from converter import dims
-from converter.dims import Shape
 from converter.fuse.match import NearMiss, Recogniser
-from converter.graph import Node, Value
-from converter.rewrite import Editor
+from converter.graph import Node, Value, dims
+from converter.graph.dims import Shape
+from converter.graph.rewrite import Editor
 
 
 def _halve(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:

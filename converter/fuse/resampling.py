@@ -15,13 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter import dims
-from converter.dims import Dim
-from converter.equals import same_program
 from converter.fuse.match import NearMiss
-from converter.graph import Graph, Node, Value, const
-from converter.operations import ResizeKind
-from converter.rewrite import Editor
+from converter.graph import Graph, Node, Value, const, dims
+from converter.graph.dims import Dim
+from converter.graph.equals import same_program
+from converter.graph.operations import ResizeKind
+from converter.graph.rewrite import Editor
 from converter.simplify import simplify
 from converter.trace import trace
 
@@ -197,4 +196,6 @@ def one_axis(size: Dim, count: Dim, dtype: Any, method: str, antialias: bool) ->
     def resize(x: jax.Array) -> jax.Array:
         return jax.image.resize(x, (count,), method, antialias)
 
-    return simplify(trace(resize, [jax.ShapeDtypeStruct((size,), dtype)]))
+    graph = trace(resize, [jax.ShapeDtypeStruct((size,), dtype)])
+    simplify(graph)
+    return graph

@@ -12,8 +12,6 @@ saved.
 
 from __future__ import annotations
 
-from converter import dims
-from converter.dims import Dim
 from converter.fuse.known import is_sized, is_weight, known
 from converter.fuse.match import Match, NearMiss, Recogniser
 from converter.fuse.neighbours import NEAREST, nearest
@@ -26,8 +24,9 @@ from converter.fuse.resampling import (
     normalised,
     traced_kinds,
 )
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor
+from converter.graph import Node, Value, const, dims
+from converter.graph.dims import Dim
+from converter.graph.rewrite import Editor
 
 MOST_AXES = {"linear": 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
 # Fewer columns than these are worth a transpose.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from converter.fuse.layer_norm import epsilon_of, is_count, normalised, squared_sum, sum_of_mean
 from converter.fuse.match import NearMiss, Product, Recogniser, View, operand, product
 from converter.graph import Node, Value
-from converter.rewrite import Editor
+from converter.graph.rewrite import Editor
 
 
 def _rms_norm(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter import dims
 from converter.fuse import tables
 from converter.fuse.match import (
     NearMiss,
@@ -21,8 +20,8 @@ from converter.fuse.match import (
     product,
     whole,
 )
-from converter.graph import Node, Value, const
-from converter.rewrite import Editor
+from converter.graph import Node, Value, const, dims
+from converter.graph.rewrite import Editor
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from converter.fuse.match import (
     reduction,
 )
 from converter.graph import Node, Value
-from converter.rewrite import Editor
+from converter.graph.rewrite import Editor
 
 
 def _softmax(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:

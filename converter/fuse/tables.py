@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from converter import dims
-from converter.graph import Node, Value
-from converter.operations import ELEMENTWISE
-from converter.rewrite import Editor
+from converter.graph import Node, Value, dims
+from converter.graph.operations import ELEMENTWISE
+from converter.graph.rewrite import Editor
 
 # One operand, applied to each element alone.
 UNARY = frozenset(

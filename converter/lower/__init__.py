@@ -6,14 +6,11 @@ import importlib
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-import numpy as np
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder, Shared, typed
-from converter.errors import ConverterError, SpecError
-from converter.graph import Graph, Node, Value
-from converter.lower import registry
+from converter.errors import SpecError
+from converter.graph import Graph, Value, dims
+from converter.lower.build import Builder, Shared, typed
 
 # Modules that register rules when imported.
 DOMAINS = (
@@ -53,7 +50,7 @@ def lower(graph: Graph, opset: int) -> ir.Model:
     ):
         shared.values[id(value)] = onnx_value
     _find_origins(shared, graph.inputs, inputs)
-    lower_nodes(builder, graph.nodes)
+    builder.lower(graph.nodes)
     outputs = _outputs(builder, graph, inputs)
     body = ir.Graph(
         inputs,
@@ -69,37 +66,6 @@ def lower(graph: Graph, opset: int) -> ir.Model:
 def _prefixes(name: str) -> Iterable[str]:
     """``a_b_c`` -> ``a``, ``a_b``, ``a_b_c``."""
     return accumulate(name.split("_"), "{}_{}".format)
-
-
-def lower_nodes(builder: Builder, nodes: Iterable[Node]) -> None:
-    """Lower nodes in order into the builder's graph."""
-    for node in nodes:
-        builder.node = node
-        for value in node.outputs:
-            _check_dtype(value, node, builder.opset)
-        rule = registry.find(node, builder.opset)
-        results = rule(builder, *(builder.value(v) for v in node.inputs), **_params(node))
-        builder.node = node
-        given: Sequence[ir.Value] = [results] if isinstance(results, ir.Value) else list(results)
-        if len(given) != len(node.outputs):
-            raise ConverterError(
-                f"the rule for '{node.op}' gave {len(given)} values for {len(node.outputs)} outputs"
-            )
-        for value, result in zip(node.outputs, given, strict=True):
-            builder.shared.values[id(value)] = result
-            if result.producer() is not None:
-                typed(result, value.shape, value.dtype)
-
-
-def _params(node: Node) -> dict[str, object]:
-    """Parameters by keyword, nested graphs among them; hints about accuracy say nothing here."""
-    return {**{k: v for k, v in node.params.items() if k != "accuracy"}, **node.bodies}
-
-
-def _check_dtype(value: Value, node: Node, opset: int) -> None:
-    supported = isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufV"
-    if not supported:
-        raise registry.unsupported(node, opset, f"ONNX has no values of dtype {value.dtype}")
 
 
 def _find_origins(shared: Shared, values: Sequence[Value], inputs: Sequence[ir.Value]) -> None:

@@ -7,39 +7,39 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder
-from converter.lower.registry import lower, table
+from converter.graph import dims
+from converter.lower.build import Builder
+from converter.lower.registry import rule, table
 
 table({"matmul": "MatMul", "relu": "Relu"})
 
 
-@lower("layer_norm")
+@rule("layer_norm")
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float) -> ir.Value:
     return b.op("LayerNormalization", *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
-@lower("rms_norm", since=23)
+@rule("rms_norm", since=23)
 def _(b: Builder, x: ir.Value, scale: ir.Value, *, axis: int, epsilon: float) -> ir.Value:
     return b.op("RMSNormalization", x, scale, axis=axis - b.out.rank, epsilon=epsilon)
 
 
-@lower("softmax")
+@rule("softmax")
 def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("Softmax", x, axis=axis - b.out.rank)
 
 
-@lower("log_softmax")
+@rule("log_softmax")
 def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("LogSoftmax", x, axis=axis - b.out.rank)
 
 
-@lower("gelu", since=20)
+@rule("gelu", since=20)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     return b.op("Gelu", x, approximate="tanh" if approximate else None)
 
 
-@lower("gelu")
+@rule("gelu")
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     gate = b.op("Tanh", _tanh_argument(b, x)) if approximate else _erf_gate(b, x)
     return b.op("Mul", b.op("Mul", x, b.like(0.5)), b.op("Add", gate, b.like(1)))
@@ -56,7 +56,7 @@ def _tanh_argument(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Mul", scaled, b.op("Add", square, b.like(1)))
 
 
-@lower("rotary_heads", since=23)
+@rule("rotary_heads", since=23)
 def _(
     b: Builder,
     x: ir.Value,
@@ -78,7 +78,7 @@ def _(
     )
 
 
-@lower("attention", since=23)
+@rule("attention", since=23)
 def _(
     b: Builder,
     *xs: ir.Value,
@@ -102,18 +102,18 @@ def _(
     )
 
 
-@lower("select_index")
+@rule("select_index")
 def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
-@lower("split", since=18)
+@rule("split", since=18)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     even = len(set(sizes)) == 1
     inputs = [x] if even else [x, b.ints(sizes)]
     return b.ops("Split", inputs, len(sizes), axis=axis, num_outputs=len(sizes) if even else None)
 
 
-@lower("split")
+@rule("split")
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)

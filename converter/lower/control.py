@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder
-from converter.dims import Dim
-from converter.graph import Graph, Node, Value
-from converter.lower.registry import lower
+from converter.graph import Graph, Node, Value, dims
+from converter.graph.dims import Dim
+from converter.lower.build import Builder
+from converter.lower.registry import rule
 
 
-@lower("cond")
+@rule("cond")
 def _(b: Builder, which: ir.Value, **branches: Graph) -> Sequence[ir.Value]:
     """``If`` has two branches: further ones nest. Indices out of range go to the nearest."""
     return _branch(b, b.node, which, list(branches.values()), 0)
@@ -42,7 +41,7 @@ def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
     return b.op("Greater", which, b.const(count, index.dtype))
 
 
-@lower("while")
+@rule("while")
 def _(b: Builder, *state: ir.Value, cond: Graph, body: Graph) -> Sequence[ir.Value]:
     """The condition runs once before the loop and again at the end of every round."""
     (go,) = b.inline(cond, state)
@@ -53,7 +52,7 @@ def _(b: Builder, *state: ir.Value, cond: Graph, body: Graph) -> Sequence[ir.Val
     return b.ops("Loop", [None, go, *state], len(b.node.outputs), body=graph)
 
 
-@lower("scan")
+@rule("scan")
 def _(
     b: Builder, *xs: ir.Value, body: Graph, num_carry: int, length: Dim, reverse: bool
 ) -> Sequence[ir.Value]:

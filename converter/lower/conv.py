@@ -6,11 +6,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.build import Builder
-from converter.lower.registry import lower, unsupported
+from converter.lower.build import Builder
+from converter.lower.registry import rule, unsupported
 
 
-@lower("conv")
+@rule("conv")
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
@@ -26,7 +26,7 @@ def _(
     )
 
 
-@lower("conv_transpose")
+@rule("conv_transpose")
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
     _check(b)

@@ -9,40 +9,40 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder
+from converter.graph import dims
+from converter.lower.build import Builder
 from converter.lower.formula import Term
-from converter.lower.registry import lower, unsupported
+from converter.lower.registry import rule, unsupported
 
 Combine = Callable[[Term, Term], Term]
 
 
-@lower("cumsum")
+@rule("cumsum")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return b.op("CumSum", x, b.const(axis, np.int64), reverse=1 if reverse else None)
 
 
-@lower("cumprod", since=26)
+@rule("cumprod", since=26)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return b.op("CumProd", x, b.const(axis, np.int64), reverse=1 if reverse else None)
 
 
-@lower("cumprod")
+@rule("cumprod")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, 1, lambda p, q: p * q)
 
 
-@lower("cummax")
+@rule("cummax")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, _extreme(b.out.dtype, -1), lambda p, q: p.apply("Max", q))
 
 
-@lower("cummin")
+@rule("cummin")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, _extreme(b.out.dtype, 1), lambda p, q: p.apply("Min", q))
 
 
-@lower("cumlogsumexp")
+@rule("cumlogsumexp")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, -math.inf, _logaddexp)
 

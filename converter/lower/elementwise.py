@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.build import Builder
+from converter.lower.build import Builder
 from converter.lower.formula import Term
-from converter.lower.registry import lower, table, unsupported
+from converter.lower.registry import rule, table, unsupported
 
 table(
     {
@@ -52,7 +52,7 @@ table(
 )
 
 
-@lower("sign")
+@rule("sign")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     if b.out.dtype != np.int64:
         return b.op("Sign", x)
@@ -61,28 +61,28 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Sub", b.cast(above, np.int64), b.cast(below, np.int64))
 
 
-@lower("ne")
+@rule("ne")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Not", b.op("Equal", x, y))
 
 
-@lower("rem")
+@rule("rem")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """The sign of the dividend, which is what ``fmod`` means."""
     return b.op("Mod", x, y, fmod=1)
 
 
-@lower("square")
+@rule("square")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Mul", x, x)
 
 
-@lower("one_minus_square")  # jax >= 0.12: the derivative of tanh
+@rule("one_minus_square")  # jax >= 0.12: the derivative of tanh
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Sub", b.like(1), b.op("Mul", x, x))
 
 
-@lower("polynomial")  # jax >= 0.12
+@rule("polynomial")  # jax >= 0.12
 def _(b: Builder, x: ir.Value, *coefficients: ir.Value, **_: Any) -> ir.Value:
     """Horner's rule; the coefficients begin with the constant."""
     *rest, result = coefficients
@@ -91,17 +91,17 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value, **_: Any) -> ir.Value:
     return result if rest else b.expand(result, b.operand(1).shape, b.out.shape)
 
 
-@lower("rsqrt")
+@rule("rsqrt")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Reciprocal", b.op("Sqrt", x))
 
 
-@lower("exp2")
+@rule("exp2")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.op("Pow", b.like(2), x)
 
 
-@lower("pow")
+@rule("pow")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """ONNX Runtime raises integers in double precision, which neither wraps nor is exact."""
     if b.out.dtype.kind != "f":
@@ -109,7 +109,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Pow", x, y)
 
 
-@lower("integer_pow")
+@rule("integer_pow")
 def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
     """Repeated squaring, as JAX does it: integers wrap, floats round the same way."""
     if y == 0:
@@ -124,7 +124,7 @@ def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
     return b.op("Reciprocal", result) if y < 0 else result
 
 
-@lower("round")
+@rule("round")
 def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     """Method 1 is to even, as ``Round`` does it; 0 is away from zero."""
     if int(rounding_method) == 1:
@@ -136,12 +136,12 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     return ((whole + up) * term.apply("Sign")).value
 
 
-@lower("is_finite")
+@rule("is_finite")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Less", b.op("Abs", x), b.like(math.inf))
 
 
-@lower("clamp")
+@rule("clamp")
 def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     """``Clip`` takes scalars only."""
     if b.operand(0).rank == b.operand(2).rank == 0:
@@ -149,7 +149,7 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     return b.op("Min", b.op("Max", x, low), high)
 
 
-@lower("select_n")
+@rule("select_n")
 def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     """``cases[which]``; a boolean chooses among two."""
     if b.operand().dtype == np.bool_:
@@ -160,12 +160,12 @@ def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     return result
 
 
-@lower("convert_element_type")
+@rule("convert_element_type")
 def _(b: Builder, x: ir.Value, *, new_dtype: Any, **_: Any) -> ir.Value:
     return b.cast(x, new_dtype)
 
 
-@lower("bitcast_convert_type", since=26)
+@rule("bitcast_convert_type", since=26)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
@@ -176,7 +176,7 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 PRECISIONS = {(8, 7): ir.DataType.BFLOAT16, (5, 10): ir.DataType.FLOAT16}
 
 
-@lower("reduce_precision")
+@rule("reduce_precision")
 def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
     info = np.finfo(b.out.dtype)
     if (exponent_bits, mantissa_bits) == (info.nexp, info.nmant):
@@ -201,8 +201,8 @@ def _logical_or_bitwise(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
 
 
 for _op, _name in {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}.items():
-    lower(_op)(partial(_logical, name=_name))
-    lower(_op, since=18)(partial(_logical_or_bitwise, name=_name))
+    rule(_op)(partial(_logical, name=_name))
+    rule(_op, since=18)(partial(_logical_or_bitwise, name=_name))
 
 
 def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
@@ -220,17 +220,17 @@ def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
     return b.cast(b.cast(b.op("Where", enough, moved, b.const(0, wide)), f"uint{bits}"), dtype)
 
 
-@lower("shift_left")
+@rule("shift_left")
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return _shift(b, x, by, "LEFT")
 
 
-@lower("shift_right_logical")
+@rule("shift_right_logical")
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return _shift(b, x, by, "RIGHT")
 
 
-@lower("shift_right_arithmetic")
+@rule("shift_right_arithmetic")
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
 
@@ -249,7 +249,7 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
 # -------------------------------------------------------------------------------------- total order
 
 
-@lower("eq_to")
+@rule("eq_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """In the total order NaN equals itself; that it also tells zeros apart is left out."""
     if b.operand().dtype.kind != "f":
@@ -257,14 +257,14 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Or", b.op("Equal", x, y), b.op("And", b.op("IsNaN", x), b.op("IsNaN", y)))
 
 
-@lower("le_to")
+@rule("le_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """NaN is above all others."""
     plain = b.op("LessOrEqual", x, y)
     return b.op("Or", plain, b.op("IsNaN", y)) if b.operand().dtype.kind == "f" else plain
 
 
-@lower("lt_to")
+@rule("lt_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     if b.operand().dtype.kind != "f":
         return b.op("Less", x, y)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from converter.build import Builder
+from converter.lower.build import Builder
 
 
 class Term:

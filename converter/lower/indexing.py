@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter import dims
 from converter.arrange.bounds import scatter_window
-from converter.build import Builder
-from converter.dims import Dim, Shape
-from converter.lower.registry import lower
+from converter.graph import dims
+from converter.graph.dims import Dim, Shape
+from converter.lower.build import Builder
+from converter.lower.registry import rule
 
 
-@lower("take")
+@rule("take")
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
     narrow = b.operand(1).dtype not in (np.int32, np.int64)
     return b.op("Gather", x, b.cast(indices, np.int64) if narrow else indices, axis=axis)
@@ -25,7 +25,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 # ----------------------------------------------------------------------------------------- gather
 
 
-@lower("gather")
+@rule("gather")
 def _(
     b: Builder,
     x: ir.Value,
@@ -196,14 +196,14 @@ def _whole(b: Builder, x: ir.Value, updates: ir.Value, reduction: str | None) ->
     return updates if reduction is None else b.op(WHOLE[reduction], x, updates)
 
 
-lower("scatter")(partial(_scatter, reduction=None))
-lower("scatter-add")(partial(_scatter, reduction="add"))
-lower("scatter-mul")(partial(_scatter, reduction="mul"))
-lower("scatter-max", since=18)(partial(_scatter, reduction="max"))
-lower("scatter-min", since=18)(partial(_scatter, reduction="min"))
+rule("scatter")(partial(_scatter, reduction=None))
+rule("scatter-add")(partial(_scatter, reduction="add"))
+rule("scatter-mul")(partial(_scatter, reduction="mul"))
+rule("scatter-max", since=18)(partial(_scatter, reduction="max"))
+rule("scatter-min", since=18)(partial(_scatter, reduction="min"))
 
 
-@lower("scatter-sub")
+@rule("scatter-sub")
 def _(b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, **params: Any) -> ir.Value:
     return _scatter(b, x, indices, b.op("Neg", updates), reduction="add", **params)
 
@@ -211,7 +211,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, **params: A
 # --------------------------------------------------------------------------------- dynamic slices
 
 
-@lower("dynamic_slice")
+@rule("dynamic_slice")
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
     shape = b.operand().shape
     axes = [d for d, size in enumerate(slice_sizes) if not dims.same(size, shape[d])]
@@ -232,7 +232,7 @@ def _starts(
     return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
 
 
-@lower("dynamic_update_slice")
+@rule("dynamic_update_slice")
 def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     """Along one axis, what lies before, the update and what lies after are joined."""
     shape, sizes = b.operand(0).shape, b.operand(1).shape

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.build import Builder
-from converter.lower.registry import lower, unsupported
+from converter.lower.build import Builder
+from converter.lower.registry import rule, unsupported
 
 Axes = tuple[int, ...]
 
 
-@lower("reduce_sum")
+@rule("reduce_sum")
 def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
     return b.op("ReduceSum", x, b.ints(axes), keepdims=0)
 
@@ -36,8 +36,8 @@ for _op, _name in {
     "reduce_min": "ReduceMin",
     "reduce_prod": "ReduceProd",
 }.items():
-    lower(_op)(partial(_by_attribute, name=_name))
-    lower(_op, since=18)(partial(_by_input, name=_name))
+    rule(_op)(partial(_by_attribute, name=_name))
+    rule(_op, since=18)(partial(_by_input, name=_name))
 
 
 def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
@@ -47,23 +47,23 @@ def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
     return b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
 
 
-@lower("reduce_or")
+@rule("reduce_or")
 def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
     return b.cast(_count(b, x, axes), np.bool_)
 
 
-@lower("reduce_and")
+@rule("reduce_and")
 def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
     """None is false."""
     return b.op("Not", b.cast(_count(b, b.op("Not", x), axes), np.bool_))
 
 
-@lower("reduce_xor")
+@rule("reduce_xor")
 def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
     return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
 
 
-@lower("argmax", "argmin")
+@rule("argmax", "argmin")
 def _(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any) -> ir.Value:
     """The first of equals."""
     name = {"argmax": "ArgMax", "argmin": "ArgMin"}[b.node.op]

@@ -20,13 +20,13 @@ OLDEST = 17
 _rules: dict[str, dict[int, Lowering]] = {}
 
 
-def lower(*ops: str, since: int = OLDEST) -> Callable[[Lowering], Lowering]:
+def rule(*ops: str, since: int = OLDEST) -> Callable[[Lowering], Lowering]:
     """Register a rule for one or more operations."""
 
-    def register(rule: Lowering) -> Lowering:
+    def register(lowering: Lowering) -> Lowering:
         for op in ops:
-            _rules.setdefault(op, {})[since] = rule
-        return rule
+            _rules.setdefault(op, {})[since] = lowering
+        return lowering
 
     return register
 
@@ -34,7 +34,7 @@ def lower(*ops: str, since: int = OLDEST) -> Callable[[Lowering], Lowering]:
 def table(rows: dict[str, str], since: int = OLDEST) -> None:
     """Register operations that are ONNX operators under another name."""
     for op, onnx_op in rows.items():
-        lower(op, since=since)(lambda b, *xs, _name=onnx_op, **_: b.op(_name, *xs))
+        rule(op, since=since)(lambda b, *xs, _name=onnx_op, **_: b.op(_name, *xs))
 
 
 def find(node: Node, opset: int) -> Lowering:

@@ -6,10 +6,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder
-from converter.lower.registry import lower
-from converter.operations import ResizeKind
+from converter.graph import dims
+from converter.graph.operations import ResizeKind
+from converter.lower.build import Builder
+from converter.lower.registry import rule
 
 # JAX leaves out what lies outside and normalises the rest, PyTorch's cubic repeats the edge.
 ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
@@ -28,7 +28,7 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
 REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
-@lower("resize")
+@rule("resize")
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
     """All sizes, not ``axes`` and theirs (opset 18): ONNX Runtime 1.31.1 moves transposes through
     ``Resize``, and takes every one of the sizes for an axis of its own as it does.

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder
-from converter.lower.registry import lower
+from converter.graph import dims
+from converter.lower.build import Builder
+from converter.lower.registry import rule
 
 
-@lower("reshape")
+@rule("reshape")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return b.reshape(x, b.operand().shape, b.out.shape)
 
 
-@lower("transpose")
+@rule("transpose")
 def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
     return b.op("Transpose", x, perm=list(permutation))
 
 
-@lower("broadcast_in_dim")
+@rule("broadcast_in_dim")
 def _(b: Builder, x: ir.Value, *_: ir.Value, broadcast_dimensions: Any, **__: Any) -> ir.Value:
     """Ones where the operand has no axis, then Expand."""
     before = b.operand().shape
@@ -34,12 +34,12 @@ def _(b: Builder, x: ir.Value, *_: ir.Value, broadcast_dimensions: Any, **__: An
     return b.expand(b.reshape(x, before, lean), lean, b.out.shape)
 
 
-@lower("concatenate")
+@rule("concatenate")
 def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
     return b.op("Concat", *xs, axis=dimension)
 
 
-@lower("slice")
+@rule("slice")
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
     shape = b.operand().shape
     steps = strides or (1,) * len(shape)
@@ -54,17 +54,17 @@ def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, stride
     return b.op("Slice", x, b.shape(starts), b.shape(ends), b.ints(cut), b.ints(by))
 
 
-@lower("tile")
+@rule("tile")
 def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
     return b.op("Tile", x, b.ints(reps))
 
 
-@lower("dim_as_value")
+@rule("dim_as_value")
 def _(b: Builder, *, dim: Any) -> ir.Value:
     return b.cast(b.squeeze(b.dim(dim), [0]), b.out.dtype)
 
 
-@lower("rev")
+@rule("rev")
 def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
     first = np.iinfo(np.int64).min  # an end that means "to the first element and with it"
     turned = [-1] * len(dimensions)
@@ -78,7 +78,7 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
     )
 
 
-@lower("iota")
+@rule("iota")
 def _(b: Builder, *_: ir.Value, dtype: Any, shape: Any, dimension: int, **__: Any) -> ir.Value:
     zero, one = b.const(0, np.int64), b.const(1, np.int64)
     line = b.op("Range", zero, b.squeeze(b.dim(shape[dimension]), [0]), one)

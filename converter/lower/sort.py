@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.build import Builder
 from converter.graph import Value
-from converter.lower.registry import lower, unsupported
+from converter.lower.build import Builder
+from converter.lower.registry import rule, unsupported
 
 
-@lower("sort")
+@rule("sort")
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int, is_stable: bool) -> list[ir.Value]:
     """Stable passes from the last key to the first; then every operand is gathered once."""
     size = b.dim(b.out.shape[dimension])
@@ -48,13 +48,13 @@ def _key(b: Builder, x: ir.Value, value: Value) -> ir.Value:
             return b.cast(x, np.int64)
 
 
-@lower("top_k")
+@rule("top_k")
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, **_: Any) -> list[ir.Value]:
     axis = axis if axis >= 0 else axis + b.operand().rank
     return _top(b, x, k, axis)
 
 
-@lower("approx_top_k")
+@rule("approx_top_k")
 def _(
     b: Builder, x: ir.Value, *, k: int, reduction_dimension: int, is_max_k: bool, **_: Any
 ) -> list[ir.Value]:

@@ -7,30 +7,30 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.build import Builder
+from converter.lower.build import Builder
 from converter.lower.formula import Term
-from converter.lower.registry import lower
+from converter.lower.registry import rule
 
 
-@lower("erfc")
+@rule("erfc")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Sub", b.like(1), b.op("Erf", x))
 
 
-@lower("cbrt")
+@rule("cbrt")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     root = b.op("Pow", b.op("Abs", x), b.like(1 / 3))
     return b.op("Mul", b.op("Sign", x), root)
 
 
-@lower("expm1")
+@rule("expm1")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     """``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
     term = Term(b, x)
     return ((term * 0.5).apply("Tanh") * (term.apply("Exp") + 1)).value
 
 
-@lower("log1p")
+@rule("log1p")
 def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return _log1p(Term(b, x)).value
 
@@ -68,7 +68,7 @@ ERF_INV_FAR = (
 )
 
 
-@lower("erf_inv")
+@rule("erf_inv")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     term = Term(b, x)
     w = -_log1p(-(term * term))
@@ -94,7 +94,7 @@ LANCZOS = (
 )
 
 
-@lower("lgamma")
+@rule("lgamma")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 - x)``."""
     term = Term(b, x)
@@ -115,7 +115,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return infinite.where(math.inf, reflect.where(folded, log_y)).value
 
 
-@lower("digamma")
+@rule("digamma")
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``; a pole at 0, -1, -2 …"""
     term = Term(b, x)
@@ -140,7 +140,7 @@ def _both(b: Builder, x: Term, y: Term) -> Term:
     return Term(b, b.op("And", x.value, y.value))
 
 
-@lower("atan2")
+@rule("atan2")
 def _(b: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
     """``atan(|y| / |x|)`` brought to its quadrant."""
     rise, run = Term(b, y), Term(b, x)
@@ -159,12 +159,12 @@ def _signed(b: Builder, x: Term) -> Term:
 # ------------------------------------------------------------------------------------------- bits
 
 
-@lower("population_count", since=18)
+@rule("population_count", since=18)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.cast(_population(b, _words(b, x)), b.out.dtype)
 
 
-@lower("clz", since=18)
+@rule("clz", since=18)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Spread the leading one to the right, then count the zeros."""
     bits = b.out.dtype.itemsize * 8

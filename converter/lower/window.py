@@ -7,12 +7,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter import dims
-from converter.build import Builder
-from converter.lower.registry import lower
+from converter.graph import dims
+from converter.lower.build import Builder
+from converter.lower.registry import rule
 
 
-@lower("pad")
+@rule("pad")
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
     """Interior padding first, then the edges, as JAX orders them; negative ones crop."""
     shape = list(b.operand().shape)
@@ -56,23 +56,23 @@ def _attributes(*, size: Any, strides: Any, padding: Any, dilation: Any) -> dict
     }
 
 
-@lower("max_pool")
+@rule("max_pool")
 def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
     return _pool(b, "MaxPool", x, window)
 
 
-@lower("avg_pool")
+@rule("avg_pool")
 def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
     return _pool(b, "AveragePool", x, window, count_include_pad=1)
 
 
-@lower("sum_pool")
+@rule("sum_pool")
 def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
     mean = _pool(b, "AveragePool", x, window, count_include_pad=1)
     return b.op("Mul", mean, b.like(math.prod(window["size"])))
 
 
-@lower("max_pool_scatter")
+@rule("max_pool_scatter")
 def _(b: Builder, x: ir.Value, source: ir.Value, **window: Any) -> ir.Value:
     """``MaxPool`` tells where in the flat operand each maximum is."""
     _, places = b.ops("MaxPool", [x], 2, **_attributes(**window))

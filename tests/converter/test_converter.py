@@ -16,6 +16,11 @@ import onnx_ir as ir
 import pytest
 
 import converter
+from converter import passes
+from converter.graph.evaluate import evaluate
+from converter.lower import lower
+from converter.tidy import tidy
+from converter.trace import trace
 
 MLP = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
 MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias")]
@@ -286,33 +291,39 @@ def test_dropout_and_keys_leave_no_trace():
 # ---------------------------------------------------------------------------------------- stages
 
 
-def test_stages_can_be_called_one_by_one(tmp_path):
-    graph = converter.trace(jax.vmap(MLP), [("B", 4)])
+def test_every_stage_means_the_same():
+    graph = trace(jax.vmap(MLP), [("B", 4)])
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     wanted = np.asarray(jax.vmap(MLP)(x))
-    stages = [graph]
-    stages.append(converter.simplify(graph))
-    stages.append(converter.fuse(stages[-1], 23)[0])
-    stages.append(converter.arrange(stages[-1], 23))
-    for stage in stages:
-        np.testing.assert_allclose(stage.evaluate(x)[0], wanted, rtol=1e-6)
-        assert "layers.0.weight" in str(stage) or "const" in str(stage)
-    model = converter.tidy(converter.lower(stages[-1], 23))
+    seen = []
+
+    def watch(name, graph):
+        seen.append(name)
+        np.testing.assert_allclose(evaluate(graph, [x])[0], wanted, rtol=1e-6)
+        assert "layers.0.weight" in str(graph) or "const" in str(graph)
+
+    passes.run(graph, passes.Settings(23), watch)
+    assert seen == [step.name for step in passes.PASSES]
+    model = tidy(lower(graph, 23))
     assert [n.op_type for n in model.graph] == ["MatMul", "Add", "Relu"] * 2 + ["MatMul", "Add"]
+
+
+def test_passes_stand_in_an_order_that_they_agree_with():
+    names = [step.name for step in passes.PASSES]
+    assert len(set(names)) == len(names)
+    for place, step in enumerate(passes.PASSES):
+        assert step.purpose.endswith(".")
+        for other in step.after:
+            assert other in names[:place], f"{step.name} wants {other} before it"
 
 
 def test_dump(tmp_path, monkeypatch):
     monkeypatch.setenv("CONVERTER_DUMP", str(tmp_path / "dump"))
     converter.to_onnx(jax.vmap(MLP), [("B", 4)])
-    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
-    assert [n.split("_", 1)[1] for n in names] == [
-        "trace.txt",
-        "simplify.txt",
-        "fuse.txt",
-        "arrange.txt",
-        "model.txt",
-    ]
-    assert "MatMul" in (tmp_path / "dump" / names[-1]).read_text()
+    files = sorted((tmp_path / "dump").iterdir())
+    names = [file.stem.split("_", 1)[1].replace("_", " ") for file in files]
+    assert names == ["trace", *(step.name for step in passes.PASSES), "model"]
+    assert "MatMul" in files[-1].read_text()
 
 
 # ---------------------------------------------------------------------------------------- errors

@@ -15,7 +15,7 @@ from equimo.models.convnext import _build_convnext
 from equimo.models.vit import _build_vit
 
 import converter
-from converter.check import run
+from converter.judge.runtime import run
 
 # float32 rounding through two blocks on outputs of unit scale; a wrong branch costs 1e-3 and more
 ATOL = 1e-4

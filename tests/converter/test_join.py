@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter.check import run
+from converter.judge.runtime import run
 
 
 def first(image):

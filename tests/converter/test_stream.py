@@ -12,7 +12,7 @@ import converter
 from converter.errors import SaveError
 
 # The package's attribute of that name is the function.
-saving = importlib.import_module("converter.save")
+saving = importlib.import_module("converter.files.save")
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ megabytes: where a block begins in the file, and the 64 KB before it, which bloc
 Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import lz4.block
 import lz4.frame
@@ -83,10 +81,13 @@ class Place:
     position: int
     window: bytes
 
-    def after(self, block: Block, data: bytes) -> Place:
+    def after(self, block: Block, data: bytes) -> Self:
         """Where the next block is."""
         window = data if len(data) >= WINDOW else self.window + data
-        return Place(self.offset + len(data), self.position + len(block.whole), window[-WINDOW:])
+        position = self.position + len(block.whole)
+        return replace(
+            self, offset=self.offset + len(data), position=position, window=window[-WINDOW:]
+        )
 
 
 def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:

@@ -111,7 +111,7 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
     """Largest absolute difference of an exported file, by output."""
-    from converter.check import run
+    from converter.judge.runtime import run
 
     return differences(golden, run(file, [golden.pixel_values]))
 

@@ -4,10 +4,9 @@ Source: "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 
 doi:10.24432/C50P49), of whose test part scikit-learn carries a copy: 1,797 images by 13 people.
 """
 
-from __future__ import annotations
-
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,8 @@ class Digits:
     images: Images
     labels: Labels
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> Digits:
-        return Digits(self.images[rows], self.labels[rows])
+    def __getitem__(self, rows: NDArray[np.int64]) -> Self:
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
 
 
 def load() -> Digits:

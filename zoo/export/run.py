@@ -1,7 +1,5 @@
 """Export: make the files that a request asks for, and put them in their places."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING

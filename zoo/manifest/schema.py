@@ -5,13 +5,11 @@ whoever uses them need not check again. Fields that are not known are ignored, f
 may add some.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -105,7 +103,7 @@ class Weights(Model):
     is_embedded_file: bool | None = Field(default=None, description="Whether the zoo holds it.")
 
     @model_validator(mode="after")
-    def _check_seed(self) -> Weights:
+    def _check_seed(self) -> Self:
         if self.kind == "random" and self.seed is None:
             raise ValueError("`weights.seed` is missing, and the weights are random")
         return self
@@ -119,7 +117,7 @@ class File(Model):
     sha256: Digest = Field(description="Its digest.")
 
     @classmethod
-    def at(cls, path: Path, name: str | None = None) -> File:
+    def at(cls, path: Path, name: str | None = None) -> Self:
         """The file at a path, under its own name if not another."""
         return cls(name=name or path.name, bytes=path.stat().st_size, sha256=sha256(path))
 
@@ -267,7 +265,7 @@ class Manifest(Model):
     speeds: Speeds | None = Field(default=None, description="How fast the variants were.")
 
     @model_validator(mode="after")
-    def _check_names(self) -> Manifest:
+    def _check_names(self) -> Self:
         # Some file systems do not tell A from a.
         names = {name.lower() for name in self.listed}
         if len(names) < len(self.files) or MANIFEST in names:
@@ -318,7 +316,7 @@ class Manifest(Model):
         others = set().union(*parts.values()) - chosen
         return [file for file in self.files if file.name not in others]
 
-    def changed(self, **changes: object) -> Manifest:
+    def changed(self, **changes: object) -> Self:
         """The same with other fields, checked as a new one is."""
         kept = {name: value for name, value in self if name in self.model_fields_set}
-        return Manifest.model_validate(kept | changes)
+        return type(self).model_validate(kept | changes)

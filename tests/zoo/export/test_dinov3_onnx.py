@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.check import run
+from converter.judge.runtime import run
 from tests.synthetic import make_image
 from zoo.models.build import batched
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 import converter
 import zoo
-from converter.check import run
+from converter.judge.runtime import run
 from tests.conftest import GOLDEN
 from tests.references.convnext import (
     META,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,17 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter import dims
 from converter.errors import CheckError
-from converter.graph import Graph, Node, Value
-from converter.operations import ELEMENTWISE, OPERATIONS
-from converter.trace import bind
+from converter.graph import Graph, Node, Value, dims
+from converter.graph.operations import ELEMENTWISE, OPERATIONS
 
 Sizes = Mapping[str, int]
+Change = Callable[[Node, list[Any]], list[Any]]
 
 
-def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
-    """Run ``graph`` on ``args``; parameters by name, bound ones may be left out."""
+def evaluate(
+    graph: Graph,
+    args: Sequence[Any],
+    params: Mapping[str, Any] | None = None,
+    change: Change | None = None,
+) -> list[Any]:
+    """Run ``graph`` on ``args``; parameters by name, bound ones may be left out.
+
+    ``change(node, results)`` may put others in the place of what a node without bodies gives.
+    """
     if len(args) != len(graph.inputs):
         raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
     arrays = [jnp.asarray(a) for a in args]
@@ -31,11 +39,11 @@ def evaluate(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> li
             name, factor = dims.multiple(dim)
             if name:
                 sizes[name] = size // factor
-    env: dict[int, Any] = {}
+    params, env = params or {}, dict[int, Any]()
     with jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or _is_wide(graph)):
         for value in graph.params:
             env[id(value)] = _parameter(value.program or value, params, env)
-        return _run(graph, arrays, env, sizes)
+        return _run(graph, arrays, env, _Context(sizes, change))
 
 
 def _is_wide(graph: Graph) -> bool:
@@ -64,10 +72,25 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     if node.op in OPERATIONS:
         out = OPERATIONS[node.op](*args, **params)
         return list(out) if isinstance(out, tuple) else [out]
-    return bind(node, args, params)
+    assert node.meaning is not None, f"what does {node.op} mean?"
+    return node.meaning(args, params)
 
 
-def _run(graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+@dataclass(frozen=True)
+class _Context:
+    """What holds for all graphs of one evaluation."""
+
+    sizes: Sizes
+    change: Change | None
+
+    def run(self, node: Node, args: Sequence[Any]) -> list[Any]:
+        results = run_node(node, args, self.sizes)
+        return results if self.change is None else self.change(node, results)
+
+
+def _run(
+    graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], context: _Context
+) -> list[Any]:
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
     def read(value: Value) -> Any:
@@ -79,35 +102,35 @@ def _run(graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], sizes: Siz
     for node in graph.nodes:
         inputs = [read(v) for v in node.inputs]
         control = CONTROL.get(node.op)
-        results = control(node, inputs, env, sizes) if control else run_node(node, inputs, sizes)
+        results = control(node, inputs, env, context) if control else context.run(node, inputs)
         env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return [read(v) for v in graph.outputs]
 
 
-def _scan(node: Node, inputs: list[Any], env: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+def _scan(node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Context) -> list[Any]:
     n, body = node.params["num_carry"], node.bodies["body"]
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
-        results = _run(body, [*carry, *x], env, sizes)
+        results = _run(body, [*carry, *x], env, context)
         return results[:n], results[n:]
 
-    length = dims.evaluate(node.params["length"], sizes)
+    length = dims.evaluate(node.params["length"], context.sizes)
     carry, ys = lax.scan(
         step, inputs[:n], inputs[n:], length=length, reverse=node.params["reverse"]
     )
     return [*carry, *ys]
 
 
-def _while(node: Node, inputs: list[Any], env: Mapping[int, Any], sizes: Sizes) -> list[Any]:
+def _while(node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Context) -> list[Any]:
     return lax.while_loop(
-        lambda state: _run(node.bodies["cond"], state, env, sizes)[0],
-        lambda state: _run(node.bodies["body"], state, env, sizes),
+        lambda state: _run(node.bodies["cond"], state, env, context)[0],
+        lambda state: _run(node.bodies["body"], state, env, context),
         inputs,
     )
 
 
-def _cond(node: Node, inputs: list[Any], env: Mapping[int, Any], sizes: Sizes) -> list[Any]:
-    branches = [lambda b=b: _run(b, [], env, sizes) for b in node.bodies.values()]
+def _cond(node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Context) -> list[Any]:
+    branches = [lambda b=b: _run(b, [], env, context) for b in node.bodies.values()]
     return lax.switch(inputs[0].astype(jnp.int32), branches)
 
 

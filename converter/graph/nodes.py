@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from converter.dims import Shape, shape_text
+from converter.graph.dims import Shape, shape_text
 
 Kind = Literal["input", "param", "const", "node"]
+Meaning: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Any]]
 
 
 # Values know their nodes and nodes their values, so a generated repr would not end in a lifetime.
@@ -51,14 +52,14 @@ class Value:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Node:
-    """One operation. ``primitive`` is JAX's own object when the node came from a jaxpr."""
+    """One operation. ``meaning(arrays, params)`` applies JAX's own, where it came from a jaxpr."""
 
     op: str
     inputs: list[Value]
     params: dict[str, Any]
     outputs: list[Value] = field(default_factory=list)
     bodies: dict[str, Graph] = field(default_factory=dict)
-    primitive: Any = None
+    meaning: Meaning | None = None
     source: tuple[Any, ...] = ()  # JAX's own record of where it was written, innermost first
 
     @property
@@ -128,12 +129,6 @@ class Graph:
         """An independent copy; inputs, parameters and constants are shared values."""
         return _clone(self, {})
 
-    def evaluate(self, *args: Any, params: Mapping[str, Any] | None = None) -> list[Any]:
-        """Run the graph in JAX: ``args`` for the inputs, ``params`` by parameter name."""
-        from converter.reference import evaluate  # reference.py imports this module
-
-        return evaluate(self, args, params or {})
-
     def __str__(self) -> str:
         return "\n".join(_lines(self, _Names(), indent=""))
 
@@ -152,7 +147,7 @@ def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
             node.op,
             [copied(v) for v in node.inputs],
             dict(node.params),
-            primitive=node.primitive,
+            meaning=node.meaning,
             source=node.source,
         )
         twin.bodies = {name: _clone(body, table) for name, body in node.bodies.items()}
@@ -171,11 +166,11 @@ def make_node(
     types: Sequence[tuple[Shape, np.dtype]],
     params: Mapping[str, Any] | None = None,
     *,
-    primitive: Any = None,
+    meaning: Meaning | None = None,
     source: tuple[Any, ...] = (),
 ) -> Node:
     """A node with fresh outputs of the given types."""
-    node = Node(op, list(inputs), dict(params or {}), primitive=primitive, source=source)
+    node = Node(op, list(inputs), dict(params or {}), meaning=meaning, source=source)
     node.outputs = [Value(s, np.dtype(d), node=node, index=i) for i, (s, d) in enumerate(types)]
     return node
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from converter import dims, reference
-from converter.graph import Node, Value
+from converter.graph import Node, Value, dims
+from converter.graph.evaluate import run_node
 
 # Results above this size stay in the graph unless they are no larger than what they come from.
 CEILING = 1 << 20
@@ -115,7 +115,7 @@ def _apply(node: Node, args: list[Any]) -> list[Any]:
     if plain and out.dtype.kind == "f" and node.op in FLOATING:
         table = FLOATING
     if not plain or node.op not in table:
-        return [_host(r) for r in reference.run_node(node, args, {})]
+        return [_host(r) for r in run_node(node, args, {})]
     with np.errstate(all="ignore"):
         result = np.asarray(table[node.op](*args, **node.params))
     return [result.astype(out.dtype, copy=False)]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter import params
 from converter.errors import SaveError, SpecError
+from converter.files.stream import write_single, write_with_sidecar
 from converter.graph import Graph, Value
-from converter.stream import write_single, write_with_sidecar
+from converter.programs.compute import Read, compute, sources
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def _leaves(graph: Graph) -> list[Value]:
     """The parameters that have to be given, programs replaced by what they read."""
     found: dict[int, Value] = {}
     for value in graph.params:
-        for leaf in params.sources(value.program or value).values():
+        for leaf in sources(value.program or value).values():
             if leaf.kind == "param":
                 found[id(leaf)] = leaf
     return list(found.values())
@@ -114,9 +114,9 @@ def _checked(value: Value, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _lazy(value: Value, read: params.Read, progress: Progress | None) -> ir.LazyTensor:
+def _lazy(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
     def load() -> ir.TensorProtocol:
-        array = params.compute(value.program or value, read)
+        array = compute(value.program or value, read)
         if progress is not None:
             progress(value.name, array.nbytes)
         return ir.tensor(np.ascontiguousarray(array).reshape(value.shape), name=value.name)

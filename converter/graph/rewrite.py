@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter import dims
-from converter.dims import Dim, Shape
-from converter.graph import Graph, Node, Value, make_node
+from converter.graph import Graph, Node, Value, dims, make_node
+from converter.graph.dims import Dim, Shape
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class Editor:
             inputs,
             [(node.out.shape if shape is None else shape, node.out.dtype)],
             {**node.params, **changes},
-            primitive=node.primitive,
+            meaning=node.meaning,
             source=node.source,
         )
         self.nodes.append(copy)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from converter.graph import Graph, Value, const
-from converter.params import CEILING, compute, is_computable, sources
-from converter.reference import size_in_bytes
-from converter.rewrite import drop_dead
+from converter.graph.evaluate import size_in_bytes
+from converter.graph.rewrite import drop_dead
+from converter.programs.compute import CEILING, compute, is_computable, sources
 
 
 def weights(graph: Graph) -> set[int]:

@@ -1,23 +1,13 @@
-"""Numbers that are known while converting, and what follows from them."""
+"""What is known while converting is evaluated then."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from converter import params
 from converter.graph import Graph, Value, const
-from converter.reference import size_in_bytes
-
-
-def scalar(value: Value) -> float | int | bool | None:
-    """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
-    while value.node is not None and value.node.op in ("broadcast_in_dim", "reshape"):
-        value = value.node.inputs[0]
-    if value.kind != "const" or value.const is None or value.const.size != 1:
-        return None
-    return value.const.item() if value.dtype.kind in "biufV" else None
+from converter.graph.constants import is_plain
+from converter.graph.evaluate import size_in_bytes
+from converter.programs.compute import CEILING, compute, is_computable
 
 
 def fold(graph: Graph) -> bool:
@@ -31,14 +21,14 @@ def fold(graph: Graph) -> bool:
     def need(value: Value) -> None:
         while value.node is not None and value.node.op == "broadcast_in_dim":
             value = value.node.inputs[0]  # growing a constant is left to its reader
-        if id(value) in known and _size(value) <= params.CEILING and is_plain(value):
+        if id(value) in known and _size(value) <= CEILING and is_plain(value):
             needed[id(value)] = value
 
     def visit(body: Graph) -> None:
         for node in body.nodes:
             for inner in node.bodies.values():
                 visit(inner)
-            if params.is_computable(node) and all(is_known(v) for v in node.inputs):
+            if is_computable(node) and all(is_known(v) for v in node.inputs):
                 known.update(id(v) for v in node.outputs)
             else:
                 for value in node.inputs:
@@ -48,18 +38,13 @@ def fold(graph: Graph) -> bool:
 
     visit(graph)
     memo: dict[int, Any] = {}
-    table = {key: const(params.compute(value, _constant, memo)) for key, value in needed.items()}
+    table = {key: const(compute(value, _constant, memo)) for key, value in needed.items()}
     graph.replace_operands(lambda v: table.get(id(v), v))
     return bool(table)
 
 
 def _constant(value: Value) -> Any:
     return value.const
-
-
-def is_plain(value: Value) -> bool:
-    """A plain array's dtype, not that of PRNG keys."""
-    return isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufcV"
 
 
 def _size(value: Value) -> float:

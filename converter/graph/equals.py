@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.constants import is_plain
 from converter.graph import Graph, Node, Value
+from converter.graph.constants import is_plain
 
 
 def merge_equals(graph: Graph) -> None:

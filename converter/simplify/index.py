@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 from jax import lax
 
-from converter import dims
-from converter.graph import Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, dims
+from converter.graph.rewrite import Editor, Rule
 
 
 def _gather(node: Node, editor: Editor) -> Value | None:

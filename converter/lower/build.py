@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter import dims
-from converter.dims import Dim, Shape
-from converter.errors import SpecError
-from converter.graph import Graph, Node, Value
+from converter.errors import ConverterError, SpecError
+from converter.graph import Graph, Node, Value, dims
+from converter.graph.dims import Dim, Shape
+from converter.lower import registry
 
 
 @dataclass
@@ -204,13 +204,31 @@ class Builder:
             return self.const(value.const, value.dtype)
         return self.shared.values[id(value)]
 
+    def lower(self, nodes: Iterable[Node]) -> None:
+        """Write nodes in order, each by its rule; types are stamped here and nowhere else."""
+        for node in nodes:
+            self.node = node
+            for value in node.outputs:
+                _check_dtype(value, node, self.opset)
+            lowering = registry.find(node, self.opset)
+            results = lowering(self, *(self.value(v) for v in node.inputs), **_params(node))
+            self.node = node
+            given: Sequence[ir.Value] = [results] if isinstance(results, ir.Value) else results
+            if len(given) != len(node.outputs):
+                raise ConverterError(
+                    f"the rule for '{node.op}' gave {len(given)} values for "
+                    f"{len(node.outputs)} outputs"
+                )
+            for value, result in zip(node.outputs, given, strict=True):
+                self.shared.values[id(value)] = result
+                if result.producer() is not None:
+                    typed(result, value.shape, value.dtype)
+
     def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
         """Lower a body into the graph being built."""
         self.shared.values.update((id(v), x) for v, x in zip(body.inputs, inputs, strict=True))
-        from converter.lower import lower_nodes  # the walker builds with this class
-
         outer = self.node
-        lower_nodes(self, body.nodes)
+        self.lower(body.nodes)
         self.node = outer
         return [self.value(v) for v in body.outputs]
 
@@ -266,3 +284,14 @@ def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
     value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
     return value
+
+
+def _params(node: Node) -> dict[str, object]:
+    """Parameters by keyword, nested graphs among them; hints about accuracy say nothing here."""
+    return {**{k: v for k, v in node.params.items() if k != "accuracy"}, **node.bodies}
+
+
+def _check_dtype(value: Value, node: Node, opset: int) -> None:
+    supported = isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufV"
+    if not supported:
+        raise registry.unsupported(node, opset, f"ONNX has no values of dtype {value.dtype}")

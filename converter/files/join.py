@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.names import Names
+from converter.graph.names import Names
 
 Named = ir.Value | ir.Node
 

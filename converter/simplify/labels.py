@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from converter import dims
-from converter.graph import Node, Value
-from converter.rewrite import Editor, Rule
+from converter.graph import Node, Value, dims
+from converter.graph.rewrite import Editor, Rule
 
 
 def _dot_general(node: Node, editor: Editor) -> Value:

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from converter import dims, index, labels
-from converter.constants import fold, scalar
-from converter.equals import merge_equals
-from converter.graph import Graph, Node, Value, const
-from converter.rewrite import Editor, Rule, drop_dead, moves_only_ones, sweep
+from converter.graph import Graph, Node, Value, const, dims
+from converter.graph.constants import scalar
+from converter.graph.equals import merge_equals
+from converter.graph.rewrite import Editor, Rule, drop_dead, moves_only_ones, sweep
+from converter.simplify import index, labels
+from converter.simplify.fold import fold
 
 logger = logging.getLogger(__name__)
 
 ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
 
 
-def simplify(graph: Graph) -> Graph:
-    """The simplified graph; ``graph`` itself is left as it is."""
-    graph = graph.clone()
+def simplify(graph: Graph) -> None:
+    """Simplify in place."""
     drop_dead(graph)
     for _ in range(ROUNDS):
         before = len(graph.nodes)
@@ -38,7 +38,6 @@ def simplify(graph: Graph) -> Graph:
         if not (editor.changed or folded or len(graph.nodes) != before):
             break
     logger.info("simplified to %d nodes", len(graph.nodes))
-    return graph
 
 
 # ------------------------------------------------------------------------------------------ rules
@@ -324,20 +323,17 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
+NOTHING = (
+    *("copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "sharding_constraint"),
+    *("device_put", "pvary"),
+)
+"""Operations whose results are their operands."""
+
+FORMS = frozenset({*NOTHING, "squeeze", "expand_dims", "stack", "unstack", "dot_general"})
+"""Operations that have another spelling, of which none is left."""
+
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(
-        (
-            "copy",
-            "copy_p",
-            "stop_gradient",
-            "optimization_barrier",
-            "name",
-            "sharding_constraint",
-            "device_put",
-            "pvary",
-        ),
-        _forward,
-    ),
+    **dict.fromkeys(NOTHING, _forward),
     "convert_element_type": _convert,
     "reshape": _reshape,
     "squeeze": _reshape,

@@ -1,0 +1,74 @@
+"""What a file is tried on: ordinary numbers, and those that show what ordinary ones hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.graph import Graph, Value, dims
+
+Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
+
+SIZES = (3, 1, 6)
+"""What named dimensions are, sample after sample; two names never have the same size."""
+
+
+def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    return _cast(rng.standard_normal(shape) * (1 if _floating(dtype) else 4), dtype)
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    return np.zeros(shape, dtype)
+
+
+def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    if _floating(dtype):
+        return _cast(rng.standard_normal(shape) * 300, dtype)
+    if dtype == np.bool_:
+        return np.ones(shape, dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Few different values, so that there are equals to choose among; both zeros among them."""
+    values = np.array([-1.5, -0.0, 0.0, 0.5, 2.0])
+    return _cast(rng.choice(values, shape), dtype)
+
+
+DRAWS: dict[str, Draw] = {
+    "normal": _normal,
+    "repeated": _repeated,
+    "zeros": _zeros,
+    "large": _large,
+}
+
+
+def samples(graph: Graph, seed: int = 0) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """The name and the inputs of each sample for a graph's inputs."""
+    names = sorted({n for v in graph.inputs for d in v.shape if (n := dims.multiple(d)[0])})
+    for index, (what, draw) in enumerate(DRAWS.items()):
+        base = SIZES[index % len(SIZES)]
+        sizes = {name: base + i for i, name in enumerate(names)}
+        yield what, draw_inputs(graph.inputs, sizes, draw, seed + index)
+
+
+def draw_inputs(
+    values: Sequence[Value], sizes: dict[str, int], draw: Draw = _normal, seed: int = 0
+) -> list[np.ndarray]:
+    """One array for each value, its named dimensions as ``sizes`` has them."""
+    rng = np.random.default_rng(seed)
+    return [draw(dims.concrete(v.shape, sizes), v.dtype, rng) for v in values]
+
+
+def _floating(dtype: np.dtype) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.floating))
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Unsigned integers of what is below zero are those of its magnitude."""
+    wanted: Any = np.abs(array) if dtype.kind == "u" else array
+    return np.asarray(wanted > 0 if dtype == np.bool_ else wanted).astype(dtype)
