@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 from tests.conformance import Case, assert_exports, cases, wrapped_cases
@@ -100,6 +101,7 @@ def test_control(case, opset):
     assert_exports(case, opset)
 
 
+@pytest.mark.sampled(3)
 @wrapped_cases(
     [
         Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 from tests.conformance import Case, assert_exports, cases, wrapped_cases
@@ -156,6 +157,7 @@ def test_indexing(case, opset):
     assert_exports(case, opset)
 
 
+@pytest.mark.sampled(3)
 @wrapped_cases(
     [
         Case("take", lambda x, i: x[jnp.abs(i[:2]) % 4], ((4, 3), ((3,), np.int32))),

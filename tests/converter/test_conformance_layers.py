@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 from jax import lax
 
@@ -107,6 +108,7 @@ def test_layers(case, opset):
     assert_exports(case, opset)
 
 
+@pytest.mark.sampled(3)
 @wrapped_cases(
     [
         Case("MLP", eqx.nn.MLP(3, 4, 8, 2, key=KEY), ((3,),)),

@@ -257,7 +257,7 @@ GRADIENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @cases(
     [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS],
 )
@@ -265,6 +265,7 @@ def test_resize(case, opset):
     assert_exports(case, opset)
 
 
+@pytest.mark.sampled(3)
 @wrapped_cases(
     [
         Case(m, to(9, 4, method=m), ((5, 7),))

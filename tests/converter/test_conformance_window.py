@@ -162,11 +162,13 @@ POOLING = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @cases([*CONVOLUTIONS, *LAYERS, *POOLING])
 def test_window(case, opset):
     assert_exports(case, opset)
 
 
+@pytest.mark.sampled(3)
 @wrapped_cases(
     [
         *WRAPPED_LAYERS,

@@ -26,6 +26,7 @@ def as_file(state):
     return {key: lazy(value) for key, value in state.items()}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_rules_cover_every_model(name):
     entry = zoo.info(name)
@@ -113,6 +114,7 @@ def test_a_model_is_told_by_keys_and_shapes(vits16, tiny7b):
         assert not fits(DINOV3_VIT, {}, golden.shapes)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_random_weights_have_a_distribution_for_every_leaf(name):
     entry = zoo.info(name)
