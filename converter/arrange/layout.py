@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor, Rule
+
+
+# Where in its axis: the halves of what stands at p stand at (*p, 0) and (*p, 1), so that splitting
+# one stretch changes no order among the others.
+Place: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Atom:
     """An indivisible stretch of a base axis; only ``[start, start + size)`` of ``full`` is kept."""
 
     axis: int
-    place: int  # order among the atoms of its axis
+    place: Place  # order among the atoms of its axis
     full: Dim
     start: Dim
     size: Dim
@@ -35,7 +40,7 @@ Axes = tuple[tuple[Atom, ...], ...]
 
 
 def _identity(shape: Shape) -> Axes:
-    return tuple((Atom(i, 0, d, 0, d),) if not dims.same(d, 1) else () for i, d in enumerate(shape))
+    return tuple((Atom(i, (), d, 0, d),) if not dims.same(d, 1) else () for i, d in enumerate(shape))
 
 
 def _after(node: Node, axes: Axes) -> Axes | None:
@@ -61,9 +66,9 @@ def _reshaped(atoms: list[Atom], shape: Shape) -> Axes | None:
                 outer = dims.divides(left, atom.size)
                 if outer is None or atom.cut:
                     return None
-                # the inner part of the atom is left for the next axis; places stay ordered
-                head = Atom(atom.axis, 2 * atom.place, left, 0, left)
-                tail = Atom(atom.axis, 2 * atom.place + 1, outer, 0, outer)
+                # the inner part of the atom is left for the next axis
+                head = Atom(atom.axis, (*atom.place, 0), left, 0, left)
+                tail = Atom(atom.axis, (*atom.place, 1), outer, 0, outer)
                 atom, rest = head, 1
                 queue.insert(0, tail)
             group.append(atom)
@@ -161,7 +166,7 @@ def _operations(base: Shape, axes: Axes, target: Shape) -> list[tuple[str, objec
     ]
 
 
-def _first(run: tuple[Atom, ...]) -> tuple[int, int]:
+def _first(run: tuple[Atom, ...]) -> tuple[int, Place]:
     return run[0].axis, run[0].place
 
 

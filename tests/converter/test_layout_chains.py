@@ -1,0 +1,203 @@
+"""Random chains of reshapes, transposes and slices mean what numpy makes of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter import passes
+from converter.judge.runtime import run
+from converter.programs.compute import compute
+from converter.trace import trace
+
+N = "N"
+Factors = tuple["int | str", ...]  # of one axis
+SIZE = 3  # what N is when a chain with a named size runs
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operations on an input whose axes are products of factors, one of them perhaps ``N``."""
+
+    start: tuple[Factors, ...]
+    steps: tuple[tuple[str, tuple], ...]
+
+    def __call__(self, x, n):
+        """``n`` is the size, or what stands for it in a trace."""
+        for op, argument in self.steps:
+            if op == "reshape":
+                x = x.reshape(shape_of(argument, n))
+            elif op == "transpose":
+                x = x.transpose(argument)
+            else:
+                starts, stops = ([cut[i] * n ** cut[2] for cut in argument] for i in (0, 1))
+                if isinstance(x, np.ndarray):
+                    x = x[tuple(map(slice, starts, stops))]
+                else:
+                    x = lax.slice(x, starts, stops)
+        return x * 2
+
+
+def shape_of(axes, n):
+    return tuple(math.prod(n if f == N else f for f in axis) for axis in axes)
+
+
+def draw(rng, factors):
+    axes = grouped(rng, rng.permutation(np.array(factors, object)).tolist())
+    start, steps = axes, []
+    for _ in range(rng.integers(3, 9)):
+        op = rng.choice(["reshape", "transpose", "slice"], p=[0.4, 0.45, 0.15])
+        if op == "reshape":
+            axes = grouped(rng, [f for axis in axes for f in axis])
+            steps.append((op, axes))
+        elif op == "transpose":
+            order = tuple(rng.permutation(len(axes)).tolist())
+            axes = tuple(axes[i] for i in order)
+            steps.append((op, order))
+        else:
+            cuts, axes = zip(*(cut(rng, axis) for axis in axes), strict=True) if axes else ((), ())
+            steps.append((op, cuts))
+    return Chain(start, tuple(steps))
+
+
+def grouped(rng, factors):
+    """The factors as axes, now and then several in one, sometimes none: an axis of one."""
+    axes = []
+    for factor in factors:
+        if axes and rng.random() < 0.25:
+            axes[-1] = (*axes[-1], factor)
+        else:
+            axes.append((factor,))
+    while rng.random() < 0.25:
+        axes.insert(rng.integers(0, len(axes) + 1), ())
+    return tuple(axes)
+
+
+def cut(rng, axis):
+    """((start, stop, power), factors): a part of an axis, both ends times ``n ** power``."""
+    power = axis.count(N)
+    size = math.prod(f for f in axis if f != N)
+    start, stop = 0, size
+    if rng.random() < 0.4:
+        start = rng.integers(0, size)
+        stop = rng.integers(start + 1, size + 1)
+    return (int(start), int(stop), power), (*primes(int(stop - start)), *(N,) * power)
+
+
+def primes(number):
+    found, prime = [], 2
+    while number > 1:
+        while number % prime == 0:
+            found.append(prime)
+            number //= prime
+        prime += 1
+    return tuple(found)
+
+
+FACTORS = (
+    [2, 2, 2],
+    [2, 2, 2, 2, 2],
+    [2, 2, 3, 3],
+    [2, 3, 5, 2],
+    [2, 2, 2, 3, 3],
+    [7, 2, 2],
+    [1, 2],
+)
+
+
+def assert_same_in_graph(chain):
+    x = np.arange(math.prod(shape_of(chain.start, 1)), dtype=np.float32)
+    x = x.reshape(shape_of(chain.start, 1))
+    graph = trace(lambda x: chain(x, 1), [x.shape])
+    passes.run(graph, passes.Settings(23))
+    got = compute(graph.outputs[0], lambda v: x if v.kind == "input" else v.const)
+    np.testing.assert_array_equal(got, chain(x, 1), err_msg=f"{chain}\n{graph}")
+
+
+def assert_same_in_a_file(chain):
+    shape = shape_of(chain.start, SIZE)
+    x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    named = tuple(
+        "*".join(map(str, axis)) if N in axis else math.prod(axis) for axis in chain.start
+    )
+    export = converter.to_onnx(lambda x, n: chain(x, n.shape[0]), [named, (N,)])
+    (got,) = run(export, [x, np.zeros(SIZE, np.float32)]).values()
+    np.testing.assert_array_equal(got, chain(x, SIZE), err_msg=f"{chain}\n{export.graph}")
+
+
+def chains(seed, count, more=()):
+    rng = np.random.default_rng(seed)
+    pick = [[*FACTORS[i % len(FACTORS)], *more] for i in range(count)]
+    return [draw(rng, factors) for factors in pick]
+
+
+def test_chains_of_known_sizes():
+    for chain in chains(1, 250):
+        assert_same_in_graph(chain)
+
+
+def test_chains_in_files():
+    for chain in chains(2, 30):
+        assert_same_in_a_file(chain)
+
+
+def test_chains_with_a_named_size():
+    for chain in chains(3, 60, [N]):
+        assert_same_in_a_file(chain)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_many_more_chains(seed):
+    for chain in chains(seed, 400):
+        assert_same_in_graph(chain)
+    for chain in chains(seed, 100, [N]):
+        assert_same_in_a_file(chain)
+
+
+# ------------------------------------------------------------------------- chains that people write
+
+
+def an_axis_split_twice(x):
+    return x.reshape(4, 2).T.reshape(2, 2, 2).transpose(2, 1, 0) * 2
+
+
+def unroll(x):
+    """Hiera's and SAM 2's: tokens of one 2x2 block after the other, three levels deep."""
+    batch, side, channels = x.shape[0], 56, x.shape[-1]
+    blocks = 1
+    for _ in range(3):
+        x = x.reshape(batch * blocks, side // 2, 2, side // 2, 2, channels)
+        x = x.transpose(0, 2, 4, 1, 3, 5).reshape(batch * blocks * 4, -1, channels)
+        blocks, side = 4 * blocks, side // 2
+    return x.reshape(batch, -1, channels) * 2
+
+
+def space_to_depth_twice(x):
+    for _ in range(2):
+        batch, height, width, channels = x.shape
+        x = x.reshape(batch, height // 2, 2, width // 2, 2, channels)
+        x = x.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height // 2, width // 2, 4 * channels)
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape"),
+    [
+        (an_axis_split_twice, (8,)),
+        (unroll, (2, 56, 56, 3)),
+        (space_to_depth_twice, (2, 8, 12, 3)),
+        (space_to_depth_twice, ("B", 8, 12, 3)),
+    ],
+    ids=["twice", "unroll", "space_to_depth", "space_to_depth_named"],
+)
+def test_an_axis_that_is_split_more_than_once(fn, shape):
+    sizes = [2 if d == "B" else d for d in shape]
+    x = np.arange(math.prod(sizes), dtype=np.float32).reshape(sizes)
+    (got,) = run(converter.to_onnx(fn, [shape]), [x]).values()
+    np.testing.assert_array_equal(got, fn(x))
