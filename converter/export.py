@@ -122,7 +122,7 @@ def to_onnx(
     model = tidy(lower(graph, opset))
     dump("model", model.graph)
     export = Export(model, graph, report(model, settings.notes))
-    if not saving.missing(graph):
+    if not saving.missing(model, graph):
         saving.bind(model, graph)
     if path is not None:
         export.save(path)

@@ -40,7 +40,9 @@ Axes = tuple[tuple[Atom, ...], ...]
 
 
 def _identity(shape: Shape) -> Axes:
-    return tuple((Atom(i, (), d, 0, d),) if not dims.same(d, 1) else () for i, d in enumerate(shape))
+    return tuple(
+        (Atom(i, (), d, 0, d),) if not dims.same(d, 1) else () for i, d in enumerate(shape)
+    )
 
 
 def _after(node: Node, axes: Axes) -> Axes | None:

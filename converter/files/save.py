@@ -36,20 +36,20 @@ def bind(
     """
     given = values or {}
     names = frozenset(given)  # a lazy mapping may read a value to tell whether it is there
-    _check_names(graph, names)
+    _check_names(model, graph, names)
 
     def read(value: Value) -> Any:
         if value.kind == "param" and value.name in names:
             return _checked(value, np.asarray(given[value.name]))
         return np.asarray(value.const)
 
-    for value in graph.params:
+    for value in _read(model, graph):
         model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
 
 
-def missing(graph: Graph, given: Collection[str] = ()) -> list[str]:
+def missing(model: ir.Model, graph: Graph, given: Collection[str] = ()) -> list[str]:
     """Names of parameters that have no value yet, but for the given ones."""
-    return [v.name for v in _leaves(graph) if v.const is None and v.name not in given]
+    return [v.name for v in _leaves(model, graph) if v.const is None and v.name not in given]
 
 
 def save(model: ir.Model, path: str | os.PathLike[str]) -> None:
@@ -86,18 +86,23 @@ def _failure(target: Path, error: OSError) -> SaveError:
     return failure
 
 
-def _leaves(graph: Graph) -> list[Value]:
+def _read(model: ir.Model, graph: Graph) -> list[Value]:
+    """The parameters that the model reads: lowering may find that it needs only a shape."""
+    return [v for v in graph.params if v.name in model.graph.initializers]
+
+
+def _leaves(model: ir.Model, graph: Graph) -> list[Value]:
     """The parameters that have to be given, programs replaced by what they read."""
     found: dict[int, Value] = {}
-    for value in graph.params:
+    for value in _read(model, graph):
         for leaf in sources(value.program or value).values():
             if leaf.kind == "param":
                 found[id(leaf)] = leaf
     return list(found.values())
 
 
-def _check_names(graph: Graph, given: Collection[str]) -> None:
-    absent = missing(graph, given)
+def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:
+    absent = missing(model, graph, given)
     if absent:
         shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         raise SpecError(

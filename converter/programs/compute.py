@@ -7,7 +7,7 @@ compilation; anything else runs as the JAX operation it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -87,21 +87,28 @@ FLOATING: dict[str, Callable[..., Any]] = {
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
     """The array behind ``value``; ``read`` gives parameters and constants."""
     memo = {} if memo is None else memo
-    if value.node is None:
-        return read(value)
+    for node in steps(value, memo):
+        args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]
+        memo.update((id(v), r) for v, r in zip(node.outputs, _apply(node, args), strict=True))
+    return read(value) if value.node is None else memo[id(value)]
+
+
+def steps(value: Value, done: Container[int]) -> Iterator[Node]:
+    """The nodes that make ``value``, each after those that it reads.
+
+    What is ``done`` is left out; whoever asks adds a node's outputs to it before the next.
+    """
     # Depth first without recursion: programs can be deep.
-    stack = [value.node]
+    stack = [value.node] if value.node is not None else []
     while stack:
         node = stack[-1]
-        waiting = [v.node for v in node.inputs if v.node is not None and id(v) not in memo]
+        waiting = [v.node for v in node.inputs if v.node is not None and id(v) not in done]
         if waiting:
             stack.extend(waiting)
             continue
         stack.pop()
-        if id(node.outputs[0]) not in memo:
-            args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]
-            memo.update((id(v), r) for v, r in zip(node.outputs, _apply(node, args), strict=True))
-    return memo[id(value)]
+        if id(node.outputs[0]) not in done:
+            yield node
 
 
 def _apply(node: Node, args: list[Any]) -> list[Any]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from converter.graph import Graph, Value, const
 from converter.graph.evaluate import size_in_bytes
+from converter.graph.names import Names
 from converter.graph.rewrite import drop_dead
-from converter.programs.compute import CEILING, compute, is_computable, sources
+from converter.programs.compute import CEILING, compute, is_computable, sources, steps
+
+MOST_NAMES = 4  # of parameters that the name of a program spells out
 
 
 def weights(graph: Graph) -> set[int]:
@@ -35,6 +39,7 @@ def hoist(graph: Graph) -> Graph:
     """
     found = weights(graph)
     table: dict[int, Value] = {}
+    apart: dict[int, Value] = {}
     queue = list(_boundary(graph, found))
     while queue:
         value = queue.pop()
@@ -44,7 +49,8 @@ def hoist(graph: Graph) -> Graph:
         if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
             queue.extend(value.node.inputs)
         elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
-            table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=value)
+            program = _taken_out(value, apart)
+            table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=program)
         else:
             table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
     graph.replace_operands(lambda v: table.get(id(v), v))
@@ -54,6 +60,19 @@ def hoist(graph: Graph) -> Graph:
     graph.params = list(used.values())
     _name(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
     return graph
+
+
+def _taken_out(value: Value, copies: dict[int, Value]) -> Value:
+    """A copy of a program, down to its parameters and constants.
+
+    What stays in the graph may be part of a program too; there it reads other programs' results,
+    here what these are made from.
+    """
+    for node in steps(value, copies):
+        twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
+        twin.outputs = [replace(out, node=twin) for out in node.outputs]
+        copies.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
+    return copies[id(value)]
 
 
 def _boundary(graph: Graph, found: set[int]) -> list[Value]:
@@ -71,22 +90,21 @@ def _all_outputs(graph: Graph) -> list[Value]:
 
 
 def _name(params: list[Value], others: set[str]) -> None:
-    """Name programs after the parameter they are made from, all names different."""
+    """Name programs after what they are made from, where a pass has not named them.
+
+    A name that several want is none's alone.
+    """
+    plain = [v.name for v in params if v.program is None]
     wanted = [v.name or _origin(v) for v in params]
-    plain = {v.name for v in params if v.program is None}
-    counts = Counter(wanted)
-    taken = plain | others
+    shared = [name for name, times in Counter(wanted).items() if times > 1]
+    names = Names({*plain, *others, *shared})
     for value, name in zip(params, wanted, strict=True):
-        if value.program is None:
-            continue
-        value.name = name
-        number = 0
-        while value.name in taken or (number == 0 and counts[name] > 1 and name not in plain):
-            number += 1
-            value.name = f"{name}_{number}"
-        taken.add(value.name)
+        if value.program is not None:
+            value.name = names.take(name)
 
 
 def _origin(value: Value) -> str:
-    leaves = sources(value.program or value).values()
-    return "+".join(v.name for v in leaves if v.kind == "param") or "const"
+    leaves = sources(value.program or value)
+    names = [v.name for v in leaves.values() if v.kind == "param"]
+    shown = names if len(names) <= MOST_NAMES else [names[0], f"{len(names) - 1}_more"]
+    return "+".join(shown) or "const"

@@ -1,0 +1,114 @@
+"""Values made of parameters alone: computed when the file is saved, whatever else reads them."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx_ir as ir
+import pytest
+from jax import lax
+
+import converter
+from converter.graph.evaluate import evaluate
+from converter.judge.runtime import run
+
+RNG = np.random.default_rng(3)
+
+
+def weights(**shapes):
+    return {
+        name: np.abs(RNG.standard_normal(shape)).astype(np.float32) + 0.5
+        for name, shape in shapes.items()
+    }
+
+
+def batch_norm(p, x):
+    """As Keras writes it: the scale is part of the offset."""
+    inv = lax.rsqrt(p["variance"] + 1e-3) * p["gamma"]
+    return x * inv + (p["beta"] - p["mean"] * inv)
+
+
+def gates(p, x):
+    """As Haiku's GRU: sums of biases that several slices read."""
+    both = p["b"] + p["c"]
+    z, r = jnp.split(x @ p["w"] + both, 2, axis=-1)
+    return jax.nn.sigmoid(z + both[:4]) * jnp.tanh(r + both[4:] * both[:4])
+
+
+def a_large_one_in_the_middle(p, x):
+    """The outer product is too large for the file; what it is made of and its sum are not."""
+    scale = p["u"] * 2
+    large = scale[:, None] * p["v"]
+    return x * large, large.sum(1), scale + x[:, 0]
+
+
+def several_from_one(p, x):
+    return x @ p["w"].T + p["w"].sum(1), p["w"][0] * 3, x * p["w"][1]
+
+
+CASES = [
+    (batch_norm, weights(variance=4, gamma=4, beta=4, mean=4), (3, 4)),
+    (gates, weights(w=(5, 8), b=8, c=8), (3, 5)),
+    (a_large_one_in_the_middle, weights(u=700, v=700), (700, 700)),
+    (several_from_one, weights(w=(3, 3)), (5, 3)),
+]
+
+
+def assert_near(got, wanted):
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=4e-6, atol=4e-6 * np.abs(b).max())
+
+
+@pytest.mark.parametrize(("fn", "params", "shape"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_a_program_that_another_one_reads(fn, params, shape, tmp_path):
+    x = RNG.standard_normal(shape).astype(np.float32)
+    wanted = jax.tree.leaves(fn(params, x))
+    bound = converter.to_onnx(fn, [shape], params=params)
+    assert_near(run(bound, [x]).values(), wanted)
+    assert_near(evaluate(bound.graph, [x]), wanted)
+    assert_near(evaluate(bound.graph, [x], params), wanted)
+    names = [v.name for v in bound.graph.params]
+    assert len({*names}) == len(names)
+
+    abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), params)
+    late = converter.to_onnx(fn, [shape], params=abstract)
+    late.save(tmp_path / "late.onnx", values=params)
+    assert_near(run(ir.load(tmp_path / "late.onnx"), [x]).values(), wanted)
+    with pytest.raises(converter.SpecError, match="parameters have no value") as error:
+        late.save(tmp_path / "none.onnx")
+    assert all(name in str(error.value) for name in params)
+
+
+def test_programs_are_named_after_what_they_are_made_from():
+    names = [
+        sorted(v.name for v in converter.to_onnx(fn, [shape], params=params).graph.params)
+        for fn, params, shape in CASES
+    ]
+    assert names == [
+        ["beta+mean+variance+gamma", "variance+gamma"],
+        ["b+c_1", "b+c_2", "b+c_3", "w"],
+        ["u+v", "u_1", "u_2", "v"],
+        ["w_1", "w_2", "w_3", "w_4"],
+    ]
+
+
+def test_a_program_of_many_parameters_has_a_short_name():
+    params = {f"w{i}": np.ones(3, np.float32) for i in range(9)}
+    export = converter.to_onnx(lambda p, x: x * sum(p.values()), [(3,)], params=params)
+    assert [v.name for v in export.graph.params] == ["w0+8_more"]
+
+
+def test_a_parameter_whose_last_use_disappears(tmp_path):
+    norm = nn.RMSNorm()
+    x = RNG.standard_normal((3, 4)).astype(np.float32)
+    params = norm.init(jax.random.key(0), x)
+
+    def overwritten(params, x):
+        return norm.apply(params, x).at[:].set(x * 2)
+
+    (got,) = run(converter.to_onnx(overwritten, [x], params=params), [x]).values()
+    np.testing.assert_array_equal(got, x * 2)
+    abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), params)
+    converter.to_onnx(overwritten, [x], params=abstract, path=tmp_path / "needs_no_values.onnx")
