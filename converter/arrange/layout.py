@@ -15,7 +15,6 @@ from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor, Rule
 
-
 # Where in its axis: the halves of what stands at p stand at (*p, 0) and (*p, 1), so that splitting
 # one stretch changes no order among the others.
 Place: TypeAlias = tuple[int, ...]
