@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -10,23 +11,23 @@ from converter.graph import Graph, Node, Value
 from converter.graph.constants import is_plain
 
 
-def merge_equals(graph: Graph) -> None:
-    """Common subexpressions become one, in place; equal small constants too."""
-    constants: dict[Any, Value] = {}
+def merge_equals(graph: Graph) -> bool:
+    """Common subexpressions become one, in place; equal small constants too.
+
+    Whether there were any.
+    """
     table: dict[int, Value] = {}
-    _merge(graph, {}, constants, table)
+    _merge(graph, {}, {}, table)
+    return bool(table)
 
 
 def _merge(
     graph: Graph, seen: dict[Any, Node], constants: dict[Any, Value], table: dict[int, Value]
 ) -> None:
     def resolve(value: Value) -> Value:
-        value = table.get(id(value), value)
-        if (
-            value.kind == "const"
-            and isinstance(value.const, np.ndarray)
-            and value.const.nbytes <= 4096
-        ):
+        if value.kind != "const":
+            return table.get(id(value), value)
+        if isinstance(value.const, np.ndarray) and value.const.nbytes <= 4096:
             key = (value.dtype, value.shape, value.const.tobytes())
             return constants.setdefault(key, value)
         return value
@@ -39,7 +40,7 @@ def _merge(
         if node.bodies:
             kept.append(node)
             continue
-        key = (node.op, tuple(id(v) for v in node.inputs), _frozen(node))
+        key = (tuple(map(id, node.inputs)), _frozen(node))
         twin = seen.setdefault(key, node)
         if twin is node:
             kept.append(node)
@@ -49,9 +50,26 @@ def _merge(
     graph.outputs = [resolve(v) for v in graph.outputs]
 
 
-def _frozen(node: Node) -> str:
-    types = " ".join(v.type_text() if is_plain(v) else str(v.dtype) for v in node.outputs)
-    return f"{sorted(node.params.items(), key=lambda kv: kv[0])} {types}" if node.params else types
+def _frozen(node: Node) -> tuple[Any, ...]:
+    """What a node does to its operands, as a key."""
+    types = [(v.shape, v.dtype) for v in node.outputs]
+    params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
+    return (node.op, *types, *params)
+
+
+_AS_THEY_ARE = (int, str, type(None), np.dtype, type, Enum)
+
+
+def _hashable(param: Any) -> Any:
+    """A parameter as part of a key: floats by their bits, what has no values of its own by text."""
+    if isinstance(param, _AS_THEY_ARE):
+        return param
+    if isinstance(param, (list, tuple)):
+        return tuple(map(_hashable, param))
+    if isinstance(param, (float, np.generic, np.ndarray)):
+        array = np.asarray(param)
+        return array.dtype, array.shape, array.tobytes()
+    return str(param)
 
 
 def same_program(a: Value, b: Value) -> bool:
@@ -67,8 +85,7 @@ def same_program(a: Value, b: Value) -> bool:
             if not _same_constant(x, y):
                 return False
             continue
-        alike = x.index == y.index and x.node.op == y.node.op
-        if not alike or x.node.bodies or _frozen(x.node) != _frozen(y.node):
+        if x.index != y.index or x.node.bodies or _frozen(x.node) != _frozen(y.node):
             return False
         if len(x.node.inputs) != len(y.node.inputs):
             return False

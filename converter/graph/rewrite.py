@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -168,11 +169,12 @@ def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
 
 def count_uses(graph: Graph) -> Counter[int]:
     """id(value) -> how many operands and outputs it is, nested bodies included."""
-    uses: Counter[int] = Counter(id(v) for v in graph.outputs)
-    for node in graph.walk():
-        uses.update(id(v) for v in node.inputs)
+    nodes = list(graph.walk())
+    read = chain.from_iterable(node.inputs for node in nodes)
+    uses = Counter(map(id, chain(graph.outputs, read)))
+    for node in nodes:
         for body in node.bodies.values():
-            uses.update(id(v) for v in body.outputs)
+            uses.update(map(id, body.outputs))
     return uses
 
 
@@ -181,7 +183,8 @@ def sweep(graph: Graph, rules: dict[str, Rule], editor: Editor | None = None) ->
     editor = Editor(graph) if editor is None else editor
     outer, editor.nodes = editor.nodes, []
     for node in graph.nodes:
-        node.inputs = [editor.resolve(v) for v in node.inputs]
+        if editor.changed:
+            node.inputs = [editor.resolve(v) for v in node.inputs]
         for body in node.bodies.values():
             sweep(body, rules, editor)
         rule = rules.get(node.op)
@@ -205,6 +208,6 @@ def drop_dead(graph: Graph) -> None:
         if any(id(v) in live for v in node.outputs):
             for body in node.bodies.values():
                 drop_dead(body)
-            live.update(id(v) for v in node.operands())
+            live.update(map(id, node.operands() if node.bodies else node.inputs))
             kept.append(node)
     graph.nodes = kept[::-1]

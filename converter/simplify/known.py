@@ -28,7 +28,7 @@ def fold(graph: Graph) -> bool:
         for node in body.nodes:
             for inner in node.bodies.values():
                 visit(inner)
-            if is_computable(node) and all(is_known(v) for v in node.inputs):
+            if all(map(is_known, node.inputs)) and is_computable(node):
                 known.update(id(v) for v in node.outputs)
             else:
                 for value in node.inputs:

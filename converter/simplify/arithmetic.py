@@ -1,0 +1,97 @@
+"""Arithmetic that does nothing, or that has a shorter name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from converter.graph import Node, Value, const, dims
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor, Rule
+
+
+def _neutral(node: Node, number: float, sides: Sequence[int]) -> Value | None:
+    """``x op number`` is x, where x already has the result's type."""
+    for side in sides:
+        other = node.inputs[1 - side]
+        if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
+            return other
+    return None
+
+
+def _max(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, float("-inf"), (0, 1))
+
+
+def _min(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, float("inf"), (0, 1))
+
+
+def _add(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, 0, (0, 1))
+
+
+def _sub(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, 0, (1,))
+
+
+def _mul(node: Node, editor: Editor) -> Value | None:
+    if node.inputs[0] is node.inputs[1]:
+        return editor.add("square", node.inputs[:1], node.out.shape, node.out.dtype)
+    return _neutral(node, 1, (0, 1))
+
+
+def _div(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, 1, (1,))
+
+
+def _and(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, True, (0, 1)) if node.out.dtype == np.bool_ else None
+
+
+def _or(node: Node, _: Editor) -> Value | None:
+    return _neutral(node, False, (0, 1)) if node.out.dtype == np.bool_ else None
+
+
+def _integer_pow(node: Node, editor: Editor) -> Value | None:
+    if node.params["y"] == 1:
+        return node.inputs[0]
+    if node.params["y"] == 2:
+        return editor.add("square", node.inputs, node.out.shape, node.out.dtype)
+    return None
+
+
+def _select(node: Node, _: Editor) -> Value | None:
+    which = scalar(node.inputs[0])
+    chosen = None if which is None else node.inputs[1 + int(which)]
+    return chosen
+
+
+def _reduce(node: Node, editor: Editor) -> Value | None:
+    source = node.inputs[0]
+    if all(dims.same(source.shape[a], 1) for a in node.params["axes"]):
+        return editor.reshape(source, node.out.shape)
+    return None
+
+
+def _dim_as_value(node: Node, _: Editor) -> Value | None:
+    dim = node.params["dim"]
+    return const(dim, node.out.dtype) if dims.is_static(dim) else None
+
+
+REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
+RULES: dict[str, Rule] = {
+    "max": _max,
+    "min": _min,
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "and": _and,
+    "or": _or,
+    "integer_pow": _integer_pow,
+    "select_n": _select,
+    "dim_as_value": _dim_as_value,
+    **dict.fromkeys(REDUCTIONS, _reduce),
+}
