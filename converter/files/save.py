@@ -16,7 +16,8 @@ import onnx_ir as ir
 from converter.errors import SaveError, SpecError
 from converter.files.stream import write_single, write_with_sidecar
 from converter.graph import Graph, Value
-from converter.programs.compute import Read, compute, sources
+from converter.graph.origins import sources
+from converter.programs.compute import Read, compute
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.graph import Node, Value
+from converter.graph.origins import ancestors
 from converter.programs.compute import compute, is_computable
 
 
@@ -33,13 +34,4 @@ def is_weight(value: Value) -> bool:
 
 def rests_on(value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]) -> bool:
     """True where everything that a value is computed from passes the tests."""
-    seen, stack = set[int](), [value]
-    while stack:
-        current = stack.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if not (leaf(current) if current.node is None else inner(current.node)):
-            return False
-        stack.extend(current.node.inputs if current.node is not None else ())
-    return True
+    return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))

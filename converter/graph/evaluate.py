@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from jax import lax
 from converter.errors import CheckError
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.operations import ELEMENTWISE, OPERATIONS
+from converter.graph.origins import ancestors, steps
 
 Sizes = Mapping[str, int]
 Change = Callable[[Node, list[Any]], list[Any]]
@@ -32,35 +34,56 @@ def evaluate(
     """
     if len(args) != len(graph.inputs):
         raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
-    arrays = [jnp.asarray(a) for a in args]
     sizes: dict[str, int] = {}
-    for value, array in zip(graph.inputs, arrays, strict=True):
-        for dim, size in zip(value.shape, array.shape, strict=True):
+    for value, array in zip(graph.inputs, args, strict=True):
+        for dim, size in zip(value.shape, np.shape(array), strict=True):
             name, factor = dims.multiple(dim)
             if name:
                 sizes[name] = size // factor
-    params, env = params or {}, dict[int, Any]()
-    with jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or _is_wide(graph)):
+    env: dict[int, Any] = {}
+    with precision(_all_nodes(graph)):
         for value in graph.params:
-            env[id(value)] = _parameter(value.program or value, params, env)
+            env[id(value)] = _parameter(value.program or value, params or {}, env)
+        arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
         return _run(graph, arrays, env, _Context(sizes, change))
 
 
-def _is_wide(graph: Graph) -> bool:
-    """Some node converts to 64 bits: the arrangement does, whatever JAX is set to."""
-    return any(n.op == "convert_element_type" and n.out.dtype.itemsize == 8 for n in graph.walk())
+def _array(value: Value, array: Any) -> Any:
+    """What is given for a value, in JAX; PRNG keys stay as they are."""
+    return jnp.asarray(array, value.dtype) if isinstance(value.dtype, np.dtype) else array
+
+
+def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
+    """JAX with 64 bits where values have them: the arrangement's may, whatever JAX is set to."""
+    values = (v for node in nodes for v in (*node.inputs, *node.outputs))
+    return jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or any(map(_is_wide, values)))
+
+
+def _is_wide(value: Value) -> bool:
+    dtype = value.dtype
+    return isinstance(dtype, np.dtype) and dtype.itemsize >= (16 if dtype.kind == "c" else 8)
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph, and of the programs of its parameters."""
+    yield from graph.walk()
+    for value in graph.params:
+        if value.program is not None:
+            yield from (v.node for v in ancestors(value.program) if v.node is not None)
 
 
 def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> Any:
     """A parameter by name, or what a weight program makes of others."""
-    if id(value) not in env:
-        if value.node is None:
-            env[id(value)] = jnp.asarray(params.get(value.name, value.const))
-        else:
-            args = [_parameter(v, params, env) for v in value.node.inputs]
-            results = run_node(value.node, args, {})
-            env.update((id(v), r) for v, r in zip(value.node.outputs, results, strict=True))
-    return env[id(value)]
+
+    def read(value: Value) -> Any:
+        if value.node is not None:
+            return env[id(value)]
+        return _array(value, params.get(value.name, value.const))
+
+    for node in steps(value, env):
+        results = run_node(node, [read(v) for v in node.inputs], {})
+        env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return read(value)
 
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
@@ -69,6 +92,8 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     if node.op in ELEMENTWISE:
         shape = dims.concrete(node.out.shape, sizes)
         return [ELEMENTWISE[node.op](*(jnp.broadcast_to(a, shape) for a in args))]
+    if node.op == "dim_as_value":
+        return [jnp.asarray(params["dim"], node.out.dtype)]
     if node.op in OPERATIONS:
         out = OPERATIONS[node.op](*args, **params)
         return list(out) if isinstance(out, tuple) else [out]
@@ -96,8 +121,7 @@ def _run(
     def read(value: Value) -> Any:
         if value.kind != "const":
             return env[id(value)]
-        const: Any = value.const
-        return jnp.asarray(const) if isinstance(value.dtype, np.dtype) else const
+        return _array(value, value.const)
 
     for node in graph.nodes:
         inputs = [read(v) for v in node.inputs]

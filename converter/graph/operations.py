@@ -298,7 +298,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "iota": lambda *, dtype, shape, dimension, **_: lax.broadcasted_iota(dtype, shape, dimension),
     "neg": lambda x: lax.neg(x),
     "square": lambda x: lax.square(x),
-    "dim_as_value": lambda *, dim: jnp.asarray(dim),
     "einsum": einsum,
     "matmul": matmul,
     "softmax": softmax,

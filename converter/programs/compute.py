@@ -7,13 +7,14 @@ compilation; anything else runs as the JAX operation it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from converter.graph import Node, Value, dims
-from converter.graph.evaluate import run_node
+from converter.graph.evaluate import precision, run_node
+from converter.graph.origins import steps
 
 # Results above this size stay in the graph unless they are no larger than what they come from.
 CEILING = 1 << 20
@@ -43,7 +44,23 @@ def _others(shape: Any, axis: int) -> tuple[int, ...]:
 
 
 def _integer_pow(x: Any, *, y: int, **_: Any) -> Any:
-    return x**y if y >= 0 else 1 / x ** (-y)
+    """By repeated squaring, as JAX does; numpy takes no exponent that the dtype cannot hold."""
+    result, square, left = np.ones_like(x), x, abs(y)
+    while left:
+        if left % 2:
+            result = result * square
+        square, left = square * square, left // 2
+    return result if y >= 0 else 1 / result
+
+
+def _convert(x: Any, *, new_dtype: Any, **_: Any) -> Any:
+    """To an integer beyond its range is the nearest that there is, and NaN is zero, as in XLA."""
+    if new_dtype.kind not in "iu" or x.dtype.kind in "biu":
+        return x.astype(new_dtype)
+    info, wide = np.iinfo(new_dtype), x.astype(np.float64)
+    beyond = np.where(wide > 0, info.max, np.where(wide < 0, info.min, 0)).astype(new_dtype)
+    inside = (wide >= float(info.min)) & (wide < float(info.max // 2 + 1) * 2)
+    return np.where(inside, np.where(inside, wide, 0).astype(new_dtype), beyond)
 
 
 NUMPY: dict[str, Callable[..., Any]] = {
@@ -75,13 +92,15 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "slice": _slice,
     "concatenate": lambda *xs, dimension, **_: np.concatenate(xs, dimension),
-    "convert_element_type": lambda x, *, new_dtype, **_: x.astype(new_dtype),
+    "convert_element_type": _convert,
 }
-# numpy and JAX agree on these for floating point operands only
+"""What numpy computes as JAX does; ``tests/converter/test_numpy_table.py`` holds it to that."""
+
 FLOATING: dict[str, Callable[..., Any]] = {
     "div": lambda x, y, **_: x / y,
     "pow": lambda x, y, **_: x**y,
 }
+"""The same, for floating point operands only."""
 
 
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
@@ -93,39 +112,20 @@ def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any
     return read(value) if value.node is None else memo[id(value)]
 
 
-def steps(value: Value, done: Container[int]) -> Iterator[Node]:
-    """The nodes that make ``value``, each after those that it reads.
-
-    What is ``done`` is left out; whoever asks adds a node's outputs to it before the next.
-    """
-    # Depth first without recursion: programs can be deep.
-    stack = [value.node] if value.node is not None else []
-    while stack:
-        node = stack[-1]
-        waiting = [v.node for v in node.inputs if v.node is not None and id(v) not in done]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        if id(node.outputs[0]) not in done:
-            yield node
-
-
 def _apply(node: Node, args: list[Any]) -> list[Any]:
-    out = node.outputs[0]
-    plain = (
-        isinstance(out.dtype, np.dtype)
-        and out.dtype.kind in "biuf"
-        and all(isinstance(a, np.ndarray) for a in args)
-    )
-    table: Mapping[str, Callable[..., Any]] = NUMPY
-    if plain and out.dtype.kind == "f" and node.op in FLOATING:
-        table = FLOATING
-    if not plain or node.op not in table:
-        return [_host(r) for r in run_node(node, args, {})]
+    table = FLOATING if node.op in FLOATING and _kinds(node) <= {"f"} else NUMPY
+    if node.op not in table or not _kinds(node) <= set("biuf"):
+        with precision([node]):
+            return [_host(r) for r in run_node(node, args, {})]
     with np.errstate(all="ignore"):
-        result = np.asarray(table[node.op](*args, **node.params))
-    return [result.astype(out.dtype, copy=False)]
+        result = np.asarray(table[node.op](*map(np.asarray, args), **node.params))
+    return [result.astype(node.out.dtype, copy=False)]
+
+
+def _kinds(node: Node) -> set[str]:
+    """The kinds of dtypes that a node has to do with, ``O`` for those that numpy has not."""
+    dtypes = (v.dtype for v in (*node.inputs, *node.outputs))
+    return {d.kind if isinstance(d, np.dtype) else "O" for d in dtypes}
 
 
 def _host(array: Any) -> Any:
@@ -137,20 +137,3 @@ def is_computable(node: Node) -> bool:
     """Pure, without bodies, and of known shapes; not itself the value of a named dimension."""
     plain = not node.bodies and node.op != "dim_as_value"
     return plain and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))
-
-
-def sources(value: Value) -> dict[int, Value]:
-    """The parameters and constants that a value is made from, by id."""
-    seen: set[int] = set()
-    found: dict[int, Value] = {}
-    stack = [value]
-    while stack:
-        current = stack.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if current.kind in ("param", "const"):
-            found[id(current)] = current
-        elif current.node is not None:
-            stack.extend(reversed(current.node.inputs))
-    return found

@@ -8,8 +8,9 @@ from dataclasses import replace
 from converter.graph import Graph, Value, const
 from converter.graph.evaluate import size_in_bytes
 from converter.graph.names import Names
+from converter.graph.origins import sources, steps
 from converter.graph.rewrite import drop_dead
-from converter.programs.compute import CEILING, compute, is_computable, sources, steps
+from converter.programs.compute import CEILING, compute, is_computable
 
 MOST_NAMES = 4  # of parameters that the name of a program spells out
 
