@@ -225,7 +225,7 @@ def _value(aval: Any, kind: Any) -> Value:
 
 def _parameter(name: str, leaf: Any) -> Value:
     bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-    return Value(as_shape(leaf.shape), np.dtype(leaf.dtype), "param", name, const=bound)
+    return Value(as_shape(leaf.shape), np.dtype(leaf.dtype), "param", name, bound=bound)
 
 
 class _Constants:

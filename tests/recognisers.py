@@ -112,7 +112,7 @@ def stages(fn: Any, specs: list[Any], opset: int) -> tuple[Graph, Graph]:
 
 
 def evaluated(graph: Graph, inputs: list[Any]) -> list[np.ndarray]:
-    params = {v.name: v.const for v in graph.params if v.program is None}
+    params = {v.name: v.bound for v in graph.params if v.program is None}
     return [np.asarray(y, np.float64) for y in evaluate(graph, inputs, params)]
 
 

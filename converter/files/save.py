@@ -40,9 +40,9 @@ def bind(
     _check_names(model, graph, names)
 
     def read(value: Value) -> Any:
-        if value.kind == "param" and value.name in names:
+        if value.name in names and value.kind == "param":
             return _checked(value, np.asarray(given[value.name]))
-        return np.asarray(value.const)
+        return np.asarray(value.bound if value.kind == "param" else value.const)
 
     for value in _read(model, graph):
         model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
@@ -50,7 +50,7 @@ def bind(
 
 def missing(model: ir.Model, graph: Graph, given: Collection[str] = ()) -> list[str]:
     """Names of parameters that have no value yet, but for the given ones."""
-    return [v.name for v in _leaves(model, graph) if v.const is None and v.name not in given]
+    return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in given]
 
 
 def save(model: ir.Model, path: str | os.PathLike[str]) -> None:

@@ -139,9 +139,9 @@ def _permutation(node: Node) -> list[int] | None:
     """That of a transpose, written as a reshape where only ones change places."""
     if node.op == "transpose":
         return list(node.params["permutation"])
-    before, after = node.inputs[0].shape, node.out.shape
-    if node.op != "reshape" or len(before) != len(after):
+    if node.op != "reshape" or node.inputs[0].rank != node.out.rank:
         return None
+    before, after = node.inputs[0].shape, node.out.shape
     ones, rest = (
         [[i for i, d in enumerate(shape) if dims.same(d, 1) == one] for shape in (before, after)]
         for one in (True, False)

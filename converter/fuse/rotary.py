@@ -21,6 +21,7 @@ from converter.fuse.match import (
     whole,
 )
 from converter.graph import Node, Value, const, dims
+from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor
 
 
@@ -152,12 +153,16 @@ def _emit_full(
         table = _oriented(editor, view, (seq, axis), node.out)
         half = tables.half(editor, table, 1, interleaved)
         if half is None:
-            notes.append(
-                NearMiss("RotaryEmbedding", "the two halves of a table cannot be shown to be equal")
-            )
+            given = ": it is a parameter, which may get other numbers" if _is_given(table) else ""
+            reason = f"the two halves of a table cannot be shown to be equal{given}"
+            notes.append(NearMiss("RotaryEmbedding", reason))
             return None
         halves.append(half)
     return _emit(node, editor, x, halves[0], halves[1], seq, axis, interleaved)
+
+
+def _is_given(table: Value) -> bool:
+    return any(v.kind == "param" for v in ancestors(table))
 
 
 def _position_axis(x: View, cos: View, sin: View, axis: int, out: Value) -> int | str:
@@ -279,6 +284,8 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     source, count = rest.inputs[0], head.shape[seq]
     whole = kept.inputs[0] is source and dims.same_shape(source.shape, node.out.shape)
     if not whole or not editor.single_use(tail) or not dims.is_static(count):
+        return None
+    if any(s != 1 for n in (kept, rest) for s in n.params["strides"]):
         return None
     if kept.params["start_indices"][seq] != 0 or rest.params["start_indices"][seq] != count:
         return None

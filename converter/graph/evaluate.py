@@ -78,7 +78,8 @@ def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> 
     def read(value: Value) -> Any:
         if value.node is not None:
             return env[id(value)]
-        return _array(value, params.get(value.name, value.const))
+        is_param = value.kind == "param"
+        return _array(value, params.get(value.name, value.bound) if is_param else value.const)
 
     for node in steps(value, env):
         results = run_node(node, [read(v) for v in node.inputs], {})

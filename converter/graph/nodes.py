@@ -25,9 +25,10 @@ Meaning: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Any]]
 class Value:
     """One array in the graph.
 
-    ``kind`` says where it comes from: a graph input, a parameter (bound when the file is saved),
-    a constant (``const`` holds it) or output ``index`` of ``node``. A parameter may be bound
-    (``const``) or computed from others (``program``, a value of the graph it was taken from).
+    ``kind`` says where it comes from: a graph input, a parameter, a constant (``const`` holds it)
+    or output ``index`` of ``node``. A parameter's numbers are known only when the file is saved:
+    then it gets others or keeps those of the traced leaf (``bound``), or it is computed from other
+    parameters (``program``, a value of nodes of its own).
     """
 
     shape: Shape
@@ -35,6 +36,7 @@ class Value:
     kind: Kind = "node"
     name: str = ""
     const: Any = None
+    bound: Any = None
     node: Node | None = None
     index: int = 0
     program: Value | None = None

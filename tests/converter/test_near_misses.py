@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx_ir as ir
 import pytest
 from jax import lax
 
@@ -179,6 +180,77 @@ def test_halves_that_differ_in_value_are_not_rotary():
         return unequal_halves(x, table)
 
     assert converted(fn, (3, 5, 8)).report.fused["RotaryEmbedding"] == 0
+
+
+def turned(x, cos, sin):
+    a, b = jnp.split(x, 2, axis=-1)
+    return x * cos + jnp.concatenate([-b, a], -1) * sin
+
+
+def angles(rows):
+    return jnp.tile(jnp.arange(4.0 * rows).reshape(rows, 4) / 7, 2)
+
+
+def test_tables_that_are_parameters_may_get_other_numbers(tmp_path):
+    """Their halves are equal by chance of the numbers that they have now."""
+    tables = {"cos": jnp.cos(angles(5)), "sin": jnp.sin(angles(5))}
+    x = np.random.default_rng(5).standard_normal((3, 5, 8)).astype(np.float32)
+
+    def fn(tables, x):
+        return turned(x, tables["cos"], tables["sin"])
+
+    export = converter.to_onnx(fn, [x], params=tables)
+    assert export.report.fused["RotaryEmbedding"] == 0
+    assert any("it is a parameter" in m.reason for m in export.report.near_misses)
+    others = {
+        name: np.asarray(table) ** 2 + np.arange(8, dtype=np.float32)
+        for name, table in tables.items()
+    }
+    export.save(tmp_path / "other.onnx", values=others)
+    (got,) = converter.run(ir.load(tmp_path / "other.onnx"), [x]).values()
+    np.testing.assert_allclose(got, fn(others, x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_half_that_is_a_parameter_is_enough():
+    def fn(half, x):
+        table = jnp.concatenate([half, half], -1)
+        return turned(x, jnp.cos(table), jnp.sin(table))
+
+    export = converter.to_onnx(fn, [(3, 5, 8)], params=angles(5)[:, :4])
+    assert export.report.fused["RotaryEmbedding"] == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "rest"),
+    [
+        (np.s_[:, :8:2], np.s_[:, 4:]),
+        (np.s_[:, :4], np.s_[:, 1:8:2]),
+        (np.s_[:, :2], np.s_[:, 2:8:1]),
+    ],
+)
+def test_a_prefix_is_what_precedes_the_rest(head, rest):
+    def fn(x):
+        rows = x[rest]
+        table = angles(rows.shape[1])
+        return jnp.concatenate([x[head], turned(rows, jnp.cos(table), jnp.sin(table))], 1)
+
+    export = converted(fn, (3, 8, 8))
+    assert export.report.fused["RotaryEmbedding"] == 1
+    assert (export.report.nodes <= 3) == (head == np.s_[:, :2])
+
+
+def test_indices_that_are_parameters_may_get_other_numbers(tmp_path):
+    rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+    def fn(places, x):
+        return lax.gather(x, places, rows, (1, 3), mode="promise_in_bounds") * 2
+
+    export = converter.to_onnx(fn, [x], params=np.array([[0], [1], [2]], np.int32))
+    other = np.array([[3], [0], [3]], np.int32)
+    export.save(tmp_path / "other.onnx", values={export.graph.params[0].name: other})
+    (got,) = converter.run(ir.load(tmp_path / "other.onnx"), [x]).values()
+    np.testing.assert_array_equal(got, x[[3, 0, 3]] * 2)
 
 
 def test_the_other_direction_is_not_mistaken():

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 import pytest
+from jax import lax
 from jax.image import resize
 from onnx.reference import ReferenceEvaluator
 
@@ -42,6 +43,18 @@ def test_recognised(form, how):
 @pytest.mark.parametrize("form", FORMS[:4], ids=[f.name for f in FORMS[:4]])
 def test_recognised_in_half(form, how):
     assert_recognised(form, how, jnp.float16)
+
+
+def test_the_equal_rows_of_a_loop():
+    """The loop reads what it needs from outside, and so has no operands."""
+
+    def fn(x):
+        _, rows = lax.scan(lambda c, _: (c, x[0] * 2), 0.0, None, length=5)
+        return resize(rows, (6, 7), "cubic", antialias=False)
+
+    x = np.random.default_rng(5).standard_normal((3, 4)).astype(np.float32)
+    (got,) = run(converter.to_onnx(fn, [x]), [x]).values()
+    np.testing.assert_allclose(got, fn(x), rtol=4e-6, atol=4e-6)
 
 
 def test_symbolic_lanes():
