@@ -65,7 +65,7 @@ def divides(part: Dim, whole: Dim) -> Dim | None:
         return 1
     if is_static(part) and part == 1:
         return whole
-    if is_static(whole):
+    if is_static(whole) or same(part, 0):
         return None
     quotient = whole // part
     return as_dim(quotient) if same(as_dim(quotient * part), whole) else None

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from converter.graph import Graph, Node, Value
 from converter.graph.equals import merge_equals
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
-from converter.simplify import arithmetic, index, labels, parts, shapes
+from converter.simplify import arithmetic, empty, index, labels, parts, shapes
+from converter.simplify.empty import fill_empty
 from converter.simplify.known import fold
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ FORMS = frozenset({*NOTHING, "squeeze", "expand_dims", "stack", "unstack", "dot_
 
 def simplify(graph: Graph) -> None:
     """Simplify in place."""
+    fill_empty(graph)
     drop_dead(graph)
     for turn in range(ROUNDS):
         changed = sweep(graph, RULES).changed
@@ -56,4 +58,5 @@ RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **labels.RULES,
     **index.RULES,
+    **empty.RULES,
 }

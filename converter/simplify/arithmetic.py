@@ -9,6 +9,7 @@ import numpy as np
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor, Rule
+from converter.simplify.empty import over_nothing
 
 
 def _neutral(node: Node, number: float, sides: Sequence[int]) -> Value | None:
@@ -72,7 +73,7 @@ def _reduce(node: Node, editor: Editor) -> Value | None:
     source = node.inputs[0]
     if all(dims.same(source.shape[a], 1) for a in node.params["axes"]):
         return editor.reshape(source, node.out.shape)
-    return None
+    return over_nothing(node, editor)
 
 
 def _dim_as_value(node: Node, _: Editor) -> Value | None:

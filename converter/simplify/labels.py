@@ -6,10 +6,13 @@ from typing import Any
 
 from converter.graph import Node, Value, dims
 from converter.graph.rewrite import Editor, Rule
+from converter.simplify.empty import over_nothing
 
 
 def _dot_general(node: Node, editor: Editor) -> Value:
     """Batch axes, then the free ones of the left operand, then those of the right."""
+    if (nothing := over_nothing(node, editor)) is not None:
+        return nothing
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
     x, y = node.inputs
     lhs = list(range(x.rank))

@@ -83,14 +83,14 @@ def cut(rng, axis):
     power = axis.count(N)
     size = math.prod(f for f in axis if f != N)
     start, stop = 0, size
-    if rng.random() < 0.4:
+    if size and rng.random() < 0.4:
         start = rng.integers(0, size)
-        stop = rng.integers(start + 1, size + 1)
+        stop = start if rng.random() < 0.1 else rng.integers(start + 1, size + 1)
     return (int(start), int(stop), power), (*primes(int(stop - start)), *(N,) * power)
 
 
 def primes(number):
-    found, prime = [], 2
+    found, prime = [] if number else [0], 2
     while number > 1:
         while number % prime == 0:
             found.append(prime)

@@ -1,0 +1,136 @@
+"""Values without elements: nothing that reads them has to mind."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.judge.runtime import run
+
+
+def split_then_turned(x):
+    a, b, c = jnp.split(x, [2, 2], -2)
+    return jnp.swapaxes(a, 0, 1), jnp.swapaxes(b, 0, 1), jnp.sin(c.T) * 2
+
+
+def heads(x):
+    """Parts that are turned alike, one of them empty."""
+    parts = jnp.split(x.reshape(4, 6), [0, 2, 4], -1)
+    return [jnp.sin(p.reshape(4, -1, 2).transpose(1, 0, 2)) for p in parts]
+
+
+def cut_to_nothing(x):
+    return jax.vmap(lambda row: lax.slice_in_dim(row, 2, 2))(x), x * 2
+
+
+def gathered(x):
+    none = jnp.zeros((0,), jnp.int32)
+    return x[none].T, jnp.take(x, none, axis=1).swapaxes(0, 1), x * 2
+
+
+def reductions(x):
+    none = x[:, :0]
+    return none.sum(1), none.prod(0), none.max(1, initial=-3.0), jnp.concatenate([none, x, none], 1)
+
+
+def products(x):
+    none = x[:0]
+    return none.T @ none, none @ x.T, jnp.einsum("ij,ik->jk", none, none), none.reshape(3, 0)
+
+
+def written(x):
+    none = jnp.zeros((0,), jnp.int32)
+    y = x.at[none].set(7.0).at[:0].add(1.0)
+    return lax.dynamic_update_slice(y, x[:0], (1, 1)), y.at[:, none].mul(2.0)
+
+
+def sorted_and_padded(x):
+    none = x[:0]
+    return (
+        jnp.sort(none, 0),
+        jnp.cumsum(none, 1),
+        jnp.pad(none, ((1, 2), (0, 1)), constant_values=3.0),
+    )
+
+
+def softmax_and_norms(x):
+    none = x[:0]
+    return jax.nn.softmax(none, -1), jax.nn.gelu(none), none - none.mean(-1, keepdims=True)
+
+
+def windows(x):
+    image = x[None, :0, :, None]
+    kernel = jnp.ones((1, 2, 1, 3))
+    return lax.conv_general_dilated(
+        image, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    ), lax.reduce_window(x[:0], -jnp.inf, lax.max, (1, 2), (1, 1), "VALID")
+
+
+def no_turns(x):
+    total, rows = lax.scan(lambda c, row: (c + row, row * c), x[0], x[:0])
+    return total * 2, rows.T, lax.fori_loop(0, 0, lambda i, c: c + 1, x)
+
+
+def carried(x):
+    """An empty value goes around a loop."""
+    (total, none), rows = lax.scan(
+        lambda c, row: ((c[0] + row, c[1].T.T), jnp.concatenate([c[1], row])), (x[0], x[0, :0]), x
+    )
+    return total, none, rows
+
+
+FUNCTIONS = (
+    split_then_turned,
+    heads,
+    cut_to_nothing,
+    gathered,
+    reductions,
+    products,
+    written,
+    sorted_and_padded,
+    softmax_and_norms,
+    windows,
+    no_turns,
+    carried,
+)
+NAMED = tuple(f for f in FUNCTIONS if f not in (split_then_turned, heads))
+
+
+def assert_same(fn, specs, *arrays):
+    export = converter.to_onnx(fn, specs)
+    wanted = jax.tree.leaves(fn(*map(jnp.asarray, arrays)))
+    for got, want in zip(run(export, list(arrays)).values(), wanted, strict=True):
+        assert got.shape == want.shape
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=4e-6, atol=4e-6)
+    return export
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=[f.__name__ for f in FUNCTIONS])
+def test_empty_values(fn):
+    x = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
+    assert_same(fn, [x], x)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    NAMED,
+    ids=[f.__name__ for f in NAMED],
+)
+def test_empty_values_of_named_sizes(fn):
+    x = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
+    assert_same(fn, [("N", 6)], x)
+
+
+def test_inputs_and_parameters_without_elements():
+    params = {"w": np.zeros((0, 3), np.float32), "b": np.ones(3, np.float32)}
+    x = np.zeros((2, 0), np.float32)
+    export = assert_same(lambda x: x @ params["w"] + params["b"], [x], x)
+    assert not export.report.histogram.get("MatMul")
+    explicit = converter.to_onnx(lambda p, x: x @ p["w"] + p["b"], [("N", 0)], params=params)
+    (got,) = run(explicit, [x]).values()
+    np.testing.assert_array_equal(got, np.ones((2, 3)))
