@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor, Rule
+from converter.graph.slices import has_strides, known_cut
 
 # Where in its axis: the halves of what stands at p stand at (*p, 0) and (*p, 1), so that splitting
 # one stretch changes no order among the others.
@@ -83,7 +84,7 @@ def _reshaped(atoms: list[Atom], shape: Shape) -> Axes | None:
 
 
 def _sliced(axes: Axes, node: Node) -> Axes | None:
-    if any(s != 1 for s in node.params["strides"]):
+    if has_strides(node):
         return None
     result = list(axes)
     source = node.inputs[0].shape
@@ -224,20 +225,11 @@ def merge_splits(graph: Graph) -> None:
             merge_splits(body)
     families: dict[tuple[int, int], list[Node]] = {}
     for node in graph.nodes:
-        axis = _cut_axis(node)
+        axis = known_cut(node)
         if axis is not None:
             families.setdefault((id(node.inputs[0]), axis), []).append(node)
     for (_, axis), family in families.items():
         _merge(graph, family, axis)
-
-
-def _cut_axis(node: Node) -> int | None:
-    if node.op != "slice" or any(s != 1 for s in node.params["strides"]):
-        return None
-    pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    cut = [i for i, (a, b) in pairs if not dims.same(a, b)]
-    static = len(cut) == 1 and dims.is_static(node.inputs[0].shape[cut[0]])
-    return cut[0] if static else None
 
 
 def _merge(graph: Graph, family: list[Node], axis: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor, sweep
+from converter.graph.slices import known_cut
 
 
 @dataclass(frozen=True)
@@ -65,20 +66,10 @@ def _families(graph: Graph) -> dict[tuple[int, int], list[Part | None]]:
     uses = graph.uses()
     table: dict[tuple[int, int], list[Part | None]] = defaultdict(list)
     for node in graph.nodes:
-        cut = _cut(node)
+        cut = known_cut(node)
         if cut is not None:
             table[id(node.inputs[0]), cut].append(_part(node, cut, uses))
     return table
-
-
-def _cut(node: Node) -> int | None:
-    """The one axis that a slice without strides shortens, where sizes are known."""
-    if node.op != "slice" or any(s != 1 for s in node.params["strides"]):
-        return None
-    pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    cut = [i for i, (a, b) in pairs if not dims.same(a, b)]
-    known = len(cut) == 1 and dims.all_static(v.shape[cut[0]] for v in (node.inputs[0], node.out))
-    return cut[0] if known else None
 
 
 def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> Part | None:
@@ -88,7 +79,7 @@ def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> Part | N
         middle = after.out.shape
         after = _only_use(after, uses)
     start, size = node.params["start_indices"][axis], node.out.shape[axis]
-    if after is None or after.op != "transpose" or not dims.is_static(size) or start % size:
+    if after is None or after.op != "transpose" or start % size:
         return None
     return Part(
         node.inputs[0], axis, start, size, middle, tuple(after.params["permutation"]), after.out

@@ -10,12 +10,12 @@ from converter.fuse.match import NearMiss, Recogniser
 from converter.graph import Node, Value, dims
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
+from converter.graph.slices import cut_axes
 
 
 def _halve(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     pairs = node.inputs[0]
-    sizes = zip(pairs.shape, node.out.shape, strict=True)
-    cut = [i for i, (a, b) in enumerate(sizes) if not dims.same(a, b)]
+    cut = cut_axes(node)
     if len(cut) != 1 or not dims.same_shape([v.shape[cut[0]] for v in (pairs, node.out)], (2, 1)):
         return None
     order = list(range(pairs.rank))

@@ -23,6 +23,7 @@ from converter.fuse.match import (
 from converter.graph import Node, Value, const, dims
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor
+from converter.graph.slices import cut_axes, has_strides
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def _part(value: Value) -> Part | None:
     source = node.inputs[0]
     starts, limits = node.params["start_indices"], node.params["limit_indices"]
     strides = node.params["strides"]
-    cut = [a for a in range(source.rank) if not dims.same(source.shape[a], value.shape[a])]
+    cut = cut_axes(node)
     if len(cut) != 1 or not dims.is_static(source.shape[cut[0]]):
         return None
     axis = cut[0]
@@ -285,7 +286,7 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     whole = kept.inputs[0] is source and dims.same_shape(source.shape, node.out.shape)
     if not whole or not editor.single_use(tail) or not dims.is_static(count):
         return None
-    if any(s != 1 for n in (kept, rest) for s in n.params["strides"]):
+    if has_strides(kept) or has_strides(rest):
         return None
     if kept.params["start_indices"][seq] != 0 or rest.params["start_indices"][seq] != count:
         return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from converter.graph import Node, Value, dims
 from converter.graph.rewrite import Editor, Rule
+from converter.graph.slices import cut_axes, has_strides
 
 
 def _slice(node: Node, editor: Editor) -> Value | None:
@@ -14,7 +15,7 @@ def _slice(node: Node, editor: Editor) -> Value | None:
         return source  # no stride shortens nothing: a full slice of equal shape is the whole
     inner = source.node
     starts, limits = node.params["start_indices"], node.params["limit_indices"]
-    if inner is not None and inner.op == "concatenate" and _plain_strides(node):
+    if inner is not None and inner.op == "concatenate" and not has_strides(node):
         return _slice_of_concatenate(node, editor, inner, starts, limits)
     if node.params["strides"] is None:
         kept = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * source.rank}
@@ -32,11 +33,8 @@ def _slice(node: Node, editor: Editor) -> Value | None:
 
 def _cuts_alike(inner: Node, outer: Node) -> bool:
     """Both cut the same axes, so that one slice says what the two do; others keep their roles."""
-    cuts = [
-        [not dims.same(a, b) for a, b in zip(n.inputs[0].shape, n.out.shape, strict=True)]
-        for n in (inner, outer)
-    ]
-    return cuts[0] == cuts[1] and _plain_strides(inner) and _plain_strides(outer)
+    plain = not has_strides(inner) and not has_strides(outer)
+    return plain and cut_axes(inner) == cut_axes(outer)
 
 
 def _slice_of_concatenate(
@@ -70,11 +68,6 @@ def _slice_of_concatenate(
         if not dims.is_static(offset):
             return None
     return None
-
-
-def _plain_strides(node: Node) -> bool:
-    strides = node.params["strides"]
-    return strides is None or all(s == 1 for s in strides)
 
 
 def _split(node: Node, editor: Editor) -> list[Value] | None:

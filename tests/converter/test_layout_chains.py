@@ -47,8 +47,34 @@ def shape_of(axes, n):
     return tuple(math.prod(n if f == N else f for f in axis) for axis in axes)
 
 
-def draw(rng, factors):
-    axes = grouped(rng, rng.permutation(np.array(factors, object)).tolist())
+@dataclass(frozen=True)
+class Parts:
+    """Equal parts of a chain's result along its first axis, and what becomes of each."""
+
+    whole: Chain
+    parts: tuple[Chain, ...]
+
+    @property
+    def start(self):
+        return self.whole.start
+
+    def __call__(self, x, n):
+        whole = self.whole(x, n)
+        size = whole.shape[0] // len(self.parts)
+        return [part(whole[i * size : (i + 1) * size], n) for i, part in enumerate(self.parts)]
+
+
+def draw_parts(rng, factors):
+    """Parts that are turned alike, but for one now and then."""
+    start = grouped(rng, factors) or ((),)
+    count = int(rng.choice([2, 3]))
+    alike = draw(rng, factors, start)
+    parts = [alike if rng.random() < 0.8 else draw(rng, factors, start) for _ in range(count)]
+    return Parts(Chain(((count, *start[0]), *start[1:]), ()), tuple(parts))
+
+
+def draw(rng, factors, start=None):
+    axes = start or grouped(rng, rng.permutation(np.array(factors, object)).tolist())
     start, steps = axes, []
     for _ in range(rng.integers(3, 9)):
         op = rng.choice(["reshape", "transpose", "slice"], p=[0.4, 0.45, 0.15])
@@ -115,8 +141,12 @@ def assert_same_in_graph(chain):
     x = x.reshape(shape_of(chain.start, 1))
     graph = trace(lambda x: chain(x, 1), [x.shape])
     passes.run(graph, passes.Settings(23))
-    got = compute(graph.outputs[0], lambda v: x if v.kind == "input" else v.const)
-    np.testing.assert_array_equal(got, chain(x, 1), err_msg=f"{chain}\n{graph}")
+    wanted = chain(x, 1)
+    for value, want in zip(
+        graph.outputs, wanted if isinstance(wanted, list) else [wanted], strict=True
+    ):
+        got = compute(value, lambda v: x if v.kind == "input" else v.const)
+        np.testing.assert_array_equal(got, want, err_msg=f"{chain}\n{graph}")
 
 
 def assert_same_in_a_file(chain):
@@ -139,6 +169,12 @@ def chains(seed, count, more=()):
 def test_chains_of_known_sizes():
     for chain in chains(1, 250):
         assert_same_in_graph(chain)
+
+
+def test_parts_that_are_turned():
+    rng = np.random.default_rng(4)
+    for i in range(100):
+        assert_same_in_graph(draw_parts(rng, FACTORS[i % len(FACTORS)]))
 
 
 def test_chains_in_files():
