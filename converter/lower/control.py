@@ -85,7 +85,9 @@ def _counted(
     _, go, *before = inputs
     graph = inner.close("loop", inputs, [go, *inner.inline(body, before)])
     rounds = b.squeeze(b.dim(length), [0])
-    results = b.ops("Loop", [rounds, None, *state], len(b.node.outputs), body=graph)
+    # That it goes on may be left out by the standard; its evaluator then does not begin.
+    first = b.const(True, np.bool_)
+    results = b.ops("Loop", [rounds, first, *state], len(b.node.outputs), body=graph)
     stacked = results[len(state) :]
     return [*results[: len(state)], *(_backwards(b, y) if reverse else y for y in stacked)]
 

@@ -26,7 +26,8 @@ class Habit:
     ``model`` is in ONNX's text form, without its header. ``right`` is what JAX gives for the same
     thing, and the standard's evaluator if the text settles it; ``seen`` what the runtime gives, a
     part of what it says where it refuses, or that the process ends. ``standard`` tells what the
-    operator's text says, ``ours`` what the converter does about it.
+    operator's text says, ``ours`` what the converter does about it; ``settled`` is false where the
+    text leaves the result open, so that no runtime is at fault.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Habit:
     seen: Arrays | str
     standard: str
     ours: str
-    optimised: bool = True
+    settled: bool = True
     opset: int = 23
     ir_version: int = 10
 
