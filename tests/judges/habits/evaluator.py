@@ -23,6 +23,18 @@ HABITS = {
             "writes a condition that is true",
         ),
         Habit(
+            "Scalars that a loop collects",
+            "g (float x) => (float[3] y) { m = Constant <value_int=3> () "
+            "one = Constant <value_int=1> () c = Cast <to=9> (one) z, y = Loop <body = b "
+            "(int64 i, bool go, float u) => (bool on, float w, float s) "
+            "{ on = Identity (go) w = Add (u, u) s = Identity (u) }> (m, c, x) }",
+            [f32(1)],
+            [f32([1, 2, 4])],
+            [f32([[1], [2], [4]])],
+            "one axis in front of a scalar's none; there are two",
+            "nothing",
+        ),
+        Habit(
             "The square root of minus infinity as a power",
             "g (float[1] x) => (float[1] y) { c = Constant <value_float=0.5> () y = Pow (x, c) }",
             [f32([-INF])],
