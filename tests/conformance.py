@@ -67,7 +67,7 @@ def unary(table: Mapping[str, Callable[..., Any]], *specs: Spec, **more: Any) ->
 def assert_exports(case: Case, opset: int = 23) -> converter.Export:
     """The file is valid, gives JAX's numbers in ONNX Runtime, and is the same every time."""
     arrays = inputs(case.specs)
-    specs = [_spec(s) for s in case.specs]
+    specs = [spec_of(s) for s in case.specs]
     export = converter.to_onnx(case.fn, specs, opset=opset)
     proto = ir.to_proto(export.model)
     onnx.checker.check_model(proto, full_check=True)
@@ -124,7 +124,7 @@ def _typed(spec: Spec) -> tuple[Sequence[int | str], Any]:
     return spec, np.float32
 
 
-def _spec(spec: Spec) -> Spec:
+def spec_of(spec: Spec) -> Spec:
     return spec if isinstance(spec, np.ndarray) else _typed(spec)
 
 

@@ -11,7 +11,19 @@ from converter.graph import dims
 from converter.lower.build import Builder
 from converter.lower.registry import rule, table
 
-table({"matmul": "MatMul", "relu": "Relu"})
+table({"relu": "Relu"})
+
+
+@rule("matmul")
+def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """ONNX Runtime 1.31.1 computes ``transpose(a) @ v`` as ``a @ v``: ``v`` becomes a column.
+
+    Its optimiser also brings transposes there from further up; only what nothing computed has none.
+    """
+    matrix, vector = b.operand(0), b.operand(1)
+    if vector.rank > 1 or matrix.rank == 1 or matrix.node is None:
+        return b.op("MatMul", x, y)
+    return b.squeeze(b.op("MatMul", x, b.unsqueeze(y, [1])), [matrix.rank - 1])
 
 
 @rule("layer_norm")

@@ -56,27 +56,42 @@ def _(b: Builder, *state: ir.Value, cond: Graph, body: Graph) -> Sequence[ir.Val
 def _(
     b: Builder, *xs: ir.Value, body: Graph, num_carry: int, length: Dim, reverse: bool
 ) -> Sequence[ir.Value]:
-    """``Scan`` needs something to scan: without operands, the numbers of the steps."""
     outputs = b.node.outputs
-    carried, scanned = xs[:num_carry], list(xs[num_carry:])
+    carried, scanned = xs[:num_carry], xs[num_carry:]
     if dims.same(length, 0):
         return [*carried, *(b.const(np.zeros(v.shape, v.dtype)) for v in outputs[num_carry:])]
-    extra = () if scanned else (("step", (), np.int64),)
-    inner, inputs = b.subgraph("scan", body, extra)
-    results = inner.inline(body, inputs[len(extra) :])
     if not scanned:
-        count = b.squeeze(b.dim(length), [0])
-        scanned = [b.op("Range", b.const(0, np.int64), count, b.const(1, np.int64))]
-        inputs = [*inputs[1:], inputs[0]]
-    graph = inner.close("scan", inputs, results)
+        return _counted(b, carried, body, length, reverse)
+    inner, inputs = b.subgraph("scan", body)
+    graph = inner.close("scan", inputs, inner.inline(body, inputs))
     back = [1] if reverse else []
     stacked = len(outputs) - num_carry
     return b.ops(
         "Scan",
-        [*carried, *scanned],
+        xs,
         len(outputs),
         body=graph,
         num_scan_inputs=len(scanned),
         scan_input_directions=back * len(scanned) or None,
         scan_output_directions=back * stacked or None,
     )
+
+
+def _counted(
+    b: Builder, state: Sequence[ir.Value], body: Graph, length: Dim, reverse: bool
+) -> Sequence[ir.Value]:
+    """``Scan`` needs something to scan; a ``Loop`` can do with the number of its rounds."""
+    inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
+    _, go, *before = inputs
+    graph = inner.close("loop", inputs, [go, *inner.inline(body, before)])
+    rounds = b.squeeze(b.dim(length), [0])
+    # That it goes on may be left out by the standard; its evaluator then does not begin.
+    first = b.const(True, np.bool_)
+    results = b.ops("Loop", [rounds, first, *state], len(b.node.outputs), body=graph)
+    stacked = results[len(state) :]
+    return [*results[: len(state)], *(_backwards(b, y) if reverse else y for y in stacked)]
+
+
+def _backwards(b: Builder, x: ir.Value) -> ir.Value:
+    start, end, axis, step = (b.ints([i]) for i in (-1, np.iinfo(np.int64).min, 0, -1))
+    return b.op("Slice", x, start, end, axis, step)

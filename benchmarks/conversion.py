@@ -1,0 +1,109 @@
+"""How long conversion takes once everything is imported, pass by pass.
+
+    python benchmarks/conversion.py [ROUNDS]
+
+Every round converts each network twice in a new process. `first` is what a user waits for; `again`
+is without what JAX and Python do only once; `processor` is the time of all threads in `first`,
+which a busy machine changes least. The fastest round of each row counts, so that `all` may be more
+than its parts.
+"""
+
+import argparse
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import equinox as eqx
+import jax
+
+import zoo
+from converter import passes
+from converter.graph import Graph
+from converter.lower import lower
+from converter.tidy import tidy
+from converter.trace import trace
+from zoo.models.build import abstract, batched
+
+OPSET = 23
+SHAPE = ("B", 3, 224, 224)
+
+Function = Callable[..., Any]
+Times = dict[str, tuple[float, float]]
+"""By stage: seconds on the clock, and of all threads together."""
+
+
+def of_the_zoo(name: str) -> tuple[Function, Any]:
+    """A network of the zoo, as its export converts it."""
+    return batched, abstract(zoo.info(name).config)
+
+
+def of_equimo(name: str) -> tuple[Function, Any]:
+    """Unmodified Equimo: dropout, keys and all."""
+    from equimo.models.vit import _build_vit
+
+    key = jax.random.PRNGKey(0)
+    model = eqx.filter_eval_shape(lambda key: _build_vit(name, key=key), key)
+    return lambda model, images: jax.vmap(partial(model, key=key, inference=True))(images), model
+
+
+NETWORKS: dict[str, tuple[Callable[[str], tuple[Function, Any]], str]] = {
+    "dinov3_vits16": (of_the_zoo, "dinov3_vits16"),
+    "dinov3_convnext_tiny": (of_the_zoo, "dinov3_convnext_tiny"),
+    "Equimo's dinov3_vits16": (of_equimo, "dinov3_vits16_pretrain_lvd1689m"),
+}
+
+
+def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
+    """How long every stage takes; the nodes of the trace and of the file."""
+    moments = [("", time.perf_counter(), time.process_time())]
+
+    def mark(stage: str, _: Graph | None = None) -> None:
+        moments.append((stage, time.perf_counter(), time.process_time()))
+
+    graph = trace(fn, [SHAPE], model)
+    mark("trace")
+    traced = len(graph.nodes)
+    passes.run(graph, passes.Settings(OPSET), mark)
+    lowered = lower(graph, OPSET)
+    mark("lower")
+    written = tidy(lowered)
+    mark("tidy")
+    pairs = [("all", moments[0], moments[-1])]
+    pairs += [(after[0], before, after) for before, after in pairwise(moments)]
+    times = {stage: (b[1] - a[1], b[2] - a[2]) for stage, a, b in pairs}
+    return times, traced, len(written.graph)
+
+
+def twice(name: str) -> tuple[Times, Times, int, int]:
+    make, variant = NETWORKS[name]
+    fn, model = make(variant)
+    first, *nodes = convert(fn, model)
+    again, *_ = convert(fn, model)
+    return first, again, *nodes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rounds", type=int, nargs="?", default=5)
+    rounds = parser.parse_args().rounds
+    context = multiprocessing.get_context("spawn")
+    for name in NETWORKS:
+        with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+            runs = list(pool.map(twice, [name] * rounds))
+        *_, traced, written = runs[0]
+        print(f"\n{name}: {traced} nodes traced, {written} written at opset {OPSET}")
+        print(f"{'ms':<24}{'first':>10}{'again':>10}{'processor':>10}")
+        for stage in runs[0][0]:
+            rows = [
+                (first[stage][0], again[stage][0], first[stage][1]) for first, again, *_ in runs
+            ]
+            fastest = (min(column) for column in zip(*rows, strict=True))
+            print(f"{stage:<24}" + "".join(f"{1e3 * seconds:10.1f}" for seconds in fastest))
+
+
+if __name__ == "__main__":
+    main()

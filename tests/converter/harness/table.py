@@ -1,0 +1,42 @@
+"""Which of JAX's harnesses are tried: a fixed sample of each group."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+DTYPES = ("float32", "int32", "bool", "float16", "bfloat16")
+
+
+def sample(harnesses: list[Any], size: int) -> dict[str, Any]:
+    """At most ``size`` harnesses of a group by name, of the dtypes in turn.
+
+    Which ones depends on their names alone, so that another release of JAX, which adds and removes
+    some, leaves the others. What JAX itself does not run on a CPU is left out.
+    """
+    groups: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for harness in sorted(harnesses, key=lambda h: zlib.crc32(h.fullname.encode())):
+        dtype = np.dtype(harness.dtype).name
+        if dtype in DTYPES and harness.filter("cpu"):
+            groups[harness.group_name][dtype].append(harness)
+    chosen = {group: _in_turn(groups[group], size) for group in sorted(groups)}
+    return {harness.fullname: harness for found in chosen.values() for harness in found}
+
+
+def _in_turn(by_dtype: dict[str, list[Any]], size: int) -> list[Any]:
+    ranked = [
+        (place, DTYPES.index(dtype), harness)
+        for dtype, found in by_dtype.items()
+        for place, harness in enumerate(found)
+    ]
+    return [harness for *_, harness in sorted(ranked, key=lambda row: row[:2])[:size]]
+
+
+def arguments(harness: Any) -> list[np.ndarray]:
+    """The harness's own inputs, always the same, in the dtypes that JAX takes them in."""
+    rng = np.random.RandomState(zlib.crc32(harness.fullname.encode()))
+    return [np.asarray(jnp.asarray(x)) for x in harness.dyn_args_maker(rng)]

@@ -1,0 +1,145 @@
+"""The same files by the standard's own evaluator and in OpenVINO: right by more than one runtime.
+
+Where one of them differs from JAX and ONNX Runtime, the operator's text decides. What is then a
+runtime's own doing is in `docs/runtimes.md`, and the cases that show it are in `two_judges.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import converter
+import zoo
+from tests.conformance import Case, assert_close, inputs, spec_of
+from tests.converter import test_conformance_control as control
+from tests.converter import test_conformance_elementwise as elementwise
+from tests.converter import test_conformance_indexing as indexing
+from tests.converter import test_conformance_layers as layers
+from tests.converter import test_conformance_reduce as reduce
+from tests.converter import test_conformance_resize as resize
+from tests.converter import test_conformance_window as window
+from tests.converter.test_recognisers import ALL
+from tests.converter.two_judges import KNOWN, ignored_attributes
+from tests.judges.evaluator import evaluate
+from tests.judges.habits import Arrays, Runtime
+from tests.judges.habits.page import TABLES
+from tests.judges.runtimes import Apart
+from tests.seeded import model_of, nano
+from zoo.models.build import batched
+from zoo.models.config import Config, ConvNeXtConfig
+
+Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
+
+CASES = {
+    "control": control.CONTROL,
+    "elementwise": [
+        *(*elementwise.FLOATS, *elementwise.BINARY, *elementwise.INTEGERS, *elementwise.NARROW),
+        *(*elementwise.BOOLS, *elementwise.CONVERSIONS, *elementwise.HALF),
+    ],
+    "special values": elementwise.SPECIAL_VALUES,
+    "indexing": [*indexing.GATHERS, *indexing.SCATTERS, *indexing.SLICES, *indexing.PADS],
+    "layers": [*layers.EQUINOX, *layers.FLAX, *layers.ACTIVATIONS, *layers.GELU],
+    "reduce": [*reduce.REDUCTIONS, *reduce.CUMULATIVE, *reduce.SORTING],
+    "resize": [*resize.KNOWN[::5], *resize.LAYOUTS[::5], *resize.NEIGHBOURS[::5]],
+    "window": [*window.CONVOLUTIONS, *window.LAYERS, *window.POOLING],
+}
+ROWS = [
+    pytest.param(where, case, opset, id=f"{where} {case.name} {opset}")
+    for where, table in CASES.items()
+    for case in table
+    for opset in case.opsets
+    if not case.xfail
+]
+
+NETWORKS: dict[str, tuple[Config, tuple[int, int]]] = {
+    "vit_digits": (zoo.info("vit_digits").config, (8, 8)),
+    "dinov3": (nano(zoo.info("dinov3_vits16").config), (32, 48)),
+    "vit5": (nano(zoo.info("vit5_small").config), (32, 48)),
+    "convnext": (ConvNeXtConfig(depths=(1, 1, 2, 1), dims=(8, 16, 24, 32)), (64, 96)),
+}
+"""Real ones, as small as they come."""
+
+pytestmark = pytest.mark.full
+
+
+def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseException:
+    """The evaluator's outputs, or how it says that it cannot."""
+    try:
+        return evaluate(ir.to_proto(model), arrays)
+    except (RuntimeError, ValueError) as error:
+        return error
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[dict[Runtime, Judge]]:
+    pytest.importorskip("openvino")
+    process = Apart("openvino")
+    yield {
+        "onnx.reference": by_the_standard,
+        "openvino": lambda model, arrays: process(ir.to_proto(model).SerializeToString(), arrays),
+    }
+    process.close()
+
+
+def assert_right(
+    judge: Judge, model: ir.Model, arrays: Arrays, wanted: Sequence[Any], tolerance: float = 1.0
+) -> None:
+    got = judge(model, arrays)
+    assert not isinstance(got, BaseException), got
+    for actual, right in zip(got, wanted, strict=True):
+        assert_close(actual, right, tolerance)
+
+
+def test_reasons_are_on_the_page():
+    for runtime, cases in KNOWN.items():
+        names = {habit.name for habits in TABLES[runtime].values() for habit in habits}
+        assert set(cases.values()) <= names
+        assert set(cases) <= {row.id for row in ROWS}
+
+
+@pytest.mark.parametrize(("where", "case", "opset"), ROWS)
+def test_conformance(where, case: Case, opset, judges):
+    arrays = inputs(case.specs)
+    model = converter.to_onnx(case.fn, [spec_of(s) for s in case.specs], opset=opset).model
+    wanted = jax.tree.leaves(jax.jit(lambda *xs: case.fn(*xs))(*arrays))
+    for name, judge in judges.items():
+        if name == "openvino" and ignored_attributes(model):
+            continue
+        if reason := KNOWN[name].get(f"{where} {case.name} {opset}"):
+            with pytest.raises(AssertionError):
+                assert_right(judge, model, arrays, wanted, case.tolerance)
+                pytest.fail(f"{name} has mended: {reason}")
+        else:
+            assert_right(judge, model, arrays, wanted, case.tolerance)
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+def test_recognised_forms(form, opset, judges):
+    rng = np.random.default_rng(7)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in form.shapes]
+    wanted = jax.tree.leaves(form.fn(*map(jnp.asarray, arrays)))
+    for layout in ("4d", "3d") if "Attention" in form.ops and opset >= 23 else ("4d",):
+        export = converter.to_onnx(form.fn, form.shapes, opset=opset, attention_layout=layout)
+        for judge in judges.values():
+            assert_right(judge, export.model, arrays, wanted)
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("batch", [2, "B"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name, batch, opset, judges):
+    config, size = NETWORKS[name]
+    model = model_of(config)
+    pixels = np.random.default_rng(1).standard_normal((2, 3, *size)).astype(np.float32)
+    export = converter.to_onnx(batched, [(batch, 3, *size)], params=model, opset=opset)
+    wanted = jax.tree.leaves(jax.jit(batched)(model, pixels))
+    for judge in judges.values():
+        assert_right(judge, export.model, [pixels], wanted, 4)

@@ -1,0 +1,1 @@
+"""Who says whether a file is right, other than ONNX Runtime: the standard and another runtime."""

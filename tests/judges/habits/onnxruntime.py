@@ -1,0 +1,291 @@
+"""ONNX Runtime on a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.judges.habits import DIES, Habit
+from tests.judges.habits.arrays import (
+    INF,
+    LOWEST,
+    NAN,
+    f16,
+    f32,
+    i16,
+    i32,
+    i64,
+    truth,
+    u8,
+    u32,
+    u64,
+)
+
+VERSION = "1.31.1"
+
+SMALL_INTEGERS = "computes in a wider type and converts back, which wraps as JAX does"
+OPEN_NAN = "leaves open what becomes of NaN; JAX returns it"
+EXACTNESS = "differs from JAX by default where exactness costs: `docs/exactness.md`"
+
+_NINE = i64([2**31, 1, 1, 1, 1, 1, 1, 1, 1])
+_KEYS = f32([[[[1, 1], [1, 1], [1, 1]]]])
+_VALUES = f32([[[[0, 1], [2, 3], [4, 5]]]])
+_FILL = f32([[0, 0, 0], [LOWEST, LOWEST, LOWEST]])
+
+NUMBERS = [
+    Habit(
+        "A transposed matrix times a vector",
+        "g (float[3,3] a, float[3] v) => (float[3] y) "
+        "{ t = Transpose <perm=[1,0]> (a) y = MatMul (t, v) }",
+        [f32([[0, 1, 2], [3, 4, 5], [6, 7, 8]]), f32([0, 1, 2])],
+        [f32([15, 18, 21])],
+        [f32([5, 14, 23])],
+        "numpy's `matmul`",
+        "writes such a vector as a column; the fusion happens behind products and sums too",
+    ),
+    Habit(
+        "A padding in front of a pool of maxima",
+        "g (float[1,1,3] x) => (float[1,1,2] y) { p = Constant <value_ints=[0,0,1,0,0,0]> () "
+        "z = Pad (x, p) y = MaxPool <kernel_shape=[2], strides=[2]> (z) }",
+        [f32([[[-1, -1, -1]]])],
+        [f32([[[0, -1]]])],
+        [f32([[[-1, -1]]])],
+        "`Pad` writes zeros, which are larger than the rest; the optimiser makes it the pool's own "
+        "padding, which does not count",
+        "pads behind another operation, where the optimiser leaves it",
+    ),
+    Habit(
+        "Largest of many 64-bit integers",
+        "g (int64[9] x) => (int64 y) { y = ReduceMax <keepdims=0> (x) }",
+        [_NINE],
+        [i64(2**31)],
+        [i64(1)],
+        "the maximum; only the low halves are compared, as signed numbers",
+        "takes uint32 through float64, which is exact; int64 exists under x64 only",
+    ),
+    Habit(
+        "Attention of a row that a finite mask hides",
+        "g (float[1,1,2,2] q, float[1,1,3,2] k, float[1,1,3,2] v, float[2,3] m) => "
+        "(float[1,1,2,2] y) { y = Attention (q, k, v, m) }",
+        [f32([[[[1, 1], [1, 1]]]]), _KEYS, _VALUES, _FILL],
+        [f32([[[[2, 3], [2, 3]]]])],
+        [f32([[[[2, 3], [0, 0]]]])],
+        "the mask is added before the softmax: equal scores, the average",
+        "fills with a number that is not the lowest one",
+    ),
+    Habit(
+        "Sigmoid of negative numbers",
+        "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
+        [f32([-17])],
+        [f32([4.1399377e-08])],
+        [f32([8.940697e-08])],
+        "1 / (1 + exp(-x))",
+        "leaves it: no more than 1e-7 absolute",
+    ),
+    Habit(
+        "Sign of 64-bit integers",
+        "g (int64[3] x) => (int64[3] y) { y = Sign (x) }",
+        [i64([2**31, -(2**31), 2**32])],
+        [i64([1, -1, 1])],
+        [i64([-1, -1, 1])],
+        "1 where x > 0",
+        "compares with zero instead",
+    ),
+    Habit(
+        "Sum of integers beyond their range",
+        "g (int32[2] x) => (int32 y) { y = ReduceSum <keepdims=0> (x) }",
+        [i32([2**31 - 1, 1])],
+        [i32(-(2**31))],
+        [i32(2**31 - 1)],
+        "does not say; the standard's evaluator and JAX wrap, ONNX Runtime saturates",
+        "sums in int64 and converts back",
+    ),
+    Habit(
+        "Product of integers beyond their range",
+        "g (int32[2] x) => (int32 y) { y = ReduceProd <keepdims=0> (x) }",
+        [i32([2**30, 4])],
+        [i32(0)],
+        [i32(2**31 - 1)],
+        "does not say; the standard's evaluator and JAX wrap, ONNX Runtime saturates",
+        "leaves int32 as it is",
+    ),
+    Habit(
+        "Power of integers",
+        "g (int32[1] x, int32[1] p) => (int32[1] y) { y = Pow (x, p) }",
+        [i32([3]), i32([21])],
+        [i32([1870418611])],
+        [i32([-(2**31)])],
+        "does not say; the standard's evaluator and JAX wrap, ONNX Runtime goes through doubles",
+        "multiplies instead, refuses an array of powers",
+    ),
+    Habit(
+        "Pool of maxima of the lowest number",
+        "g (float[1,1,3] x) => (float[1,1,2] y) { y = MaxPool <kernel_shape=[2]> (x) }",
+        [f32([[[-INF, -INF, 2]]])],
+        [f32([[[-INF, 2]]])],
+        [f32([[[LOWEST, 2]]])],
+        "the maximum of the window",
+        EXACTNESS,
+    ),
+    Habit(
+        "NaN in a maximum",
+        "g (float[3] x) => (float y) { y = ReduceMax <keepdims=0> (x) }",
+        [f32([3, NAN, 2])],
+        [f32(NAN)],
+        [f32(3)],
+        OPEN_NAN,
+        EXACTNESS,
+        settled=False,
+    ),
+    Habit(
+        "NaN in a pool of maxima",
+        "g (float[1,1,3] x) => (float[1,1,2] y) { y = MaxPool <kernel_shape=[2]> (x) }",
+        [f32([[[1, NAN, 2]]])],
+        [f32([[[NAN, NAN]]])],
+        [f32([[[1, 2]]])],
+        OPEN_NAN,
+        EXACTNESS,
+        settled=False,
+    ),
+    Habit(
+        "NaN among the largest",
+        "g (float[3] x) => (float[2] y, int64[2] i) "
+        "{ k = Constant <value_ints=[2]> () y, i = TopK (x, k) }",
+        [f32([3, 2, NAN])],
+        [f32([NAN, 3]), i64([2, 0])],
+        [f32([3, 2]), i64([0, 1])],
+        OPEN_NAN,
+        EXACTNESS,
+        settled=False,
+    ),
+    Habit(
+        "Floats beyond the range of integers",
+        "g (float[3] x) => (uint8[3] y) { y = Cast <to=2> (x) }",
+        [f32([306, -1, INF])],
+        [u8([255, 0, 255])],
+        [u8([50, 255, 0])],
+        "leaves it open; XLA saturates",
+        "clips before it converts",
+        settled=False,
+    ),
+]
+"""Other numbers, without a word."""
+
+REFUSED = [
+    Habit(
+        "The lowest integer divided by -1",
+        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Div (x, d) }",
+        [i32([-(2**31)]), i32([-1])],
+        [i32([-(2**31)])],
+        DIES,
+        "integer division",
+        "divides by 1 where the divisor is -1, or not by a variable",
+    ),
+    Habit(
+        "The remainder of the lowest integer by -1",
+        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Mod (x, d) }",
+        [i32([-(2**31)]), i32([-1])],
+        [i32([0])],
+        DIES,
+        "integer remainder",
+        "as for the quotient",
+    ),
+    Habit(
+        "Integers divided by zero",
+        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Div (x, d) }",
+        [i32([5]), i32([0])],
+        [i32([-1])],
+        "Integer division by zero",
+        "leaves it open; XLA gives -1",
+        EXACTNESS,
+        settled=False,
+    ),
+    Habit(
+        "A pool padded by as much as its window",
+        "g (float[1,1,3] x) => (float[1,1,5] y) { y = MaxPool <kernel_shape=[1], pads=[1,1]> (x) }",
+        [f32([[[1, 2, 3]]])],
+        [f32([[[-INF, 1, 2, 3, -INF]]])],
+        "Pad should be smaller than kernel",
+        "does not forbid it; JAX gives minus infinity where a window holds padding alone",
+        "pads in a node of its own",
+        settled=False,
+    ),
+    Habit(
+        "Newer files",
+        "g (float[1] x) => (float[1] y) { y = Neg (x) }",
+        [f32([1])],
+        [f32([-1])],
+        "max supported IR version: 13",
+        "IR 14 is what onnx 1.23 writes unless told otherwise",
+        "writes IR 8 to 11, by opset",
+        ir_version=14,
+    ),
+    Habit(
+        "Newer operators",
+        "g (float[1] x) => (float[1] y) { y = Neg (x) }",
+        [f32([1])],
+        [f32([-1])],
+        "is till opset 26",
+        "opset 27 is part of onnx 1.23 or later",
+        "writes opset 17 to 26",
+        opset=27,
+        ir_version=11,
+    ),
+]
+"""It says so, or the process ends."""
+
+
+def _no_kernel(name: str, model: str, inputs: list[np.ndarray], right: list[np.ndarray], ours: str,
+               says: str = "NOT_IMPLEMENTED") -> Habit:  # fmt: skip
+    return Habit(name, model, inputs, right, says, "has the type", ours)
+
+
+_SCATTER = (
+    "g (TYPE[3] x, TYPE[2] u) => (TYPE[3] y) "
+    '{ i = Constant <value_ints=[1,1]> () y = ScatterElements <reduction="HOW"> (x, i, u) }'
+)
+
+KERNELS = [
+    _no_kernel(
+        "Max and Min of 16-bit integers",
+        "g (int16[1] x) => (int16[1] y) { y = Max (x, x) }",
+        [i16([2])], [i16([2])], SMALL_INTEGERS),
+    _no_kernel(
+        "Where of 16-bit integers",
+        "g (bool[1] c, int16[1] x) => (int16[1] y) { y = Where (c, x, x) }",
+        [truth([True]), i16([2])], [i16([2])], SMALL_INTEGERS),
+    _no_kernel(
+        "CumSum of unsigned integers",
+        "g (uint32[2] x) => (uint32[2] y) { a = Constant <value_int=0> () y = CumSum (x, a) }",
+        [u32([1, 2])], [u32([1, 3])], SMALL_INTEGERS),
+    _no_kernel(
+        "ReduceSum of unsigned integers",
+        "g (uint64[2] x) => (uint64 y) { y = ReduceSum <keepdims=0> (x) }",
+        [u64([1, 2])], [u64(3)], SMALL_INTEGERS),
+    _no_kernel(
+        "TopK of unsigned integers",
+        "g (uint32[2] x) => (uint32[1] y, int64[1] i) "
+        "{ k = Constant <value_ints=[1]> () y, i = TopK (x, k) }",
+        [u32([1, 2])], [u32([2]), i64([1])], SMALL_INTEGERS),
+    _no_kernel(
+        "Pow by 8-bit integers",
+        "g (float[1] x, uint8[1] p) => (float[1] y) { y = Pow (x, p) }",
+        [f32([2]), u8([3])], [f32([8])], "converts the power"),
+    _no_kernel(
+        "Scatter that adds float16",
+        _SCATTER.replace("TYPE", "float16").replace("HOW", "add"),
+        [f16([1, 1, 1]), f16([1, 1])], [f16([1, 3, 1])], "adds in float32",
+        "MLFloat16 data type is not supported"),
+    _no_kernel(
+        "Scatter of the largest boolean",
+        _SCATTER.replace("TYPE", "bool").replace("HOW", "max"),
+        [truth([0, 0, 0]), truth([1, 0])], [truth([0, 1, 0])], "compares 0 and 1 as int32",
+        "bool data type is not supported"),
+    _no_kernel(
+        "Nearly everything of bfloat16",
+        "g (float[1] x) => (float[1] y) "
+        "{ a = Cast <to=16> (x) b = Neg (a) y = Cast <to=1> (b) }",
+        [f32([1])], [f32([-1])], "leaves it: other devices have the kernels"),
+]  # fmt: skip
+"""Types that the operator has by the standard, and this runtime on this device has not."""
+
+HABITS = {"Other numbers": NUMBERS, "Refused": REFUSED, "No kernel": KERNELS}

@@ -1,0 +1,65 @@
+"""The page that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from tests.judges.habits import Arrays, Habit, Runtime, evaluator, onnxruntime, openvino
+
+TABLES: Mapping[Runtime, Mapping[str, Sequence[Habit]]] = {
+    "onnxruntime": onnxruntime.HABITS,
+    "openvino": openvino.HABITS,
+    "onnx.reference": evaluator.HABITS,
+}
+VERSIONS: Mapping[Runtime, str] = {
+    "onnxruntime": onnxruntime.VERSION,
+    "openvino": openvino.VERSION,
+    "onnx.reference": evaluator.VERSION,
+}
+TITLES: Mapping[Runtime, str] = {
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "onnx.reference": "The standard's evaluator, onnx.reference",
+}
+
+INTRODUCTION = """# Runtimes
+
+Written by `python -m tests.judges.habits`; do not edit.
+
+What runtimes get wrong, or cannot run, of files that are right by the standard: each with a
+minimal file in ONNX's text form (`onnx.parser.parse_model`), what JAX gives for it, what the
+runtime gives, and what our converter does about it. `tests/judges/test_habits.py` runs every file,
+so that what a newer version has mended leaves this page. All of it was seen on CPUs.
+"""
+
+
+def page() -> str:
+    """`docs/runtimes.md`."""
+    return "\n".join([INTRODUCTION, *(line for runtime in TABLES for line in _section(runtime))])
+
+
+def _section(runtime: Runtime) -> Iterator[str]:
+    yield f"## {TITLES[runtime]} {VERSIONS[runtime]}\n"
+    for title, habits in TABLES[runtime].items():
+        yield f"### {title}\n"
+        for habit in habits:
+            yield from _entry(habit)
+
+
+def _entry(habit: Habit) -> Iterator[str]:
+    seen = habit.seen if isinstance(habit.seen, str) else _arrays(habit.seen)
+    yield f"**{habit.name}.** By the standard: {habit.standard}. The converter: {habit.ours}.\n"
+    yield f"```\n{habit.text}\n```\n"
+    yield "| inputs | right | seen |"
+    yield "|---|---|---|"
+    yield f"| {_arrays(habit.inputs)} | {_arrays(habit.right)} | {seen} |\n"
+
+
+def _arrays(arrays: Arrays) -> str:
+    return ", ".join(f"`{np.asarray(x).tolist()}`" if x.size else _empty(x) for x in arrays)
+
+
+def _empty(array: np.ndarray) -> str:
+    return f"nothing of shape `{list(array.shape)}`"

@@ -1,0 +1,90 @@
+"""Running a model by the standard's own evaluator and in OpenVINO, on the CPU.
+
+Both may end the process that they run in, so that OpenVINO runs in one of its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+Arrays: TypeAlias = Sequence[np.ndarray]
+
+# Else a CPU with matrix units for bfloat16 computes float32 in it.
+EXACT = {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
+
+
+def reference(model: bytes, inputs: Arrays) -> list[np.ndarray]:
+    """The outputs by `onnx.reference`, numpy that follows the operators' text."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    session = ReferenceEvaluator(onnx.load_from_string(model))
+    with np.errstate(all="ignore"):
+        found = session.run(None, dict(zip(session.input_names, inputs, strict=True)))
+    return [np.asarray(x) for x in found]
+
+
+def openvino(model: bytes, inputs: Arrays) -> list[np.ndarray]:
+    """The outputs in OpenVINO, in the precision of the file."""
+    import openvino as ov
+
+    core = ov.Core()
+    request = core.compile_model(core.read_model(model), "CPU", EXACT).create_infer_request()
+    outputs = request.infer({i: _tensor(x) for i, x in enumerate(inputs)})
+    return [request.get_output_tensor(i).data.copy() for i in range(len(outputs))]
+
+
+def _tensor(array: np.ndarray) -> object:
+    import openvino as ov
+
+    if array.dtype == ml_dtypes.bfloat16:  # not one of numpy's own, so told by its name here
+        tensor = ov.Tensor(ov.Type.bf16, ov.Shape(array.shape))
+        tensor.data[...] = array
+        return tensor
+    return ov.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def onnxruntime(model: bytes, inputs: Arrays, optimise: bool = True) -> list[np.ndarray]:
+    """The outputs in ONNX Runtime as its users have it."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    if not optimise:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model, options, enable_fallback=0)
+    names = [i.name for i in session.get_inputs()]
+    return session.run(None, dict(zip(names, inputs, strict=True)))
+
+
+RUNTIMES = {"onnxruntime": onnxruntime, "openvino": openvino, "onnx.reference": reference}
+
+
+class Apart:
+    """A process that runs models and may die of one; the next model gets a new process."""
+
+    def __init__(self, runtime: str) -> None:
+        self._run = RUNTIMES[runtime]
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __call__(self, model: bytes, inputs: Arrays) -> list[np.ndarray] | BaseException:
+        """The outputs, or what was raised; `BrokenProcessPool` if the process died."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        future = self._pool.submit(self._run, model, list(inputs))
+        error = future.exception()
+        if isinstance(error, BrokenProcessPool):
+            self._pool = None
+        return future.result() if error is None else error
+
+    def close(self) -> None:
+        """End the process."""
+        if self._pool is not None:
+            self._pool.shutdown()
