@@ -2,11 +2,11 @@
 
 import json
 import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weights import Checkpoint
+from weights.containers.safetensors import INDEX
 from weights.distributions import Shape
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
@@ -16,7 +16,7 @@ from zoo.checkpoints.load import load_checkpoint, open_named, shapes, variants
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import staged, writing
+from zoo.files.staging import put, staged, writing
 from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
@@ -42,6 +42,10 @@ FORMATS = {
 """Whose names a file of each form may have."""
 
 SUFFIXES = {".pth": "pytorch", ".eqx": "equinox"}
+
+CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
+FILES = (CONFIG, PROCESSOR, TENSORS)
+"""What a folder for transformers consists of."""
 
 
 def read_format(target: Path) -> str:
@@ -113,8 +117,7 @@ def convert(
     **Raises** a `ZooError` or a `WeightsError`.
     """
     form = read_format(target)
-    if (target.exists() or target.is_symlink()) and not force:
-        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    check_free(target, form, force)
     checkpoint = open_named(source)
     entry = find_model(checkpoint, model)
     loaded = load_checkpoint(checkpoint, entry)
@@ -127,11 +130,26 @@ def convert(
     with staged(target.parent) as stage, writing(target):
         write(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(stage / target.name, target)
+            put(stage / target.name, target, FILES, last=CONFIG)
+        else:
+            os.replace(stage / target.name, target)
     return Converted(
         target, naming.name, entry.name, weights.filled, tuple(weights.arrays.nonfinite)
     )
+
+
+def check_free(target: Path, form: str, force: bool) -> None:
+    """**Raises** `BadOutput` where something is that the command may not replace."""
+    if os.path.lexists(target) and not force:
+        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    if target.is_dir() != (form == "huggingface") and os.path.lexists(target):
+        what = "a folder" if target.is_dir() else "no folder"
+        raise BadOutput(f"{target} is {what}, so it is not replaced: name another place.")
+    if (target / INDEX).exists():
+        raise BadOutput(
+            f"{target / INDEX} belongs to a checkpoint in several files, and this is one in one: "
+            "remove it, or name another folder."
+        )
 
 
 def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
@@ -158,10 +176,10 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
 
     path.mkdir()
     key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
-    write_json(path / "config.json", transformers_config(entry.config, key_bias))
+    write_json(path / CONFIG, transformers_config(entry.config, key_bias))
     how = transformers_processor(entry.preprocessing)
-    write_json(path / "preprocessor_config.json", how)
-    write_safetensors(path / "model.safetensors", items, progress)
+    write_json(path / PROCESSOR, how)
+    write_safetensors(path / TENSORS, items, progress)
 
 
 def write_json(path: Path, value: object) -> None:

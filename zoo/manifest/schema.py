@@ -122,9 +122,11 @@ class File(Model):
         return cls(name=name or path.name, bytes=path.stat().st_size, sha256=sha256(path))
 
     def is_complete(self, folder: Path) -> bool:
-        """Whether the folder has a regular file of this size, whatever is in it."""
+        """Whether the folder itself, not a link, has a file of this size, whatever is in it."""
         path = folder / self.name
-        return path.is_file() and not path.is_symlink() and path.stat().st_size == self.bytes
+        parts = (folder / part for part in (self.name, *PurePosixPath(self.name).parents[:-1]))
+        links = any(part.is_symlink() for part in parts)
+        return not links and path.is_file() and path.stat().st_size == self.bytes
 
     def is_at(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
         """Whether the folder has just this file; `step` is told how many bytes were compared."""
