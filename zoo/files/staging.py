@@ -93,11 +93,18 @@ def sidecar_path(model_file: Path) -> Path:
     return model_file.with_name(model_file.name + "_data")
 
 
+def links(folder: Path, name: str) -> list[Path]:
+    """What is a link of a file in a folder and of the folders on the way: it may lead anywhere."""
+    return [
+        path for part in (name, *Path(name).parents[:-1]) if (path := folder / part).is_symlink()
+    ]
+
+
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """**Raises** `BadOutput` where a folder on the way to a file is a link to another place."""
-    for path in {folder / parent for name in names for parent in Path(name).parents[:-1]}:
-        if path.is_symlink():
-            raise BadOutput(f"{path} is a link: remove it, or name another folder with --out.")
+    """**Raises** `BadOutput` where a folder on the way to a file is a link."""
+    for parent in {str(Path(name).parent) for name in names} - {"."}:
+        if found := links(folder, parent):
+            raise BadOutput(f"{found[0]} is a link: remove it, or name another folder with --out.")
 
 
 def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
