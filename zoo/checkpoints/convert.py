@@ -2,8 +2,11 @@
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from weights import Checkpoint
 from weights.containers.safetensors import INDEX
@@ -12,7 +15,7 @@ from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.progress import Progress
 from weights.writers.items import Item, items_for
-from zoo.checkpoints.load import load_checkpoint, open_named, shapes, variants
+from zoo.checkpoints.load import Loaded, load_checkpoint, open_named, shapes, variants
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
@@ -24,12 +27,13 @@ from zoo.registry.lookup import info
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written, and what the source did not say."""
+    """What was written, what the source did not say, and what the form has no place for."""
 
     target: Path
     naming: str
     model: str
     filled: tuple[str, ...]
+    dropped: tuple[str, ...]
     nonfinite: tuple[str, ...]
 
 
@@ -94,6 +98,12 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
     return wanted
 
 
+def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:
+    """The leaves that a form has no place for; biases of zero, as ViT-5's, are no loss."""
+    others = (path for path in shapes(loaded.config) if path not in leaves)
+    return tuple(path for path in others if np.any(loaded.weights.arrays[path]))
+
+
 def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
     """The model that a checkpoint belongs to."""
     found = variants(checkpoint)
@@ -123,7 +133,8 @@ def convert(
     loaded = load_checkpoint(checkpoint, entry)
     weights = loaded.weights
     naming = naming_to_write(entry, form)
-    items = items_for(naming, weights, leaves_to_write(entry, naming, loaded.config))
+    leaves = leaves_to_write(entry, naming, loaded.config)
+    items = items_for(naming, weights, leaves)
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(item.size for item in items))
@@ -133,8 +144,9 @@ def convert(
             put(stage / target.name, target, FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
+    nonfinite = tuple(weights.arrays.nonfinite)
     return Converted(
-        target, naming.name, entry.name, weights.filled, tuple(weights.arrays.nonfinite)
+        target, naming.name, entry.name, weights.filled, lost(loaded, leaves), nonfinite
     )
 
 
