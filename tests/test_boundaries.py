@@ -18,6 +18,10 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 """The checker of ONNX itself, which judges files that may have come from elsewhere."""
 
 ROOMS = {
+    "converter": (
+        *("errors", "graph", "targets", "trace", "programs", "simplify", "fuse", "arrange"),
+        *("passes", "lower", "tidy", "files", "precision", "judge", "bisection", "export"),
+    ),
     "weights": (
         *(
             "errors",
@@ -126,7 +130,7 @@ def test_what_knows_networks_by_their_data(room):
                 assert module.split(".")[0] not in ("jax", "equinox") or path.name == "in_graph.py"
 
 
-@pytest.mark.parametrize("package", ["weights", "zoo"])
+@pytest.mark.parametrize("package", ROOMS)
 def test_every_room_says_what_belongs_there(package):
     for folder in {path.parent for path in files(package)}:
         face = folder / "__init__.py"
@@ -135,7 +139,7 @@ def test_every_room_says_what_belongs_there(package):
         assert told and told.splitlines()[0].endswith((".", ":")), face
 
 
-@pytest.mark.parametrize("package", ["weights", "zoo"])
+@pytest.mark.parametrize("package", ROOMS)
 def test_faces_do_not_hide_modules(package):
     """`import zoo.export as module` gives the module, whatever the package exports."""
     for face in (path for path in files(package) if path.name == "__init__.py"):

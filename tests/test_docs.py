@@ -1,6 +1,8 @@
-"""The measured tables in docs/: rendered from their numbers, within bounds, and still true."""
+"""Documents: the places that they name are there, and the measured tables are still true."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,17 @@ from tests import measure
 CONTENT = json.loads((measure.FOLDER / "models.json").read_text())
 JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
 """Largest errors: of the model, of a file, and relative to the largest output of Equimo."""
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_places_that_are_named_are_there(page):
+    named = re.findall(
+        r"`((?:zoo|weights|converter|tests|docs|benchmarks)/[\w./*-]+)`", (ROOT / page).read_text()
+    )
+    assert not [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
 
 
 def test_the_page_shows_the_numbers():

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from weights.containers.bounds import within
 from weights.containers.lz4 import FrameBytes, Place, blocks
 from weights.containers.npy import scan
 from weights.containers.records import record_names
@@ -46,7 +47,7 @@ class Pieces:
 
     def take(self, count: int) -> Iterator[memoryview]:
         """The next bytes as they come, fewer only at the end."""
-        while count:
+        while count > 0:
             if not self.rest:
                 self.rest = memoryview(next(self.pieces, b""))
                 if not self.rest:
@@ -96,7 +97,8 @@ def _member(stream: Pieces) -> tarfile.TarInfo | None:
     info = _tar_header(stream)
     if info is None:
         return None
-    if info.type == tarfile.XHDTYPE and info.size <= LARGEST_METADATA:
+    if info.type == tarfile.XHDTYPE:
+        within("an extended header", info.size, LARGEST_METADATA)
         extended = stream.read(info.size + -info.size % TAR_BLOCK)
         info = _tar_header(stream)
         if info is None or re.search(rb"\d+ (link)?path=", extended):
@@ -107,8 +109,7 @@ def _member(stream: Pieces) -> tarfile.TarInfo | None:
     # Nothing is ever extracted, but an archive with other members is not what it says.
     if info.name not in LARGEST or not info.isreg():
         raise Damaged(f"it has a member {info.name[:60]!r}, which does not belong there")
-    if not 0 <= info.size <= LARGEST[info.name]:
-        raise Damaged(f"{info.name} claims {info.size} bytes")
+    within(info.name, info.size, LARGEST[info.name])
     return info
 
 

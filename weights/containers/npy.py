@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from weights.containers.bounds import MOST_TENSORS, shape_of
 from weights.distributions import Shape
 from weights.errors import Damaged
 from weights.files import Bytes, lazy
@@ -22,8 +23,6 @@ from weights.tensors import LazyTensor
 MAGIC = b"\x93NUMPY"
 
 LARGEST_HEADER = 1 << 14
-
-MOST_RECORDS = 100_000
 
 HEADER = re.compile(
     rb"\{'descr': '([<>|=]?[A-Za-z]\d{1,9})', 'fortran_order': (False|True), "
@@ -63,7 +62,7 @@ def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
     **Raises** `Damaged`.
     """
     position = 0
-    for _ in range(MOST_RECORDS):
+    for _ in range(MOST_TENSORS):
         if position == size:
             return
         header = read_header(stream)
@@ -75,7 +74,7 @@ def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
         yield lazy(source, position, header.shape, header.dtype)
         stream.seek(header.size, os.SEEK_CUR)
         position += header.size
-    raise Damaged(f"more than {MOST_RECORDS} records")
+    raise Damaged(f"more than {MOST_TENSORS} records")
 
 
 def read_header(stream: Stream) -> Header:
@@ -93,7 +92,7 @@ def read_header(stream: Stream) -> Header:
     code = found[1].decode()
     if code not in CODES.split():
         raise Damaged(f"an array of type {code}")
-    shape = tuple(int(number) for number in found[3].replace(b",", b" ").split())
+    shape = shape_of([int(number) for number in found[3].replace(b",", b" ").split()])
     dtype = np.dtype(code)
     return Header(
         length=8 + width + length,

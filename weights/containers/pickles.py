@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
+from weights.containers.bounds import shape_of
 from weights.errors import Damaged
 
 BUDGET = 500_000
@@ -71,10 +72,10 @@ class Other:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
-    sound = all(type(n) is int and 0 <= n < 1 << 48 for n in (offset, *shape, *strides))
-    if not sound or not isinstance(storage, Storage) or len(shape) != len(strides):
+    (first,) = shape_of([offset])
+    if not isinstance(storage, Storage) or len(shape) != len(strides):
         raise Malformed
-    return Tensor(storage, offset, tuple(shape), tuple(strides))
+    return Tensor(storage, first, shape_of(shape), shape_of(strides))
 
 
 def _dictionary(pairs: Any = ()) -> dict[Any, Any]:

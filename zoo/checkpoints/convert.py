@@ -2,21 +2,24 @@
 
 import json
 import os
-import shutil
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from weights import Checkpoint
+from weights.containers.safetensors import INDEX
 from weights.distributions import Shape
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.progress import Progress
 from weights.writers.items import Item, items_for
-from zoo.checkpoints.load import load_checkpoint, open_named, shapes, variants
+from zoo.checkpoints.load import Loaded, load_checkpoint, open_named, shapes, variants
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import staged, writing
+from zoo.files.staging import put, staged, writing
 from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
@@ -24,12 +27,13 @@ from zoo.registry.lookup import info
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written, and what the source did not say."""
+    """What was written, what the source did not say, and what the form has no place for."""
 
     target: Path
     naming: str
     model: str
     filled: tuple[str, ...]
+    dropped: tuple[str, ...]
     nonfinite: tuple[str, ...]
 
 
@@ -42,6 +46,10 @@ FORMATS = {
 """Whose names a file of each form may have."""
 
 SUFFIXES = {".pth": "pytorch", ".eqx": "equinox"}
+
+CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
+FILES = (CONFIG, PROCESSOR, TENSORS)
+"""What a folder for transformers consists of."""
 
 
 def read_format(target: Path) -> str:
@@ -90,6 +98,12 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
     return wanted
 
 
+def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:
+    """The leaves that a form has no place for; biases of zero, as ViT-5's, are no loss."""
+    others = (path for path in shapes(loaded.config) if path not in leaves)
+    return tuple(path for path in others if np.any(loaded.weights.arrays[path]))
+
+
 def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
     """The model that a checkpoint belongs to."""
     found = variants(checkpoint)
@@ -113,25 +127,41 @@ def convert(
     **Raises** a `ZooError` or a `WeightsError`.
     """
     form = read_format(target)
-    if (target.exists() or target.is_symlink()) and not force:
-        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    check_free(target, form, force)
     checkpoint = open_named(source)
     entry = find_model(checkpoint, model)
     loaded = load_checkpoint(checkpoint, entry)
     weights = loaded.weights
     naming = naming_to_write(entry, form)
-    items = items_for(naming, weights, leaves_to_write(entry, naming, loaded.config))
+    leaves = leaves_to_write(entry, naming, loaded.config)
+    items = items_for(naming, weights, leaves)
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(item.size for item in items))
     with staged(target.parent) as stage, writing(target):
         write(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(stage / target.name, target)
+            put(stage / target.name, target, FILES, last=CONFIG)
+        else:
+            os.replace(stage / target.name, target)
+    nonfinite = tuple(weights.arrays.nonfinite)
     return Converted(
-        target, naming.name, entry.name, weights.filled, tuple(weights.arrays.nonfinite)
+        target, naming.name, entry.name, weights.filled, lost(loaded, leaves), nonfinite
     )
+
+
+def check_free(target: Path, form: str, force: bool) -> None:
+    """**Raises** `BadOutput` where something is that the command may not replace."""
+    if os.path.lexists(target) and not force:
+        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    if target.is_dir() != (form == "huggingface") and os.path.lexists(target):
+        what = "a folder" if target.is_dir() else "no folder"
+        raise BadOutput(f"{target} is {what}, so it is not replaced: name another place.")
+    if (target / INDEX).exists():
+        raise BadOutput(
+            f"{target / INDEX} belongs to a checkpoint in several files, and this is one in one: "
+            "remove it, or name another folder."
+        )
 
 
 def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
@@ -158,10 +188,10 @@ def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Prog
 
     path.mkdir()
     key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
-    write_json(path / "config.json", transformers_config(entry.config, key_bias))
+    write_json(path / CONFIG, transformers_config(entry.config, key_bias))
     how = transformers_processor(entry.preprocessing)
-    write_json(path / "preprocessor_config.json", how)
-    write_safetensors(path / "model.safetensors", items, progress)
+    write_json(path / PROCESSOR, how)
+    write_safetensors(path / TENSORS, items, progress)
 
 
 def write_json(path: Path, value: object) -> None:

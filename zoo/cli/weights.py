@@ -71,6 +71,9 @@ def convert_checkpoint(
         print(f"{done.target} was written: {done.model} for {PUBLISHERS[done.naming]}")
         if done.filled:
             print(f"the source does not hold {', '.join(done.filled)}: written as initialised")
+        if done.dropped:
+            more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
+            print(f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}")
     warn_nonfinite(done.nonfinite)
 
 

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -28,14 +28,15 @@ _OPEN: set[Path] = set()
 
 
 @contextmanager
-def staged(folder: Path) -> Generator[Path]:
+def staged(folder: Path, owner: str = "part") -> Generator[Path]:
     """A hidden folder inside `folder`, so that a rename suffices in the end.
 
-    It is removed on the way out, whatever the way; `discard` does it for who leaves at once.
+    It is removed on the way out, whatever the way; `discard` does it for who leaves at once. What
+    a process left that was killed, only `sweep` of the same owner removes.
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
-    stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
+    stage = folder / f"{PREFIX}{owner}-{secrets.token_hex(8)}"
     # Noted before it is there, so that whatever interrupts us next finds it here.
     _OPEN.add(stage)
     try:
@@ -48,9 +49,9 @@ def staged(folder: Path) -> Generator[Path]:
         _OPEN.discard(stage)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what processes that were killed have staged in a folder that is ours alone."""
-    for stage in folder.glob(f"{PREFIX}*"):
+def sweep(folder: Path, owner: str) -> None:
+    """Remove what killed processes of this owner have staged; the folder is locked."""
+    for stage in folder.glob(f"{PREFIX}{owner}-*"):
         shutil.rmtree(stage, ignore_errors=True)
 
 
@@ -67,8 +68,9 @@ def writing(place: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
+        why = error.strerror or error
         raise BadOutput(
-            f"cannot write {place} ({error.strerror}): make room there, or choose another place."
+            f"cannot write {place} ({why}): make room there, or choose another place."
         ) from error
 
 
@@ -89,6 +91,32 @@ def manifest_path(model_file: Path) -> Path:
 def sidecar_path(model_file: Path) -> Path:
     """Where a model of more than 2 GB keeps its tensors."""
     return model_file.with_name(model_file.name + "_data")
+
+
+def links(folder: Path, name: str) -> list[Path]:
+    """What is a link of a file in a folder and of the folders on the way: it may lead anywhere."""
+    return [
+        path for part in (name, *Path(name).parents[:-1]) if (path := folder / part).is_symlink()
+    ]
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """**Raises** `BadOutput` where a folder on the way to a file is a link."""
+    for parent in {str(Path(name).parent) for name in names} - {"."}:
+        if found := links(folder, parent):
+            raise BadOutput(f"{found[0]} is a link: remove it, or name another folder with --out.")
+
+
+def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
+    """Move staged files into a folder, and leave its other files alone.
+
+    Without the file `last` the folder is none that anybody reads. It is removed first and put there
+    in the end, so that whoever is stopped in the middle leaves no mixture of old and new.
+    """
+    with writing(folder):
+        (folder / last).unlink(missing_ok=True)
+        for name in sorted(names, key=lambda name: name == last):
+            (stage / name).replace(folder / name)
 
 
 def publish(stage: Path, target: Path) -> None:

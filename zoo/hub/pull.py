@@ -18,7 +18,7 @@ from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
 from weights.sources.transfer import check, fetch
 from zoo.errors import BadFile, BadOutput, BadRequest
-from zoo.files.staging import locked, writing
+from zoo.files.staging import locked, refuse_links, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
 
@@ -118,6 +118,7 @@ def _compare(
     wanted: Wanted, listing: Listing, variants: Mapping[str, Variant], progress: Progress
 ) -> tuple[Preview, list[str]]:
     """What is missing of the folder, and what is in the way. **Raises** `BadOutput`."""
+    refuse_links(wanted.folder, listing.manifest.listed)
     needed = listing.manifest.needed(variants)
     right = _right(wanted.folder, listing.manifest, progress)
     in_the_way = _in_the_way(wanted, listing, right)
@@ -131,6 +132,7 @@ def _collecting(folder: Path) -> Generator[Path]:
     """A hidden folder, which stays only if it holds parts of files."""
     is_new = not folder.exists()
     parts = folder / COLLECTING
+    refuse_links(folder, [f"{COLLECTING}/{MANIFEST}"])
     parts.mkdir(parents=True, exist_ok=True)
     try:
         yield parts

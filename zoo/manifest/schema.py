@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from weights.files import sha256
 from zoo.errors import BadRequest
-from zoo.files.staging import NAME
+from zoo.files.staging import NAME, links
 from zoo.manifest.choices import Input, Layout, Precision
 from zoo.models import config
 
@@ -122,9 +122,10 @@ class File(Model):
         return cls(name=name or path.name, bytes=path.stat().st_size, sha256=sha256(path))
 
     def is_complete(self, folder: Path) -> bool:
-        """Whether the folder has a regular file of this size, whatever is in it."""
+        """Whether the folder itself, not a link, has a file of this size, whatever is in it."""
         path = folder / self.name
-        return path.is_file() and not path.is_symlink() and path.stat().st_size == self.bytes
+        there = path.is_file() and not links(folder, self.name)
+        return there and path.stat().st_size == self.bytes
 
     def is_at(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
         """Whether the folder has just this file; `step` is told how many bytes were compared."""

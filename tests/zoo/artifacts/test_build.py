@@ -138,10 +138,16 @@ def test_a_build_is_resumed(copied, tmp_path):
     damaged[-100] ^= 1
     (copied / "onnx/model_fused.onnx").write_bytes(damaged)
     (copied / "onnx/model_bf16.onnx").write_bytes(b"left over")
-    (copied / "onnx/.zoo-0123456789abcdef").mkdir()
+    (copied / "onnx/.zoo-build-0123456789abcdef").mkdir()
+    # What another command is at is not swept.
+    others = [copied / name for name in (".zoo-pull", ".zoo-part-0123456789abcdef")]
+    for other in others:
+        other.mkdir()
     done = build(MODEL, "--out", "out", "--json", cwd=tmp_path)
     (record,) = json.loads(done.stdout)
     assert (record["built"], record["already_there"]) == (["int8", "fused"], ["fp32", "fp16"])
+    for other in others:
+        other.rmdir()
     assert listed(copied) == {path.relative_to(copied).as_posix() for path in before}
     unchanged = copied / "onnx/model.onnx"
     assert unchanged.stat().st_mtime_ns == before[unchanged]

@@ -193,6 +193,25 @@ def test_around_the_formats(vits16, tmp_path):
     assert json.loads((tmp_path / "folder" / "config.json").read_text())["hidden_size"] == 384
 
 
+def test_force_replaces_what_the_command_writes_and_nothing_else(vits16, tmp_path):
+    folder = tmp_path / "home"
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "cat.png").write_bytes(b"mine")
+    (folder / "config.json").write_text("{}")
+    command("convert", vits16.path, folder, "--force", cwd=tmp_path)
+    assert (folder / "photos" / "cat.png").read_bytes() == b"mine"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"photos", "config.json", "preprocessor_config.json", "model.safetensors"}
+    assert json.loads((folder / "config.json").read_text())["hidden_size"] == 384
+    # A folder is never replaced by a file, nor mixed with a checkpoint in several files.
+    (tmp_path / "w.pth").mkdir()
+    told = command("convert", vits16.path, "w.pth", "--force", cwd=tmp_path, code=2).stderr
+    assert "w.pth is a folder" in told and (tmp_path / "w.pth").is_dir()
+    (folder / "model.safetensors.index.json").write_text("{}")
+    told = command("convert", vits16.path, folder, "--force", cwd=tmp_path, code=2).stderr
+    assert "in several files" in " ".join(told.split())
+
+
 def test_wrong_use(vits16, tmp_path):
     small = tmp_path / "small.pth"
     save_pth(small, seeded(NANO, 1))

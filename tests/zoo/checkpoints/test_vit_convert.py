@@ -15,7 +15,7 @@ from tests.seeded import model_of, nano, native, values_of
 from tests.synthetic import make_image
 from weights import LazyArrays, LazyTensor, Provenance, Weights, load_weights, open_checkpoint
 from weights.writers.items import items_for
-from zoo.checkpoints.convert import leaves_to_write, naming_to_write, write
+from zoo.checkpoints.convert import leaves_to_write, lost, naming_to_write, write
 from zoo.checkpoints.load import Loaded, shapes
 from zoo.checkpoints.settings.huggingface import transformers_processor
 from zoo.checkpoints.transformers import run_transformers
@@ -164,6 +164,10 @@ def test_a_head_that_equimo_has_no_place_for(tmp_path):
     assert set(values_of(loaded.config)) - set(got) == {
         path for path in values_of(loaded.config) if path.startswith("attn_pool.")
     }
+    # The command says so.
+    assert "attn_pool.latent" in lost(loaded, shapes(headless))
+    assert all(path.startswith("attn_pool.") for path in lost(loaded, shapes(headless)))
+    assert lost(loaded, shapes(loaded.config)) == ()
 
 
 def test_positions_that_transformers_interpolates_in_another_way():

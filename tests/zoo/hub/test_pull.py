@@ -160,6 +160,20 @@ def test_a_file_that_differs(zoo_at, tmp_path):
     assert (tmp_path / "terms").exists()
 
 
+@pytest.mark.parametrize("name", ["onnx", ".zoo-pull"])
+def test_nothing_goes_through_a_link(name, zoo_at, tmp_path):
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / folders.MODEL
+    elsewhere.mkdir()
+    folder.mkdir()
+    (elsewhere / "model.onnx").write_bytes(b"mine")
+    (folder / name).symlink_to(elsewhere)
+    with serving(hub_of()) as hub:
+        told = zoo_at(hub)("pull", folders.MODEL, "--force", code=2)
+    assert f"{folders.MODEL}/{name} is a link" in told
+    assert [path.name for path in elsewhere.iterdir()] == ["model.onnx"]
+    assert (elsewhere / "model.onnx").read_bytes() == b"mine"
+
+
 def test_offline(zoo_at, tmp_path):
     with serving(hub_of()) as hub:
         zoo = zoo_at(hub)

@@ -8,6 +8,7 @@ from weights.files import sha256
 from weights.progress import Progress
 from zoo.artifacts.audit.findings import Finding
 from zoo.errors import BadFile
+from zoo.files.staging import links
 from zoo.manifest.read import read_folder
 from zoo.manifest.schema import MANIFEST, File, Manifest
 
@@ -47,7 +48,7 @@ def check_listed(folder: Path, items: Collection[File], progress: Progress) -> F
 def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
     path = folder / item.name
     try:
-        if _crosses_link(folder, item.name):
+        if links(folder, item.name):
             return f"{item.name} is reached through a symbolic link"
         if not path.is_file():
             return f"{item.name} is missing"
@@ -59,12 +60,6 @@ def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
     except OSError as error:
         return f"{item.name} cannot be read ({error.strerror})"
     return None
-
-
-def _crosses_link(folder: Path, name: str) -> bool:
-    path = folder / name
-    inside = [path, *path.parents][: name.count("/") + 1]
-    return any(part.is_symlink() for part in inside)
 
 
 def check_others(folder: Path, manifest: Manifest) -> Finding:

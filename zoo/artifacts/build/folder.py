@@ -6,7 +6,7 @@ from pathlib import Path
 from weights.progress import Progress
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import golden_sample, write_extras
-from zoo.artifacts.build.ledger import Ledger
+from zoo.artifacts.build.ledger import OWNER, Ledger
 from zoo.artifacts.build.plan import VARIANTS, Plan, Variant
 from zoo.artifacts.build.speed import speeds
 from zoo.checkpoints.load import load
@@ -14,7 +14,7 @@ from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker
 from zoo.export.many import Outcome
 from zoo.export.verify import reference
-from zoo.files.staging import locked, sidecar_path, staged, sweep, writing
+from zoo.files.staging import locked, refuse_links, sidecar_path, staged, sweep, writing
 from zoo.models.build import abstract
 from zoo.models.config import Config
 from zoo.registry.lookup import info
@@ -28,8 +28,9 @@ def build(plan: Plan, progress: Progress) -> Outcome:
     **Raises** a `ZooError` or a `WeightsError`; what is finished by then stays.
     """
     with locked(plan.folder, progress):
+        refuse_links(plan.folder, [variant.file for variant in VARIANTS.values()])
         for place in (plan.folder, plan.folder / "onnx"):
-            sweep(place)
+            sweep(place, OWNER)
         entry = info(plan.model)
         loaded = load(plan.weights, entry, progress, plan.offline)
         empty = header(entry, plan.signature, loaded.weights.provenance)
@@ -59,7 +60,7 @@ def make_variants(
 ) -> Iterator[tuple[Variant, Path, Made]]:
     """Make variants, each staged as a file until the next one is asked for."""
     for opset in sorted({variant.opset for variant in missing}):
-        with staged(plan.folder) as workshop:
+        with staged(plan.folder, OWNER) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
             source = workshop / Path(FLOAT32[opset].file).name
             export = maker.float32(opset, source, progress)
@@ -101,7 +102,7 @@ def finish(
     files = {name: ledger.folder / VARIANTS[name].file for name in ledger.content.variants}
     measured = speeds(files, sample.fed)
     progress.stage("writing what goes along")
-    with staged(ledger.folder) as stage:
+    with staged(ledger.folder, OWNER) as stage:
         names = write_extras(stage, maker, config, sample, ledger.content)
         ledger.publish(stage, names, speeds=measured)
         with writing(ledger.folder):

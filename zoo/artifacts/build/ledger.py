@@ -10,6 +10,9 @@ from zoo.manifest import read as manifests
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
 
+OWNER = "build"
+"""Whose the staged files are."""
+
 IDENTITY = {"model", "input", "size", "weights"}
 """What has to be the same for earlier files to belong to this build."""
 
@@ -64,7 +67,7 @@ class Ledger:
     def write(self, **changes: object) -> None:
         """Change the manifest, and put it in its place."""
         self.content = self.content.changed(**changes)
-        with staged(self.folder) as stage, writing(self.folder):
+        with staged(self.folder, OWNER) as stage, writing(self.folder):
             (stage / MANIFEST).write_text(to_text(self.content), encoding="utf-8")
             (stage / MANIFEST).replace(self.folder / MANIFEST)
 

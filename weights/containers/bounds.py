@@ -1,0 +1,32 @@
+"""What reading a checkpoint may cost, whatever the file says; every reader keeps to it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weights.distributions import Shape
+from weights.errors import Damaged
+
+MOST_DIMENSIONS = 8
+"""Axes of a tensor; the networks of vision have five at most."""
+
+LARGEST_SIDE = 1 << 48
+"""Entries along an axis, and of a storage: beyond every file, and exact in a product of eight."""
+
+MOST_TENSORS = 100_000
+"""Tensors of a file; a network of 7 billion parameters has 700."""
+
+
+def shape_of(sizes: Sequence[Any]) -> Shape:
+    """A shape that a file claims. **Raises** `Damaged` if it is none."""
+    if len(sizes) > MOST_DIMENSIONS:
+        raise Damaged(f"a tensor has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are read")
+    if not all(type(size) is int and 0 <= size < LARGEST_SIDE for size in sizes):
+        raise Damaged("a tensor's shape makes no sense")
+    return tuple(sizes)
+
+
+def within(what: str, size: int, most: int) -> int:
+    """A number of bytes or things that a file claims. **Raises** `Damaged` if it is too large."""
+    if not 0 <= size <= most:
+        raise Damaged(f"{what} is said to have {size}, where 0 to {most} are read")
+    return size
