@@ -95,9 +95,8 @@ def sidecar_path(model_file: Path) -> Path:
 
 def links(folder: Path, name: str) -> list[Path]:
     """What is a link of a file in a folder and of the folders on the way: it may lead anywhere."""
-    return [
-        path for part in (name, *Path(name).parents[:-1]) if (path := folder / part).is_symlink()
-    ]
+    parts = (Path(name), *Path(name).parents[:-1])
+    return [path for part in parts if (path := folder / part).is_symlink()]
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
