@@ -145,7 +145,9 @@ class _Judge:
     def _noises(self) -> list[Noise]:
         assert self._graph is not None
         if self._noise is None:
-            values: Mapping[str, Any] = {v.name: v.bound for v in self._graph.params}
+            values: Mapping[str, Any] = {
+                v.name: v.bound for v in self._graph.params if v.program is None
+            }
             unbound = any(v.bound is None and v.program is None for v in self._graph.params)
             self._noise = [] if unbound else noise(self._graph, self._inputs, values)
         return self._noise
