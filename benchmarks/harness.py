@@ -15,15 +15,14 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import jax
-from jax._src.internal_test_util.test_harnesses import all_harnesses
 
 from tests.converter.harness.outcome import KINDS, Outcome, outcome
-from tests.converter.harness.table import sample
+from tests.converter.harness.table import sample, whole
 
 
 def one(name: str, size: int, opset: int) -> Outcome:
     """The outcome of one harness, in a process that may die of it."""
-    found = outcome(sample(all_harnesses, size)[name], opset)
+    found = outcome(sample(whole(), size)[name], opset)
     jax.clear_caches()
     return found
 
@@ -49,7 +48,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of the names of those to run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    table = sample(all_harnesses, options.sample)
+    table = sample(whole(), options.sample)
     names = [name for name in table if options.only in name]
     parts = [names[i :: options.jobs] for i in range(options.jobs)]
     with ThreadPoolExecutor(options.jobs) as threads:

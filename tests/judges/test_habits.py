@@ -12,7 +12,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from tests.judges.habits import DIES, Arrays, Habit, Runtime
+from tests.judges.habits import DIES, Arrays, Habit, Runtime, kernels
 from tests.judges.habits.page import TABLES, VERSIONS, page
 from tests.judges.runtimes import Apart
 
@@ -76,6 +76,14 @@ def test_what_is_right(runtime, habit: Habit, processes):
     )
     assert not isinstance(got, BaseException), got
     assert same(got, habit.right), got
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("types", kernels.MISSING)
+def test_kernels(types):
+    assert {op: kernels.missing(op) for op in kernels.MISSING[types].split()} == dict.fromkeys(
+        kernels.MISSING[types].split(), types
+    )
 
 
 def same(got: Arrays, wanted: Arrays) -> bool:

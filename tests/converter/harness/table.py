@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import zlib
 from collections import defaultdict
 from typing import Any
@@ -10,6 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 
 DTYPES = ("float32", "int32", "bool", "float16", "bfloat16")
+
+
+def whole() -> list[Any]:
+    """JAX's table. It draws some inputs when it is imported, from numpy's common generator.
+
+    Raises:
+        ImportError: this JAX comes without it, or absl-py is missing.
+    """
+    state = np.random.get_state()
+    np.random.seed(7)
+    table = importlib.import_module("jax._src.internal_test_util.test_harnesses")
+    np.random.set_state(state)
+    return list(table.all_harnesses)
 
 
 def sample(harnesses: list[Any], size: int) -> dict[str, Any]:

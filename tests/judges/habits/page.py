@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tests.judges.habits import Arrays, Habit, Runtime, evaluator, onnxruntime, openvino
+from tests.judges.habits import Arrays, Habit, Runtime, evaluator, kernels, onnxruntime, openvino
 
 TABLES: Mapping[Runtime, Mapping[str, Sequence[Habit]]] = {
     "onnxruntime": onnxruntime.HABITS,
@@ -37,7 +37,8 @@ so that what a newer version has mended leaves this page. All of it was seen on 
 
 def page() -> str:
     """`docs/runtimes.md`."""
-    return "\n".join([INTRODUCTION, *(line for runtime in TABLES for line in _section(runtime))])
+    sections = (line for runtime in TABLES for line in _section(runtime))
+    return "\n".join([INTRODUCTION, *sections, *_kernels()])
 
 
 def _section(runtime: Runtime) -> Iterator[str]:
@@ -46,6 +47,18 @@ def _section(runtime: Runtime) -> Iterator[str]:
         yield f"### {title}\n"
         for habit in habits:
             yield from _entry(habit)
+
+
+def _kernels() -> Iterator[str]:
+    version, opset = VERSIONS["onnxruntime"], kernels.OPSET
+    yield f"## Types without a kernel in ONNX Runtime {version} at opset {opset}\n"
+    yield "Of the types that the operators have by the standard. What it lacks in float16, it"
+    yield "converts by itself.\n"
+    yield "| types | operators |"
+    yield "|---|---|"
+    for types, operators in kernels.MISSING.items():
+        yield f"| {types or 'none'} | {operators} |"
+    yield ""
 
 
 def _entry(habit: Habit) -> Iterator[str]:
