@@ -121,14 +121,15 @@ def _along(editor: Editor, parts: Parts, view: View) -> Value:
 
 
 def lift(editor: Editor, mask: Value) -> Value:
-    """``mask - min(max(mask) + 2^127, 0)``, the maximum being that of each row (2^15 in float16).
+    """``mask - min(max(mask) - low, 0)``, the maximum being that of each row.
 
-    Zero is taken off a row that shows something. One that lies at the lowest number is raised to
-    the middle, where it still absorbs the scores; one of -inf becomes NaN, as it is in JAX.
+    ``low`` is three quarters of the lowest number. Zero is taken off a row that shows something.
+    One that lies below ``low`` is raised to it, where it absorbs as many scores as before; one of
+    -inf becomes NaN, as it is in JAX.
     """
     shape = (*mask.shape[:-1], 1)
     top = editor.add("reduce_max", [mask], mask.shape[:-1], mask.dtype, {"axes": (mask.rank - 1,)})
-    half = const(2.0 ** (jnp.finfo(mask.dtype).maxexp - 1), mask.dtype)
-    above = editor.binary("add", editor.reshape(top, shape), half)
+    low = const(0.75 * 2.0 ** jnp.finfo(mask.dtype).maxexp, mask.dtype)
+    above = editor.binary("add", editor.reshape(top, shape), low)
     below = editor.binary("min", above, const(0, mask.dtype))
     return editor.binary("sub", mask, below)
