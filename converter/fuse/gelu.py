@@ -1,20 +1,18 @@
-"""GELU, exact (erf, erfc) and tanh-approximated [Hendrycks & Gimpel, arXiv:1606.08415]."""
+"""GELU, exact and tanh-approximated [Hendrycks & Gimpel, arXiv:1606.08415].
+
+    x/2 * (1 + erf(x / sqrt(2)))  =  x/2 * erfc(-x / sqrt(2))        = gelu(x, approximate=False)
+    x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))              = gelu(x, approximate=True)
+
+with the constants multiplied into either factor, and x taken out of the cubic.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from converter.fuse.match import (
-    NearMiss,
-    Recogniser,
-    View,
-    close,
-    materialise,
-    operand,
-    operands,
-    product,
-)
+from converter.fuse.match import Product, Uses, View, materialise, operand, pair, product, proved
 from converter.graph import Node, Value
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
@@ -24,81 +22,77 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-def _gelu(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+@dataclass(frozen=True)
+class Gelu:
+    x: View
+    approximate: bool
+
+
+def prove(node: Node, uses: Uses) -> Gelu | None:
     if node.out.dtype.kind not in "fV":
         return None
-    root = View(node.out, tuple(range(node.out.rank)))
-    parts = product(root, editor)
+    parts = product(View(node.out, tuple(range(node.out.rank))), uses)
     if len(parts.factors) != 2 or parts.divisors:
         return None
     for x, gate in (parts.factors, parts.factors[::-1]):
-        found = _phi(gate, x, editor)
-        if found is not None and close(parts.coefficient * found[0], 0.5, node.out.dtype):
-            value = materialise(editor, x, node.out.shape, node.out.dtype)
-            return editor.add(
-                "gelu", [value], node.out.shape, node.out.dtype, {"approximate": found[1]}
-            )
+        approximate = _gate(gate, x, parts, uses)
+        if approximate is not None:
+            return Gelu(x, approximate)
     return None
 
 
-def _phi(gate: View, x: View, editor: Editor) -> tuple[float, bool] | None:
-    """(c, approximate) where ``gate = c * 2 * Phi(x)``."""
+def _gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
+    """Whether the gate, times the outer coefficient, is Phi(x) approximated, or Phi(x) at all."""
     if gate.op() == "erfc":
-        return (1.0, False) if _is_scaled(operand(gate, 0), x, -SQRT_HALF, editor) else None
-    if gate.op() != "add":
-        return None
-    left, right = operands(gate)
-    for number, other in ((scalar(left.base), right), (scalar(right.base), left)):
-        if number is None:
+        proper = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, uses)
+        return False if proper else None
+    for one, other in pair(gate) if gate.op() == "add" else ():
+        number = scalar(one.base)
+        inner = product(other, uses)
+        if number is None or len(inner.factors) != 1 or inner.divisors:
             continue
-        inner = product(other, editor)
-        if len(inner.factors) != 1 or inner.divisors:
+        whole = Product(outer.coefficient * float(number), slack=outer.slack)
+        op = inner.factors[0].op()
+        if op not in _ARGUMENTS or not inner.is_near(float(number)) or not whole.is_near(0.5):
             continue
-        dtype = gate.base.dtype
-        if not close(inner.coefficient, float(number), dtype):
-            continue
-        for op, test in _GATES.items():
-            if inner.factors[0].op() == op and test(operand(inner.factors[0], 0), x, editor):
-                return float(number), op == "tanh"
+        if _ARGUMENTS[op](operand(inner.factors[0], 0), x, uses):
+            return op == "tanh"
     return None
 
 
-def _is_scaled(view: View, x: View, factor: float, editor: Editor) -> bool:
-    parts = product(view, editor)
-    return (
-        parts.factors == [x]
-        and not parts.divisors
-        and close(parts.coefficient, factor, x.base.dtype)
-    )
+def _is_scaled(view: View, x: View, factor: float, uses: Uses) -> bool:
+    parts = product(view, uses)
+    return parts.factors == [x] and not parts.divisors and parts.is_near(factor)
 
 
-def _is_erf_argument(view: View, x: View, editor: Editor) -> bool:
-    return _is_scaled(view, x, SQRT_HALF, editor)
+def _is_erf_argument(view: View, x: View, uses: Uses) -> bool:
+    return _is_scaled(view, x, SQRT_HALF, uses)
 
 
-def _is_tanh_argument(view: View, x: View, editor: Editor) -> bool:
-    """sqrt(2/pi) (x + 0.044715 x^3), or the same with x taken out."""
-    outer = product(view, editor, powers=True)
-    dtype = x.base.dtype
-    if outer.divisors or not close(outer.coefficient, SQRT_2_OVER_PI, dtype):
+def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
+    """``sqrt(2/pi) * (x + 0.044715 * x^3)``, or the same with x taken out."""
+    outer = product(view, uses, powers=True)
+    sums = [f for f in outer.factors if f.op() == "add" and f != x]
+    if outer.divisors or not outer.is_near(SQRT_2_OVER_PI) or len(sums) != 1:
         return False
-    total = outer.pop(lambda f: f.op() == "add")
-    if total is None or outer.factors not in ([], [x]):
+    outside = outer.without(sums[0])
+    if outside not in ([], [x]):
         return False
-    outside = len(outer.factors)
-    terms = sorted(
-        (len(p.factors), p.coefficient, p)
-        for p in (product(t, editor, powers=True) for t in operands(total))
-    )
-    (low, one, first), (high, cubic, second) = terms
-    same = all(f == x for p in (first, second) for f in p.factors)
-    plain = not (first.divisors or second.divisors)
-    degrees = (low + outside, high + outside) == (1, 3)
-    return same and plain and degrees and close(one, 1, dtype) and close(cubic, CUBIC, dtype)
+    terms = [product(t, uses, powers=True) for t in pair(sums[0])[0]]
+    first, third = sorted(terms, key=lambda p: len(p.factors))
+    same = all(f == x for p in terms for f in p.factors) and not any(p.divisors for p in terms)
+    degrees = [len(p.factors) + len(outside) for p in (first, third)]
+    return same and degrees == [1, 3] and first.is_near(1) and third.is_near(CUBIC)
 
 
-_GATES: dict[str, Callable[[View, View, Editor], bool]] = {
+def build(node: Node, gelu: Gelu, editor: Editor) -> Value:
+    value = materialise(editor, gelu.x, node.out.shape, node.out.dtype)
+    params = {"approximate": gelu.approximate}
+    return editor.add("gelu", [value], node.out.shape, node.out.dtype, params)
+
+
+_ARGUMENTS: dict[str, Callable[[View, View, Uses], bool]] = {
     "erf": _is_erf_argument,
     "tanh": _is_tanh_argument,
 }
-GELU = Recogniser(("mul",), _gelu)
+GELU = proved("Gelu", ("mul",), prove, build)

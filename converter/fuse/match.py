@@ -1,4 +1,8 @@
-"""What the recognisers share: logical axes, products, reductions.
+"""What the recognisers share: how one is made, logical axes, products.
+
+A recogniser *proves, then builds*: ``prove`` reads the graph and returns evidence, a frozen record
+of all that the fused node takes, or the reason why there is none; ``build`` writes what the
+evidence says. Nothing is written before everything is proved.
 
 A matcher numbers the axes of its root node; those are the *logical axes*. A ``View`` is a value
 seen along them, whatever transposes, broadcasts and size-one reshapes lie between, so that
@@ -9,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +41,34 @@ class Recogniser:
 
     roots: tuple[str, ...]
     match: Match
+
+
+E = TypeVar("E")
+
+
+class Uses(Protocol):
+    """What a proof may ask about a graph besides reading it."""
+
+    def single_use(self, value: Value) -> bool:
+        """Whether nobody but one operand of one node reads the value."""
+
+
+def proved(
+    pattern: str,
+    roots: tuple[str, ...],
+    prove: Callable[[Node, Uses], E | str | None],
+    build: Callable[[Node, E, Editor], Value],
+) -> Recogniser:
+    """A recogniser: ``prove`` gives evidence, why there is nearly some, or ``None``."""
+
+    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+        evidence = prove(node, editor)
+        if isinstance(evidence, str):
+            notes.append(NearMiss(pattern, evidence))
+            return None
+        return None if evidence is None else build(node, evidence, editor)
+
+    return Recogniser(roots, match)
 
 
 def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[str, Rule]:
@@ -101,6 +133,12 @@ def operands(view: View) -> list[View]:
     return [operand(view, i) for i in range(len(view.node().inputs))]
 
 
+def pair(view: View) -> tuple[tuple[View, View], tuple[View, View]]:
+    """The two operands of an elementwise node, in both orders."""
+    left, right = operands(view)
+    return (left, right), (right, left)
+
+
 def peel(view: View, *, rounding: bool = False) -> View:
     """Look through transposes, broadcasts, reshapes by ones and conversions to a wider float.
 
@@ -143,8 +181,15 @@ def _through_reshape(node: Node) -> list[int | None] | None:
 
 
 def _through_convert(node: Node) -> list[int | None] | None:
-    floats = all(jnp.issubdtype(v.dtype, jnp.floating) for v in (node.inputs[0], node.out))
-    return list(range(node.out.rank)) if floats else None
+    return list(range(node.out.rank)) if converts_float(node) else None
+
+
+def converts_float(node: Node) -> bool:
+    """From one float to another, of which a result may be rounded: fewer bits are a quantisation,
+    whose steps are meant."""
+    source, target = node.inputs[0].dtype, node.out.dtype
+    floats = all(jnp.issubdtype(d, jnp.floating) for d in (source, target))
+    return floats and (target.itemsize > 1 or _widens(node))
 
 
 def _widens(node: Node) -> bool:
@@ -173,57 +218,40 @@ def materialise(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None
     return editor.broadcast(editor.convert(turned, dtype or turned.dtype), shape, present)
 
 
-# ------------------------------------------------------------------------------------ reductions
-
-
-def reduction(part: View, of: View, op: str) -> tuple[int, ...] | None:
-    """The logical axes over which ``part`` is ``op`` of ``of``, or ``None`` if it is not."""
-    inner = reduced(part, op)
-    inner = None if inner is None else peel(inner)
-    rank = len(part.axes)
-    if inner is None or inner.base is not of.base:
-        return None
-    axes = [i for i in range(rank) if inner.axes[i] is None and of.axes[i] is not None]
-    others = all(inner.axes[i] == of.axes[i] for i in range(rank) if i not in axes)
-    gone = {a for a in inner.axes[rank:] if a is not None}
-    return tuple(axes) if others and gone == {of.axes[i] for i in axes} else None
-
-
-def reduced(part: View, op: str) -> View | None:
-    """What ``part`` is the ``op`` of, along the logical axes (``None`` at the reduced ones).
-
-    The axes that are reduced away are appended, in the order of the reduction's parameters.
-    """
-    part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
-    if part.op() != op:
-        return None
-    node = part.node()
-    lost = tuple(node.params["axes"])
-    kept = [a for a in range(node.inputs[0].rank) if a not in lost]
-    return View(node.inputs[0], (*(None if a is None else kept[a] for a in part.axes), *lost))
-
-
 # -------------------------------------------------------------------------------------- products
 
 
 @dataclass
 class Product:
-    """``coefficient * prod(factors) / prod(divisors)``, all along the same logical axes."""
+    """``coefficient * prod(factors) / prod(divisors)``, all along the same logical axes.
+
+    ``slack`` is how far off, relatively, the rounding of its constants may put the coefficient.
+    """
 
     coefficient: float = 1.0
     factors: list[View] = field(default_factory=list)
     divisors: list[View] = field(default_factory=list)
+    slack: float = 0.0
 
-    def pop(self, test: Callable[[View], bool]) -> View | None:
-        """Take out the only factor that passes ``test``."""
-        found = [f for f in self.factors if test(f)]
-        if len(found) != 1:
-            return None
-        self.factors.remove(found[0])
-        return found[0]
+    def without(self, factor: View) -> list[View]:
+        """The factors, one of them taken out."""
+        index = next(i for i, f in enumerate(self.factors) if f is factor)
+        return [*self.factors[:index], *self.factors[index + 1 :]]
+
+    def multiply(self, number: float, dtype: np.dtype) -> None:
+        self.coefficient *= number
+        self.slack += float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
+
+    def is_near(self, target: float) -> bool:
+        """Whether the coefficient is ``target``, up to the rounding of what it is made from."""
+        return abs(self.coefficient - target) <= (EQUAL + self.slack) * abs(target)
 
 
-def product(view: View, editor: Editor, *, powers: bool = False, rounding: bool = False) -> Product:
+EQUAL = 1e-6
+"""Relative difference of constants that are written with as many digits as people write."""
+
+
+def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = False) -> Product:
     """Flatten multiplications, divisions, negations and numbers.
 
     Only what nobody else reads is flattened, the root apart; ``powers`` also writes squares and
@@ -231,61 +259,39 @@ def product(view: View, editor: Editor, *, powers: bool = False, rounding: bool 
     """
     result = Product()
     start = peel(view, rounding=True) if rounding else view
-    _collect(start, editor, result, divide=False, root=True, powers=powers, rounding=rounding)
+    _Collector(uses, result, powers, rounding).take(start, root=True)
     return result
 
 
-def _collect(
-    view: View,
-    editor: Editor,
-    into: Product,
-    *,
-    divide: bool,
-    root: bool,
-    powers: bool,
-    rounding: bool,
-) -> None:
-    number = scalar(view.base)
-    if number is not None and not isinstance(number, bool):
-        into.coefficient *= 1 / number if divide and number else number
-        return
-    op = view.op()
-    open_ = root or editor.single_use(view.base)
+@dataclass(frozen=True)
+class _Collector:
+    uses: Uses
+    into: Product
+    powers: bool
+    rounding: bool
 
-    def go(index: int, flip: bool = False) -> None:
-        inner = operand(view, index, rounding=rounding)
-        _collect(
-            inner,
-            editor,
-            into,
-            divide=divide != flip,
-            root=False,
-            powers=powers,
-            rounding=rounding,
-        )
+    def take(self, view: View, *, divide: bool = False, root: bool = False) -> None:
+        number, op = scalar(view.base), view.op()
+        if number is not None and not isinstance(number, bool) and not (divide and number == 0):
+            self.into.multiply(1 / number if divide else number, view.base.dtype)
+        elif op in ("mul", "div") and (root or self.uses.single_use(view.base)):
+            self._operand(view, 0, divide)
+            self._operand(view, 1, divide != (op == "div"))
+        elif op == "neg" and (root or self.uses.single_use(view.base)):
+            self.into.coefficient *= -1
+            self._operand(view, 0, divide)
+        elif self.powers and not divide and 0 < (times := exponent(view)) < 5:
+            for _ in range(times):
+                self._operand(view, 0, divide)
+        else:
+            (self.into.divisors if divide else self.into.factors).append(view)
 
-    if op == "mul" and open_:
-        go(0)
-        go(1)
-    elif op == "div" and open_:
-        go(0)
-        go(1, flip=True)
-    elif op == "neg" and open_:
-        into.coefficient *= -1
-        go(0)
-    elif powers and op in ("square", "integer_pow") and not divide:
-        times = 2 if op == "square" else view.node().params["y"]
-        for _ in range(times if 0 < times < 5 else 0):
-            go(0)
-        if not 0 < times < 5:
-            into.factors.append(view)
-    else:
-        (into.divisors if divide else into.factors).append(view)
+    def _operand(self, view: View, index: int, divide: bool) -> None:
+        self.take(operand(view, index, rounding=self.rounding), divide=divide)
 
 
-def close(number: float | None, target: float, dtype: np.dtype) -> bool:
-    """Equal up to the rounding of a constant in ``dtype``."""
-    if number is None:
-        return False
-    digits = {"float16": 2e-3, "bfloat16": 1e-2}.get(dtype.name, 1e-6)
-    return abs(number - target) <= digits * abs(target)
+def exponent(view: View) -> int:
+    """n where the view is the n-th power of its operand, 0 where it is none."""
+    if view.op() == "square":
+        return 2
+    return int(view.node().params["y"]) if view.op() == "integer_pow" else 0

@@ -6,46 +6,62 @@ its first half; rotary embeddings are written either way.
 
 from __future__ import annotations
 
-from converter.fuse.match import NearMiss, Recogniser
+from dataclasses import dataclass
+
+from converter.fuse.match import Uses, proved
 from converter.graph import Node, Value, dims
-from converter.graph.dims import Shape
+from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
 from converter.graph.slices import cut_axes
 
 
-def _halve(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+@dataclass(frozen=True)
+class Half:
+    """``source``, as ``merged``, from ``start`` to ``stop`` along ``axis``: as ``single``, and its
+    axes in that ``order``, what was sliced."""
+
+    source: Value
+    merged: Shape
+    axis: int
+    start: Dim
+    stop: Dim
+    stride: int
+    single: Shape
+    order: tuple[int, ...]
+
+
+def prove(node: Node, _: Uses) -> Half | None:
     pairs = node.inputs[0]
     cut = cut_axes(node)
     if len(cut) != 1 or not dims.same_shape([v.shape[cut[0]] for v in (pairs, node.out)], (2, 1)):
         return None
-    order = list(range(pairs.rank))
+    order = tuple(range(pairs.rank))
     if pairs.node is not None and pairs.node.op == "transpose":
-        order = list(pairs.node.params["permutation"])
+        order = tuple(pairs.node.params["permutation"])
         pairs = pairs.node.inputs[0]
     if pairs.node is None or pairs.node.op != "reshape":
         return None
-    axis, second = order[cut[0]], int(node.params["start_indices"][cut[0]])
-    half = _half(editor, pairs.node.inputs[0], pairs.shape, axis, second)
-    if half is None:
-        return None
-    single = (*pairs.shape[:axis], 1, *pairs.shape[axis + 1 :])
-    return editor.transpose(editor.reshape(half, single), order)
+    return _half(pairs, order, order[cut[0]], int(node.params["start_indices"][cut[0]]))
 
 
-def _half(editor: Editor, source: Value, shape: Shape, axis: int, second: int) -> Value | None:
-    """Half of ``source``, whose reshape to ``shape`` counts halves along ``axis``."""
+def _half(pairs: Value, order: tuple[int, ...], axis: int, second: int) -> Half | None:
+    """Half of what is reshaped to ``pairs``, which counts halves along ``axis``."""
+    assert pairs.node is not None
+    source, shape = pairs.node.inputs[0], pairs.shape
+    single = (*shape[:axis], 1, *shape[axis + 1 :])
     before, after = (_ends(source.shape, shape[i:]) for i in (axis, axis + 1))
     if before and after:
         return None  # an axis of two that the source has itself
     if axis > 0 and after:
-        merged = editor.reshape(source, _merged(shape, axis - 1))
-        return editor.slice(merged, axis - 1, second, merged.shape[axis - 1], 2)
+        merged = _merged(shape, axis - 1)
+        size = merged[axis - 1]
+        return Half(source, merged, axis - 1, second, size, 2, single, order)
     last = axis == len(shape) - 2
     if last or (axis < len(shape) - 2 and _ends(source.shape, shape[axis + 2 :])):
-        merged = editor.reshape(source, _merged(shape, axis))
-        width = shape[axis + 1]
+        merged, width = _merged(shape, axis), shape[axis + 1]
         start = dims.as_dim(second * width)
-        return editor.slice(merged, axis, start, dims.as_dim(start + width))
+        stop = dims.as_dim(start + width)
+        return Half(source, merged, axis, start, stop, 1, single, order)
     return None
 
 
@@ -60,4 +76,10 @@ def _merged(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], dims.product(shape[axis : axis + 2]), *shape[axis + 2 :])
 
 
-PAIRS = Recogniser(("slice",), _halve)
+def build(_: Node, half: Half, editor: Editor) -> Value:
+    merged = editor.reshape(half.source, half.merged)
+    part = editor.slice(merged, half.axis, half.start, half.stop, half.stride)
+    return editor.transpose(editor.reshape(part, half.single), half.order)
+
+
+PAIRS = proved("pairs", ("slice",), prove, build)

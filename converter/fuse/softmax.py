@@ -1,64 +1,59 @@
-"""Softmax, ``exp(x - max(x)) / sum(exp(x - max(x)))``, and its logarithm, in any layout.
+"""Softmax and its logarithm in any layout, both along one axis, as ONNX has them.
 
-Both along one axis, as ONNX has them.
+    exp(s) / sum(exp(s)) = softmax(x)        s - log(sum(exp(s))) = log_softmax(x)
+
+where ``s = x - max(x)``.
 """
 
 from __future__ import annotations
 
-from converter.fuse.match import (
-    NearMiss,
-    Recogniser,
-    View,
-    materialise,
-    operand,
-    peel,
-    reduced,
-    reduction,
-)
+from dataclasses import dataclass
+from functools import partial
+
+from converter.fuse.match import Uses, View, materialise, operand, operands, proved
+from converter.fuse.reductions import reduced, reduction
 from converter.graph import Node, Value
 from converter.graph.rewrite import Editor
 
 
-def _softmax(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
-    root = View(node.out, tuple(range(node.out.rank)))
-    top, total = operand(root, 0), operand(root, 1)
+@dataclass(frozen=True)
+class Exponentials:
+    """``x`` along ``axis``, of which the exponentials are divided by their sum."""
+
+    x: View
+    axis: int
+
+
+def prove_softmax(node: Node, uses: Uses) -> Exponentials | None:
+    top, total = operands(View(node.out, tuple(range(node.out.rank))))
     if top.op() != "exp":
         return None
-    axes = reduction(total, top, "reduce_sum")
-    if axes is None or len(axes) != 1:
-        return None
-    shifted = peel(View(top.node().inputs[0], top.axes))
-    return _named("softmax", node, editor, shifted, axes[0])
+    return _shifted(operand(top, 0), reduction(total, top, "reduce_sum"))
 
 
-def _log_softmax(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
-    """``shifted - log(sum(exp(shifted)))`` where ``shifted = x - max(x)``."""
-    root = View(node.out, tuple(range(node.out.rank)))
-    shifted, logarithm = operand(root, 0), operand(root, 1)
+def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
+    shifted, logarithm = operands(View(node.out, tuple(range(node.out.rank))))
     if shifted.op() != "sub" or logarithm.op() != "log":
         return None
-    total = View(logarithm.node().inputs[0], logarithm.axes)
-    inner = reduced(total, "reduce_sum")
-    top = None if inner is None else peel(inner)
-    if top is None or top.op() != "exp" or operand(top, 0).base is not shifted.base:
+    inner = reduced(operand(logarithm, 0), "reduce_sum")
+    if inner is None or inner.view.op() != "exp":
         return None
-    exponentials = View(top.base, shifted.axes)
-    axes = reduction(total, exponentials, "reduce_sum")
-    if axes is None or len(axes) != 1:
-        return None
-    return _named("log_softmax", node, editor, shifted, axes[0])
+    return _shifted(shifted, inner.operand(0).axes_of(shifted))
 
 
-def _named(op: str, node: Node, editor: Editor, shifted: View, axis: int) -> Value | None:
-    """``op`` of x, if ``shifted`` is x less its largest value along the axis."""
-    if shifted.op() != "sub":
+def _shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None:
+    """x, if ``shifted`` is x less its largest value along the one axis."""
+    if shifted.op() != "sub" or axes is None or len(axes) != 1:
         return None
-    x, highest = operand(shifted, 0), operand(shifted, 1)
-    if reduction(highest, x, "reduce_max") != (axis,) or not x.complete():
-        return None
-    logits = materialise(editor, x, node.out.shape, node.out.dtype)
-    return editor.add(op, [logits], node.out.shape, node.out.dtype, {"axis": axis})
+    x, highest = operands(shifted)
+    proper = reduction(highest, x, "reduce_max") == axes and x.complete()
+    return Exponentials(x, axes[0]) if proper else None
 
 
-SOFTMAX = Recogniser(("div",), _softmax)
-LOG_SOFTMAX = Recogniser(("sub",), _log_softmax)
+def build(op: str, node: Node, found: Exponentials, editor: Editor) -> Value:
+    logits = materialise(editor, found.x, node.out.shape, node.out.dtype)
+    return editor.add(op, [logits], node.out.shape, node.out.dtype, {"axis": found.axis})
+
+
+SOFTMAX = proved("Softmax", ("div",), prove_softmax, partial(build, "softmax"))
+LOG_SOFTMAX = proved("LogSoftmax", ("sub",), prove_log_softmax, partial(build, "log_softmax"))

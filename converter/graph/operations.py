@@ -69,17 +69,23 @@ def layer_norm(
     x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
 ) -> jax.Array:
     """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
-    axes = tuple(range(axis, x.ndim))
-    centred = x - jnp.mean(x, axes, keepdims=True)
+    axes, wide = tuple(range(axis, x.ndim)), _wide(x)
+    centred = wide - jnp.mean(wide, axes, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
-    y = centred * lax.rsqrt(variance + jnp.asarray(epsilon, x.dtype)) * scale
+    y = (centred * lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale
     return y if bias is None else y + bias
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
     """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
-    square = jnp.mean(jnp.square(x), tuple(range(axis, x.ndim)), keepdims=True)
-    return x * lax.rsqrt(square + jnp.asarray(epsilon, x.dtype)) * scale
+    wide = _wide(x)
+    square = jnp.mean(jnp.square(wide), tuple(range(axis, x.ndim)), keepdims=True)
+    return (wide * lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """ONNX's norms compute their statistics in float32 at least."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
@@ -320,6 +326,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     ),
     "max_pool_scatter": _max_pool_scatter,
     **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
+    "reduce_max": lambda x, *, axes: jnp.max(x, axes),
     "reduce_and": lambda x, *, axes, **_: jnp.all(x, axes),
     "reduce_or": lambda x, *, axes, **_: jnp.any(x, axes),
     "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),

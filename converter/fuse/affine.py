@@ -1,0 +1,67 @@
+"""The scale and the bias of a norm, taken in one at a time.
+
+    layer_norm(x, 1) * w = layer_norm(x, w)        rms_norm(x, 1) * w = rms_norm(x, w)
+    layer_norm(x, w) + b = layer_norm(x, w, b)
+
+where ``w`` and ``b`` vary along the normalised axes only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from converter.fuse.match import Uses, View, materialise, pair, proved
+from converter.graph import Node, Value
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor
+
+_TAKES = {"mul": ("layer_norm", "rms_norm"), "add": ("layer_norm",)}
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``normed`` and the scale or bias that it takes in, along the norm's own axes."""
+
+    normed: View
+    other: View
+
+
+def prove(node: Node, uses: Uses) -> Affine | None:
+    for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
+        if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
+            first = normed.node().params["axis"]
+            along = range(first, normed.base.rank)
+            logical = [normed.axes.index(a) if a in normed.axes else None for a in along]
+            axes = tuple(None if i is None else other.axes[i] for i in logical)
+            return Affine(normed, View(other.base, axes))
+    return None
+
+
+def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
+    inner = normed.node()
+    within = [i for i, a in enumerate(normed.axes) if a is not None and a >= inner.params["axis"]]
+    bare = scalar(inner.inputs[1]) == 1
+    takes_more = len(inner.inputs) == 2 and inner.out.dtype == node.out.dtype
+    in_place = normed.complete() and normed.fills(node.out.shape) and other.covers(within)
+    # several scales of one norm get a norm each: that is less work than to scale and shift it
+    alone = uses.single_use(normed.base) or (node.op == "mul" and bare)
+    # two scales are multiplied first, which in float16 may overflow where one after the other does
+    # not
+    exact = bare or node.op == "add" or node.out.dtype.name != "float16"
+    return takes_more and in_place and alone and exact
+
+
+def build(node: Node, affine: Affine, editor: Editor) -> Value:
+    inner = affine.normed.node()
+    x, scale = inner.inputs
+    shape = inner.out.shape[inner.params["axis"] :]
+    other = materialise(editor, affine.other, shape, inner.out.dtype)
+    if node.op == "add":
+        inputs = [x, scale, other]
+    else:
+        inputs = [x, other if scalar(scale) == 1 else editor.binary("mul", scale, other)]
+    out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
+    return materialise(editor, View(out, affine.normed.axes), node.out.shape)
+
+
+AFFINE = proved("LayerNormalization", ("mul", "add"), prove, build)

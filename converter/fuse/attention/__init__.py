@@ -1,0 +1,75 @@
+"""Scaled dot-product attention [Vaswani et al., arXiv:1706.03762] around a softmax.
+
+    softmax(f(q k^T)) v = attention(q, k, v, mask=f(0), scale=c)
+
+where ``f`` multiplies by numbers (``c`` together), adds terms, and puts low numbers in the place of
+hidden scores; in any order of axes, of heads and batches. The root is the second product. Its
+softmax operand is followed up, through ``f`` (``scores``), to the first product; all axes are
+numbered as the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is
+added as a mask (``masks``); then the node is written (``build``).
+"""
+
+from __future__ import annotations
+
+from converter.fuse.attention import axes, masks
+from converter.fuse.attention.build import Attention, build
+from converter.fuse.attention.scores import Scores, only_reader, scores
+from converter.fuse.match import Uses, View, converts_float, operand, peel, proved
+from converter.graph import Node, Value
+
+
+def prove(node: Node, uses: Uses) -> Attention | str | None:
+    reason = None
+    for side in (0, 1):
+        weights = _behind(node.inputs[side])
+        if weights.op() == "softmax":
+            found = _attention(node, side, weights, uses)
+            if isinstance(found, Attention):
+                return found
+            reason = reason or found
+    return reason
+
+
+def _behind(value: Value) -> View:
+    """What layouts and roundings have made a value of."""
+    view = peel(View(value, tuple(range(value.rank))))
+    while view.op() == "convert_element_type" and converts_float(view.node()):
+        view = operand(view, 0)
+    return view
+
+
+def _attention(node: Node, side: int, weights: View, uses: Uses) -> Attention | str:
+    if not only_reader(node.inputs[side], weights.base, uses):
+        return "the weights of the softmax are used elsewhere"
+    reasons: list[str] = []
+    for found in scores(weights.node().inputs[0], uses, reasons):
+        evidence = _with(found, node, side, weights, uses)
+        if isinstance(evidence, Attention):
+            return evidence
+        reasons.append(evidence)
+    return reasons[0]
+
+
+def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> Attention | str:
+    parts = axes.parts(node, side, weights, found.product, uses)
+    if isinstance(parts, str):
+        return parts
+    dtype, precision = node.out.dtype, found.product.base.dtype
+    if not all(v.dtype == dtype for v in parts.values()):
+        return "queries, keys, values and result differ in dtype"
+    odd = {d.name for d in (dtype, precision, *(t.dtype for t in found.terms))} - FLOATS
+    if odd:
+        return f"the runtime's operator does not take {', '.join(sorted(odd))}"
+    scale = found.scale * parts.scale
+    if not 0 < scale < float("inf"):
+        return f"the scale {scale:g} is not positive"
+    mask = masks.prove(found.terms, parts.columns, dtype)
+    if isinstance(mask, str):
+        return mask
+    return Attention(parts, scale, mask, precision)
+
+
+FLOATS = {"float32", "float16", "bfloat16"}
+"""What ONNX Runtime's kernels take; bfloat16 those that are not for the CPU."""
+
+ATTENTION = proved("Attention", ("einsum",), prove, build)

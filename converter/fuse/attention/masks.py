@@ -1,0 +1,160 @@
+"""Whether terms mean the same when they are added to all scores as one mask, and what it takes.
+
+A number that is *added* is as good in a mask. One that *fills* hidden scores is not quite: in the
+mask the score comes on top. That makes no difference where a row shows something besides, or where
+the number absorbs every score that is added to it, so that a row that is hidden throughout is the
+average that JAX makes of equal numbers.
+
+ONNX has zeros where a row of the mask is -inf throughout, ONNX Runtime (1.31.1) also where nothing
+in it is above the lowest number of its dtype; JAX has NaN there, or an average. A mask that may
+have such rows is *lifted* (``lift``), by what is zero for all other rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.fuse.attention.scores import Added, Filled, Term
+from converter.fuse.known import is_weight, known
+from converter.graph import Value, dims
+
+ABSORBING = -1e30
+"""Below this, ``number + score`` is ``number`` in float32 for every score that is not absurd."""
+
+VANISHING = -1e4
+"""Below this, exp(number - highest score) is zero for scores that are not absurd."""
+
+LARGEST = 1 << 24
+"""Elements of a mask that are computed to see whether it leaves something in every row."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """``terms`` applied to zero, in ``dtype``; to be lifted, or known not to need it."""
+
+    terms: tuple[Term, ...]
+    dtype: np.dtype
+    lifted: bool
+
+
+def prove(terms: Sequence[Term], columns: int, dtype: np.dtype) -> Mask | str | None:
+    """The mask for operands of ``dtype``, or why there is none; no terms need none."""
+    if not terms:
+        return None
+    if len({t.dtype for t in terms}) > 1:
+        return "masks are applied in two precisions"
+    settled = [_held(t, t.dtype) for t in terms]
+    if any(isinstance(t, Added) and not _fits(t) for t in settled):
+        return "a mask is multiplied by what its dtype cannot hold"
+    mask = _absorbing(settled, columns)
+    return mask if isinstance(mask, str) else _narrowed(_unlifted(mask, columns), columns, dtype)
+
+
+def _held(term: Term, dtype: np.dtype) -> Term:
+    """A fill as ``dtype`` holds it."""
+    if isinstance(term, Added):
+        return term
+    with np.errstate(over="ignore"):
+        return replace(term, number=float(np.asarray(term.number).astype(dtype)))
+
+
+def _fits(term: Added) -> bool:
+    info = jnp.finfo(term.dtype)
+    return float(info.tiny) <= abs(term.coefficient) <= float(info.max)
+
+
+def _absorbing(terms: Sequence[Term], columns: int) -> Mask | str:
+    """The terms with fills that may be added."""
+    dtype = terms[0].dtype
+    fills = [t for t in terms if isinstance(t, Filled)]
+    weak = [f.number for f in fills if not _absorbs(f.number, dtype)]
+    if not weak or (len(fills) == 1 and _leaves_all_rows(fills[0], columns) and _mild(terms)):
+        high = [n for n in weak if not n <= VANISHING]
+        return _too_high(high[0]) if high else Mask(tuple(terms), dtype, True)
+    if not max(weak) <= VANISHING:
+        return _too_high(max(weak))
+    last = max(i for i, t in enumerate(terms) if isinstance(t, Filled))
+    if len({f.number for f in fills}) > 1 or last < len(terms) - 1 or not _mild(terms):
+        return (
+            "a row may be hidden throughout, where it matters how low the fill value "
+            f"{weak[0]:g} is beside other masks"
+        )
+    lower = [replace(t, number=ABSORBING) if isinstance(t, Filled) else t for t in terms]
+    return Mask(tuple(lower), np.dtype("float32") if dtype.name == "float16" else dtype, True)
+
+
+def _too_high(fill: float) -> str:
+    return f"the mask's fill value {fill:g} is not negative enough to vanish"
+
+
+def _absorbs(fill: float, dtype: np.dtype) -> bool:
+    return fill == -math.inf or (fill <= ABSORBING and float(jnp.finfo(dtype).max) > 1e38)
+
+
+def _leaves_all_rows(fill: Filled, columns: int) -> bool:
+    """Known to leave something in every row."""
+    value = fill.view.base
+    if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST:
+        return False
+    which = known(value)
+    if which is None:
+        return False
+    shown, axis = np.asarray(which, bool) != fill.hidden, fill.view.axes[columns]
+    return bool((shown if axis is None else shown.any(axis=axis)).all())
+
+
+def _mild(terms: Sequence[Term]) -> bool:
+    """What is added is known to be far above the fills, or is a bias that was learnt."""
+    fills = [t.number for t in terms if isinstance(t, Filled)]
+    return all(
+        _least(t) > max(fills) / 2 or _is_learnt(t.view.base) for t in terms if isinstance(t, Added)
+    )
+
+
+def _is_learnt(value: Value) -> bool:
+    return is_weight(value) and not _is_constant(value)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.kind == "const"
+
+
+def _least(term: Added) -> float:
+    """The lowest number that is added, -inf where that is not known."""
+    if not _is_constant(term.view.base):
+        return -math.inf
+    array = np.asarray(term.view.base.const).astype(np.float64) * term.coefficient
+    return float(array.min(initial=math.inf)) if not np.isnan(array).any() else -math.inf
+
+
+def _unlifted(mask: Mask, columns: int) -> Mask:
+    """The mask without lifting, where all rows are known to be above the lowest number."""
+    lowest = float(jnp.finfo(mask.dtype).min)
+    fills = [t for t in mask.terms if isinstance(t, Filled)]
+    if any(isinstance(t, Added) and not _least(t) > lowest / 8 for t in mask.terms):
+        return mask
+    if len(fills) == 1 and _leaves_all_rows(fills[0], columns):
+        return replace(mask, lifted=False)
+    if any(f.number == -math.inf for f in fills):
+        return mask
+    higher = [replace(t, number=_raised(t.number, lowest)) if t in fills else t for t in mask.terms]
+    return Mask(tuple(higher), mask.dtype, False)
+
+
+def _raised(fill: float, lowest: float) -> float:
+    """Above the lowest number, in the same order as before."""
+    return max(fill, fill / 2 + lowest / 4)
+
+
+def _narrowed(mask: Mask, columns: int, dtype: np.dtype) -> Mask:
+    """In the operands' dtype where that is the same: fills alone, of which it has low ones."""
+    fills = [t for t in mask.terms if isinstance(t, Filled)]
+    wide = dtype.name == "bfloat16" or (len(fills) == 1 and _leaves_all_rows(fills[0], columns))
+    if len(fills) == len(mask.terms) and wide and dtype.itemsize < mask.dtype.itemsize:
+        return replace(mask, terms=tuple(_held(t, dtype) for t in fills), dtype=dtype)
+    return mask

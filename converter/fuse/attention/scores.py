@@ -1,0 +1,146 @@
+"""What stands between the first product and the softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from converter.fuse.match import Uses, View, converts_float, operand, operands, peel
+from converter.graph import Value
+from converter.graph.constants import scalar
+
+
+@dataclass(frozen=True)
+class Added:
+    """``coefficient * view`` is added to the scores, in ``dtype``."""
+
+    view: View
+    dtype: np.dtype
+    coefficient: float = 1.0
+
+    def times(self, number: float) -> Added:
+        return replace(self, coefficient=self.coefficient * number)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """``number`` stands in place of the score where the boolean ``view`` is ``hidden``."""
+
+    view: View
+    dtype: np.dtype
+    number: float
+    hidden: bool
+
+    def times(self, number: float) -> Filled:
+        return replace(self, number=self.number * number)
+
+
+Term: TypeAlias = Added | Filled
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The softmax's operand: ``scale * product``, then the terms, the first of them first."""
+
+    product: View
+    scale: float = 1.0
+    terms: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation on the scores ``inner``: by a factor, or with a term."""
+
+    inner: Value
+    view: View
+    factor: float = 1.0
+    term: Term | None = None
+
+    def apply(self, scores: Scores) -> Scores:
+        terms = tuple(t.times(self.factor) for t in scores.terms)
+        own = () if self.term is None else (self.term,)
+        return Scores(scores.product, scores.scale * self.factor, (*terms, *own))
+
+
+def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Every product that the logits can be seen as the scores of; ``reasons`` gets why not."""
+    yield from _scores(logits, peel(View(logits, tuple(range(logits.rank)))), uses, reasons)
+
+
+def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """``view`` is what is behind ``value``, which only the next step may read."""
+    op = view.op()
+    if op not in _STEPS and op != "einsum":
+        reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
+    elif not only_reader(value, view.base, uses):
+        reasons.append("the scores are used elsewhere")
+    elif op == "einsum":
+        yield Scores(view)
+    else:
+        steps = _STEPS[op](view)
+        if not steps:
+            reasons.append(f"a {op} between the first product and the softmax is not understood")
+        for step in steps:
+            for inner in _scores(step.inner, step.view, uses, reasons):
+                yield step.apply(inner)
+
+
+def _mul(view: View) -> list[Step]:
+    numbers = [scalar(v.base) for v in operands(view)]
+    return [
+        _step(view, 1 - i, factor=float(number))
+        for i, number in enumerate(numbers)
+        if number is not None
+    ]
+
+
+def _div(view: View) -> list[Step]:
+    number = scalar(operand(view, 1).base)
+    return [_step(view, 0, factor=1 / float(number))] if number else []
+
+
+def _add(view: View) -> list[Step]:
+    terms = [Added(v, view.base.dtype) for v in operands(view)]
+    return [_step(view, i, term=terms[1 - i]) for i in (0, 1)]
+
+
+def _select(view: View) -> list[Step]:
+    which, *cases = operands(view)
+    if len(cases) != 2 or which.base.dtype != np.bool_:
+        return []
+    numbers = [scalar(v.base) for v in cases]
+    return [
+        _step(view, 2 - i, term=Filled(which, view.base.dtype, float(number), hidden=bool(i)))
+        for i, number in enumerate(numbers)
+        if number is not None
+    ]
+
+
+def _convert(view: View) -> list[Step]:
+    return [_step(view, 0)] if converts_float(view.node()) else []
+
+
+def _step(view: View, index: int, factor: float = 1.0, term: Term | None = None) -> Step:
+    return Step(view.node().inputs[index], operand(view, index), factor, term)
+
+
+_STEPS: dict[str, Callable[[View], list[Step]]] = {
+    "mul": _mul,
+    "div": _div,
+    "add": _add,
+    "select_n": _select,
+    "convert_element_type": _convert,
+}
+
+
+def only_reader(value: Value, base: Value, uses: Uses) -> bool:
+    """Whether nobody else reads ``value``, nor what it is made of down to ``base``.
+
+    Between the two are operations of one operand, as ``peel`` looks through.
+    """
+    while uses.single_use(value) and value is not base and value.node is not None:
+        value = value.node.inputs[0]
+    return value is base and uses.single_use(base)

@@ -1,0 +1,88 @@
+"""What the norms share: a product with the inverse of a deviation, and how one is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.fuse.match import Product, Uses, View, materialise, operand, pair, product
+from converter.graph import Node, Value, const
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor
+
+
+@dataclass(frozen=True)
+class Norm:
+    """``coefficient * prod(factors)`` times ``x`` divided by its deviation along ``axes``."""
+
+    x: View
+    axes: tuple[int, ...]
+    epsilon: float
+    factors: tuple[View, ...]
+    coefficient: float
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """``sqrt(spread + epsilon)``, of which ``rest`` is divided."""
+
+    spread: View
+    epsilon: float
+    rest: Product
+
+
+def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
+    """Every way to see a product as something divided by a deviation."""
+    parts = product(View(node.out, tuple(range(node.out.rank))), uses)
+    if not parts.divisors:
+        inverses = [f for f in parts.factors if f.op() == "rsqrt"]
+    else:
+        inverses = [d for d in parts.divisors if len(parts.divisors) == 1 and d.op() == "sqrt"]
+    real = jnp.issubdtype(node.out.dtype, jnp.floating)
+    for inverse in inverses if real and fits(parts.coefficient, node.out.dtype) else ():
+        factors = parts.factors if parts.divisors else parts.without(inverse)
+        inside = operand(inverse, 0)
+        for number, spread in pair(inside) if inside.op() == "add" else ():
+            epsilon = scalar(number.base)
+            if epsilon is not None and _in_any_order(parts, factors, node.out.dtype):
+                yield Deviation(spread, float(epsilon), Product(parts.coefficient, factors))
+
+
+def _in_any_order(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
+    """Whether it makes no difference what the result is multiplied by first.
+
+    In float16 one order may overflow and another not.
+    """
+    others = len(factors) - 1 + (parts.coefficient != 1)
+    return dtype.name != "float16" or others <= 1
+
+
+def fits(number: float, dtype: np.dtype) -> bool:
+    """Whether a number can be written in ``dtype`` without becoming zero or infinite."""
+    info = jnp.finfo(dtype)
+    return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
+
+
+def build(op: str, node: Node, norm: Norm, editor: Editor) -> Value:
+    """``op`` over the logical axes of x, without scale, times what else is multiplied."""
+    count = len(norm.axes)
+    order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
+    value = materialise(editor, norm.x, node.out.shape, node.out.dtype)
+    value = editor.transpose(value, order)
+    ones = editor.broadcast(const(1, value.dtype), value.shape[-count:], ())
+    params = {"axis": value.rank - count, "epsilon": norm.epsilon}
+    normed = editor.add(op, [value, ones], value.shape, value.dtype, params)
+    result = editor.transpose(normed, [order.index(i) for i in range(len(order))])
+    for factor in norm.factors:
+        result = editor.binary("mul", result, _spread(editor, factor, node.out))
+    if norm.coefficient != 1:
+        result = editor.binary("mul", result, const(norm.coefficient, value.dtype))
+    return result
+
+
+def _spread(editor: Editor, view: View, like: Value) -> Value:
+    shape = tuple(1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True))
+    return materialise(editor, view, shape, like.dtype)

@@ -1,0 +1,86 @@
+"""What a value is the sum, the mean or the maximum of, and along which axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from converter.fuse.match import Product, Uses, View, operand, peel, product
+from converter.graph import dims
+from converter.graph.dims import Dim
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is reduced, along the logical axes (none of its own at the reduced ones), and then along
+    the axes that are lost, which have these ``sizes``."""
+
+    view: View
+    sizes: tuple[Dim, ...]
+
+    def operand(self, index: int) -> Reduced:
+        """Operand ``index`` of the elementwise node that is reduced."""
+        return Reduced(operand(self.view, index), self.sizes)
+
+    def axes_of(self, whole: View) -> tuple[int, ...] | None:
+        """The logical axes along which all of ``whole`` is reduced, or ``None`` if it is not."""
+        rank = len(whole.axes)
+        own, lost = self.view.axes[:rank], self.view.axes[rank:]
+        pairs = zip(lost, self.sizes, strict=True)
+        repeated = any(a is None and not dims.same(d, 1) for a, d in pairs)
+        if self.view.base is not whole.base or repeated:
+            return None
+        axes = [i for i, a in enumerate(own) if a is None and whole.axes[i] is not None]
+        others = all(own[i] == whole.axes[i] for i in range(rank) if i not in axes)
+        gone = {a for a in lost if a is not None} == {whole.axes[i] for i in axes}
+        return tuple(axes) if others and gone else None
+
+
+def reduced(part: View, op: str) -> Reduced | None:
+    """What ``part`` is the ``op`` of."""
+    part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
+    if part.op() != op:
+        return None
+    source, lost = part.node().inputs[0], tuple(part.node().params["axes"])
+    kept = [a for a in range(source.rank) if a not in lost]
+    along = (*(None if a is None else kept[a] for a in part.axes), *lost)
+    return Reduced(peel(View(source, along)), tuple(source.shape[a] for a in lost))
+
+
+def reduction(part: View, of: View, op: str) -> tuple[int, ...] | None:
+    """The logical axes over which ``part`` is ``op`` of ``of``, or ``None`` if it is not."""
+    inner = reduced(part, op)
+    return None if inner is None else inner.axes_of(of)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """``factor * sum``: a mean, if the factor is one over the number of summands."""
+
+    total: View
+    factor: Product
+
+    def divides(self, x: View, axes: Sequence[int]) -> bool:
+        """Whether the factor is one over the number of elements of ``x`` along ``axes``."""
+        sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
+        count = math.prod(sizes) if dims.all_static(sizes) else 0
+        return bool(count) and self.factor.is_near(1 / count)
+
+    def axes_of(self, x: View) -> tuple[int, ...] | None:
+        """The logical axes over which it is the mean of ``x``."""
+        axes = reduction(self.total, x, "reduce_sum")
+        return axes if axes and self.divides(x, axes) else None
+
+    def squares(self) -> Reduced | None:
+        """What is squared before it is summed."""
+        inner = reduced(self.total, "reduce_sum")
+        return inner.operand(0) if inner is not None and inner.view.op() == "square" else None
+
+
+def mean(view: View, uses: Uses) -> Mean | None:
+    """The sum and the factor of a value that is one times the other."""
+    parts = product(view, uses, rounding=True)
+    if len(parts.factors) != 1 or parts.divisors or parts.factors[0].op() != "reduce_sum":
+        return None
+    return Mean(parts.factors[0], parts)

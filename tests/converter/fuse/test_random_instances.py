@@ -1,0 +1,28 @@
+"""Random instances of every recogniser: before and after fusing, the graph computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.converter.fuse import draw_activations, draw_attention, draw_norms
+from tests.converter.fuse.drawing import Pencil, assert_drawn
+
+BLOCK, BLOCKS = 5, 60
+DRAWN = {
+    "layer_norm": draw_norms.layer_norm,
+    "rms_norm": draw_norms.rms_norm,
+    "gelu": draw_activations.gelu,
+    "softmax": draw_activations.softmax,
+    "log_softmax": draw_activations.log_softmax,
+    "pairs": draw_activations.pairs,
+    "attention": draw_attention.attention,
+}
+
+
+@pytest.mark.sampled(BLOCKS)
+@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_block_of_instances(name, block):
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        assert_drawn(DRAWN[name](Pencil(np.random.default_rng(seed))))
