@@ -26,7 +26,17 @@ from converter.arrange import (
     siblings,
     take,
 )
-from converter.fuse import affine, attention, gelu, layer_norm, pairs, rms_norm, rotary, softmax
+from converter.fuse import (
+    affine,
+    attention,
+    gelu,
+    layer_norm,
+    pairs,
+    prefix,
+    rms_norm,
+    rotary,
+    softmax,
+)
 from converter.fuse import resize as resampling
 from converter.fuse.match import NearMiss, Recogniser, rules
 from converter.graph import Graph
@@ -183,7 +193,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "complete",
         "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-        _recognise(affine.AFFINE, rotary.PREFIX),
+        _recognise(affine.AFFINE, prefix.PREFIX),
         after=("recognise", "recognise rms norm"),
     ),
     Pass(

@@ -1,8 +1,7 @@
 """Rotary position embedding [Su et al., arXiv:2104.09864], half-split and interleaved.
 
 Two spellings: ``x * cos + rotate(x) * sin`` with full-width tables whose halves must be shown to be
-equal, and the pairwise one, ``concatenate(a*cos - b*sin, b*cos + a*sin)``. Unrotated prefix tokens
-joined to a rotated rest become rows with cos = 1 and sin = 0.
+equal, and the pairwise one, ``concatenate(a*cos - b*sin, b*cos + a*sin)``.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from converter.fuse.match import (
     product,
     whole,
 )
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, dims
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor
-from converter.graph.slices import cut_axes, has_strides
+from converter.graph.slices import cut_axes
 
 
 @dataclass(frozen=True)
@@ -267,43 +266,8 @@ def _emit_pairwise(
     )
 
 
-# ------------------------------------------------------------------------------------- prefixes
-
-
-def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
-    """``concatenate([x[:n], rotary(x[n:])])`` along the positions is one rotation of x."""
-    if len(node.inputs) != 2:
-        return None
-    seq = node.params["dimension"]
-    head, tail = node.inputs
-    turned = tail.node
-    if turned is None or turned.op != "rotary" or turned.params["seq"] != seq:
-        return None
-    rest, kept = turned.inputs[0].node, head.node
-    if rest is None or kept is None or rest.op != "slice" or kept.op != "slice":
-        return None
-    source, count = rest.inputs[0], head.shape[seq]
-    whole = kept.inputs[0] is source and dims.same_shape(source.shape, node.out.shape)
-    if not whole or not editor.single_use(tail) or not dims.is_static(count):
-        return None
-    if has_strides(kept) or has_strides(rest):
-        return None
-    if kept.params["start_indices"][seq] != 0 or rest.params["start_indices"][seq] != count:
-        return None
-    tables_ = [
-        editor.concatenate([_rows(editor, table, count, fill), table], 0)
-        for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
-    ]
-    return editor.add("rotary", [source, *tables_], node.out.shape, node.out.dtype, turned.params)
-
-
-def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
-    return editor.broadcast(const(fill, table.dtype), (count, table.shape[1]), ())
-
-
 def _rotary(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
     return _full(node, editor, notes) if node.op == "add" else _pairwise(node, editor, notes)
 
 
 ROTARY = Recogniser(("add", "concatenate", "reshape"), _rotary)
-PREFIX = Recogniser(("concatenate",), _prefix)
