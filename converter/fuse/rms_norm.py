@@ -36,7 +36,7 @@ def prove(node: Node, uses: Uses) -> Norm | str | None:
 def _is_centred(squares: Reduced, deviation: Deviation) -> bool:
     """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
     bases = [f.base for f in deviation.rest.factors]
-    return squares.view.op() == "sub" and any(squares.operand(0).view.base is b for b in bases)
+    return squares.view.op() == "sub" and bases == [squares.operand(0).view.base]
 
 
 RMS_NORM = proved("RMSNormalization", ("mul", "div"), prove, partial(norm.build, "rms_norm"))

@@ -124,7 +124,7 @@ def assert_drawn(draw: Draw) -> None:
         x, y = (np.asarray(v, np.float64) for v in (a, b))
         finite = np.isfinite(x)
         size = max(1.0, float(np.abs(x[finite]).max(initial=0.0)))
-        limit = TOLERANCE.get(a.dtype.name, 0.0) * size
+        limit = size * max(TOLERANCE.get(v.dtype.name, 0.0) for v in (a, *draw.inputs))
         np.testing.assert_allclose(
             y, x, rtol=0, atol=limit, err_msg=f"{draw.pencil.text()}\n{before}\n{after}"
         )
