@@ -9,7 +9,7 @@ from itertools import accumulate
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.graph import Graph, Value, dims
+from converter.graph import Graph, Node, Value, dims
 from converter.lower.build import Builder, Shared, typed
 
 # Modules that register rules when imported.
@@ -84,6 +84,7 @@ def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list
     """Graph outputs under their names; what is not a fresh node output is copied."""
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
+        builder.node = value.node or Node("constant", [], {})
         result = builder.value(value)
         if result.producer() is None or any(result is r for r in results):
             result = builder.op("Identity", result)

@@ -201,6 +201,7 @@ class Builder:
     def value(self, value: Value) -> ir.Value:
         """The ONNX value of a graph value that is already lowered."""
         if value.kind == "const":
+            _check_dtype(value, self.node, self.opset)
             return self.const(value.const, value.dtype)
         return self.shared.values[id(value)]
 
