@@ -326,7 +326,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     ),
     "max_pool_scatter": _max_pool_scatter,
     **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
-    "reduce_max": lambda x, *, axes: jnp.max(x, axes),
+    "reduce_max": lambda x, *, axes, **_: lax.reduce_max(x, axes),
     "reduce_and": lambda x, *, axes, **_: jnp.all(x, axes),
     "reduce_or": lambda x, *, axes, **_: jnp.any(x, axes),
     "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
