@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ from converter import passes
 from converter.errors import SpecError
 from converter.files import save as saving
 from converter.fuse.match import NearMiss
-from converter.graph import Graph
+from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.lower import OPSETS, lower
 from converter.passes import AttentionLayout, Settings
 from converter.tidy import tidy
-from converter.trace import Spec, trace
+from converter.trace import Spec, source_line, trace
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +40,14 @@ FUSED = (
 class Report:
     """What the file holds: fused operators, nodes by operator, and what was left decomposed.
 
-    ``fused`` counts what there is; operators that are not there count zero.
+    ``fused`` counts what there is; operators that are not there count zero. ``deviations`` says
+    where the file may give other numbers than JAX, for what inputs, and by which nodes.
     """
 
     fused: Counter[str]
     histogram: dict[str, int]
     near_misses: list[NearMiss]
+    deviations: list[str] = field(default_factory=list)
 
     @property
     def nodes(self) -> int:
@@ -54,6 +56,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.nodes} nodes: " + ", ".join(f"{n} {op}" for op, n in self.fused.items())]
         lines += [f"not fused: {miss.pattern}: {miss.reason}" for miss in self.near_misses]
+        lines += [f"may differ: {sentence}" for sentence in self.deviations]
         return "\n".join(lines)
 
 
@@ -87,6 +90,7 @@ def to_onnx(
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
     attention_layout: AttentionLayout = "4d",
+    strict: bool = False,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> Export:
@@ -102,6 +106,9 @@ def to_onnx(
         path: also save the model there.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
             or [batch, positions, heads * width] (``"3d"``).
+        strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
+            does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
+            what there is.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
 
@@ -117,11 +124,12 @@ def to_onnx(
     graph = trace(fn, specs, params)
     _rename(graph, input_names, output_names)
     dump("trace", graph)
-    settings = Settings(opset, attention_layout)
+    settings = Settings(opset, attention_layout, strict)
     passes.run(graph, settings, dump)
     model = tidy(lower(graph, opset))
     dump("model", model.graph)
-    export = Export(model, graph, report(model, settings.notes))
+    found = report(model, settings.notes, _sentences(settings.deviations))
+    export = Export(model, graph, found)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
     if path is not None:
@@ -170,11 +178,25 @@ def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] |
     graph.output_names = list(outputs or map(free.take, graph.output_names))
 
 
-def report(model: ir.Model, near_misses: Sequence[NearMiss] = ()) -> Report:
+def _sentences(deviations: Sequence[tuple[str, Node]]) -> list[str]:
+    """Each sentence once, with how many nodes it is true of and where the first comes from."""
+    nodes: dict[str, list[Node]] = {}
+    for sentence, node in deviations:
+        nodes.setdefault(sentence, []).append(node)
+    return [
+        f"{sentence} ({len(found)} {found[0].op}, first from {source_line(found[0])})"
+        for sentence, found in nodes.items()
+    ]
+
+
+def report(
+    model: ir.Model, near_misses: Sequence[NearMiss] = (), deviations: Sequence[str] = ()
+) -> Report:
     """What a model consists of."""
     counts = Counter(node.op_type for node in model.graph.all_nodes())
     return Report(
         fused=Counter({op: counts[op] for op in FUSED if counts[op]}),
         histogram=dict(sorted(counts.items())),
         near_misses=list(near_misses),
+        deviations=list(deviations),
     )

@@ -13,11 +13,13 @@ from typing import Literal, TypeAlias
 
 from converter.arrange import (
     activation,
+    arithmetic,
     bounds,
     broadcast,
     contraction,
     conv_bias,
     convolution,
+    exact,
     heads,
     kernels,
     layout,
@@ -39,7 +41,7 @@ from converter.fuse import (
 )
 from converter.fuse import resize as resampling
 from converter.fuse.match import NearMiss, Recogniser, rules
-from converter.graph import Graph
+from converter.graph import Graph, Node
 from converter.graph.rewrite import Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights
 from converter.simplify import FORMS, simplify
@@ -49,14 +51,18 @@ AttentionLayout: TypeAlias = Literal["4d", "3d"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the passes are told: the target's opset and layout; and where they note what they left.
+    """What the passes are told: the target's opset and layout, and whether to be exact at any cost;
+    and where they note what they left.
 
-    ``notes`` gets structures that were nearly recognised.
+    ``notes`` gets structures that were nearly recognised, ``deviations`` nodes that may give other
+    numbers than JAX, each under a sentence that says when.
     """
 
     opset: int
     attention_layout: AttentionLayout = "4d"
+    strict: bool = False
     notes: list[NearMiss] = field(default_factory=list)
+    deviations: list[tuple[str, Node]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ def _operands(graph: Graph, settings: Settings) -> bool:
 
 
 def _windows(graph: Graph, settings: Settings) -> bool:
-    return _sweep(pooling.rules(settings.opset), bounds.RULES)(graph, settings)
+    return _sweep(pooling.rules(settings.opset, settings.strict), bounds.RULES)(graph, settings)
 
 
 def _attention_3d(graph: Graph, settings: Settings) -> bool:
@@ -151,6 +157,11 @@ def _share(graph: Graph, _: Settings) -> bool:
 def _split(graph: Graph, _: Settings) -> bool:
     layout.merge_splits(graph)
     return False
+
+
+def _exact(graph: Graph, settings: Settings) -> bool:
+    rules = exact.rules(settings.strict, settings.deviations)
+    return sweep(graph, rules).changed
 
 
 def _hoist(graph: Graph, _: Settings) -> bool:
@@ -274,10 +285,24 @@ PASSES: tuple[Pass, ...] = (
         settles=False,
     ),
     Pass(
+        "exact",
+        "Where the runtime's operators may differ from JAX, that is noted, or mended if strict.",
+        _exact,
+        after=("split", "broadcast"),
+        settles=False,
+    ),
+    Pass(
+        "arithmetic",
+        "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
+        _sweep(arithmetic.RULES),
+        after=("exact",),
+        settles=False,
+    ),
+    Pass(
         "kernels",
         "What the runtime has no kernel for is computed in a dtype that it has one for.",
         _sweep(kernels.RULES),
-        after=("split", "broadcast"),
+        after=("arithmetic",),
         settles=False,
     ),
     Pass(

@@ -20,6 +20,7 @@ from jax.extend import core as jex
 from jax.extend import source_info_util
 
 from converter.errors import SpecError
+from converter.expand.scatter import scatter_apply
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.names import Names
@@ -41,6 +42,19 @@ CALLS = {
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
+
+# Parameters that say how or where to compute, and nothing of the result: nodes do not have them.
+# What a scatter does with its updates is in its name; one that applies a function is expanded.
+HINTS = frozenset(
+    {
+        *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
+        *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
+        *("recall_target", "reduction_input_size_override"),
+    }
+)
+
+UNSET = frozenset({"out_dtype"})
+"""Parameters that say nothing as long as they are ``None``."""
 
 Spec = Any  # a shape, (shape, dtype), an array or a jax.ShapeDtypeStruct
 
@@ -91,11 +105,11 @@ def _is_key(array: Any) -> bool:
     return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
 
 
-def _meaning(primitive: Any) -> Meaning:
+def _meaning(primitive: Any, hints: Mapping[str, Any]) -> Meaning:
     """What a primitive does to concrete or traced arrays."""
 
     def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
-        out = primitive.bind(*args, **primitive.get_bind_params(params))
+        out = primitive.bind(*args, **primitive.get_bind_params({**params, **hints}))
         return list(out) if primitive.multiple_results else [out]
 
     return apply
@@ -302,6 +316,8 @@ class _Inliner:
         name = eqn.primitive.name
         if name == "call_hi_primitive":
             return inner.inline(_expanded(eqn), inputs, nodes)
+        if name == "scatter" and eqn.params["update_jaxpr"] is not None:
+            return inner.inline(_applied(eqn), inputs, nodes)
         if name in CALLS:
             return inner.inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
@@ -323,6 +339,26 @@ def _expanded(eqn: Any) -> Any:
     return jax.make_jaxpr(lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))(*types)
 
 
+def _applied(eqn: Any) -> Any:
+    """What ``x.at[i].apply(f)`` does, with ``f`` from the jaxpr of its scatter."""
+    p = eqn.params
+    update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
+    x, indices, updates = (jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars)
+
+    def apply(x: jax.Array, indices: jax.Array, _: jax.Array) -> jax.Array:
+        return scatter_apply(
+            lambda element: update(element, element)[0],
+            x,
+            indices,
+            updates.shape,
+            dimension_numbers=p["dimension_numbers"],
+            mode=p["mode"],
+            unique=p["unique_indices"],
+        )
+
+    return jax.make_jaxpr(apply)(x, indices, updates)
+
+
 def _closed(jaxpr: Any) -> Any:
     """Some primitives carry an open jaxpr (``remat``); close it."""
     return jaxpr if isinstance(jaxpr, jex.ClosedJaxpr) else jex.ClosedJaxpr(jaxpr, ())
@@ -333,8 +369,9 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
-    params = {k: _plain_ints(v) for k, v in eqn.params.items()}
-    node = Node(eqn.primitive.name, inputs, params, meaning=_meaning(eqn.primitive))
+    hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
+    params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
+    node = Node(eqn.primitive.name, inputs, params, meaning=_meaning(eqn.primitive, hints))
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node

@@ -13,6 +13,7 @@ from jax import lax
 
 from converter.graph import Node, Value, const, dims
 from converter.graph.dims import Dim, Shape
+from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.rewrite import Editor, Rule
 
 Mode = lax.GatherScatterMode
@@ -43,15 +44,9 @@ def _filler(value: Any, dtype: np.dtype) -> Any:
     """NaN, the lowest signed or the highest unsigned integer, true; unless a value is given."""
     if value is not None:
         return value
-    match dtype.kind:
-        case "i":
-            return np.iinfo(dtype).min
-        case "u":
-            return np.iinfo(dtype).max
-        case "b":
-            return True
-        case _:
-            return np.nan
+    if is_float(dtype):
+        return np.nan
+    return lowest(dtype) if dtype.kind == "i" else highest(dtype)
 
 
 def _scatter(node: Node, editor: Editor) -> Value | None:

@@ -1,71 +1,32 @@
-"""Dtypes that ONNX Runtime has no kernel for, computed in one that it has.
+"""Dtypes that the target has no kernel for, computed in one that it has.
 
 Only where the detour is exact: narrow integers in wider ones (arithmetic wraps in the conversion
-back) and booleans as 0 and 1. Measured on ONNX Runtime 1.31.1 for the CPU, which converts float16
-by itself. bfloat16 is left as it is: its kernels are on other devices.
+back), booleans as 0 and 1, and formulas of half precision in float32. Which, says the target's
+table (``converter/targets``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from converter.graph import Node, Value, make_node
+from converter.graph import Node, Value, const, dims, make_node
+from converter.graph.constants import scalar
+from converter.graph.dtypes import is_integer
 from converter.graph.rewrite import Editor, Rule
+from converter.targets.onnxruntime import KERNELS
 
-Detour = Mapping[str, str]
-
-NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
-UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
-BOOL: Detour = {"bool": "int32"}
-SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
-# Not int64: ONNX Runtime's ReduceMax compares the low halves of int64 as signed numbers.
-EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
-# ReduceSum saturates where JAX wraps; in int64 that is out of reach.
-SUMS: Detour = {**dict.fromkeys((*NARROW, "int32"), "int64"), **UNSIGNED}
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Dtypes without a kernel; ``first`` operand that matters, and whether the result goes back."""
-
-    detour: Detour
-    first: int = 0
-    back: bool = True
-
-
-TABLE: dict[str, Missing] = {
-    **dict.fromkeys(("add", "add_any", "mul", "sub", "div"), Missing(BOOL)),
-    **dict.fromkeys(("max", "min", "clamp", "cummax", "cummin"), Missing({**BOOL, **SHORT})),
-    **dict.fromkeys(("lt", "le", "gt", "ge"), Missing(BOOL, back=False)),
-    "neg": Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
-    "select_n": Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
-    "pad": Missing(SHORT),
-    "cumsum": Missing({**NARROW, **UNSIGNED}),
-    "cumprod": Missing(NARROW),
-    "reduce_sum": Missing(SUMS),
-    "reduce_prod": Missing({**NARROW, **UNSIGNED}),
-    **dict.fromkeys(("reduce_max", "reduce_min"), Missing(EXTREMES)),
-    **dict.fromkeys(("argmax", "argmin"), Missing(EXTREMES, back=False)),
-    "top_k": Missing({"uint16": "int32", "uint32": "int64"}),
-    "matmul": Missing(NARROW),
-    **dict.fromkeys(
-        ("scatter-add", "scatter-sub", "scatter-mul", "scatter-max", "scatter-min"),
-        Missing({"float16": "float32", **BOOL}),
-    ),
-}
+LOWEST = np.iinfo(np.int64).min
 
 
 def _detour(node: Node, editor: Editor) -> list[Value] | None:
-    missing = TABLE[node.op]
+    missing = KERNELS[node.op]
     dtype = node.inputs[missing.first].dtype
     wide = missing.detour.get(dtype.name)
     if wide is None:
         return None
+    shifted = missing.order and dtype == np.uint64
     inputs = [
-        editor.convert(v, wide) if i >= missing.first and v.dtype == dtype else v
+        _widened(editor, v, wide, shifted) if i >= missing.first and v.dtype == dtype else v
         for i, v in enumerate(node.inputs)
     ]
     back = [missing.back and v.dtype == dtype for v in node.outputs]
@@ -75,7 +36,119 @@ def _detour(node: Node, editor: Editor) -> list[Value] | None:
     made = make_node(node.op, inputs, types, node.params, meaning=node.meaning, source=node.source)
     editor.nodes.append(made)
     pairs = zip(made.outputs, back, strict=True)
-    return [editor.convert(v, dtype) if b else v for v, b in pairs]
+    return [_narrowed(editor, v, dtype, shifted) if b else v for v, b in pairs]
 
 
-RULES: dict[str, Rule] = dict.fromkeys(TABLE, _detour)
+def _widened(editor: Editor, x: Value, dtype: str, shifted: bool) -> Value:
+    """In the wider dtype; uint64 is moved down, so that its order stays."""
+    wide = editor.convert(x, dtype)
+    return editor.binary("add", wide, const(LOWEST, np.int64)) if shifted else wide
+
+
+def _narrowed(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
+    whole = editor.binary("sub", x, const(LOWEST, np.int64)) if shifted else x
+    return editor.convert(whole, dtype)
+
+
+def _matmul(node: Node, editor: Editor) -> Value | list[Value] | None:
+    """As many axes in both operands where one is turned and scaled.
+
+    ONNX Runtime's optimiser joins transposes and scales with products, and falls over operands of
+    fewer axes in float16 as it does.
+    """
+    x, y = node.inputs
+    if x.rank == y.rank or not (_turned_and_scaled(x) or _turned_and_scaled(y)):
+        return _detour(node, editor)
+    rank = max(x.rank, y.rank)
+    y = editor.reshape(y, (*y.shape, 1)) if y.rank == 1 else y
+    x, y = (editor.reshape(v, (*(1 for _ in range(rank - v.rank)), *v.shape)) for v in (x, y))
+    batch = dims.broadcast([x.shape[:-2], y.shape[:-2]])
+    assert batch is not None
+    types = [((*batch, x.shape[-2], y.shape[-1]), node.out.dtype)]
+    made = make_node("matmul", [x, y], types, node.params, source=node.source)
+    found = _detour(made, editor)
+    if found is None:
+        editor.nodes.append(made)
+    product = made.out if found is None else found[0]
+    return editor.reshape(product, node.out.shape)
+
+
+def _turned_and_scaled(x: Value) -> bool:
+    """A transpose times or over one number."""
+    node = x.node
+    if node is None or node.op not in ("mul", "div"):
+        return False
+    turned = any(v.node is not None and v.node.op == "transpose" for v in node.inputs)
+    return turned and any(scalar(v) is not None for v in node.inputs)
+
+
+# ------------------------------------------------------------------------ reductions of integers
+
+
+def _lines(node: Node, editor: Editor) -> Value:
+    """The operand as [axes that stay…, all that is reduced]."""
+    x, axes = node.inputs[0], node.params["axes"]
+    kept = [i for i in range(x.rank) if i not in axes]
+    size = dims.product([x.shape[i] for i in axes])
+    return editor.reshape(editor.transpose(x, (*kept, *axes)), (*node.out.shape, size))
+
+
+def _sum(node: Node, editor: Editor) -> Value | list[Value] | None:
+    return sum_by_product(node, editor) if node.out.dtype == np.uint64 else _detour(node, editor)
+
+
+def sum_by_product(node: Node, editor: Editor) -> Value:
+    """64 bits wrap in a product with ones, which is the one sum that ONNX Runtime adds exactly."""
+    x = _lines(node, editor)
+    ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
+    total = editor.add("matmul", [x, ones], (*x.shape[:-1], 1), x.dtype)
+    return editor.reshape(total, node.out.shape)
+
+
+def _product(node: Node, editor: Editor) -> Value | None:
+    """Halves times halves; ``ReduceProd`` multiplies in float64."""
+    if not is_integer(node.out.dtype):
+        return None
+    x = _lines(node, editor)
+    axis, size = x.rank - 1, x.shape[-1]
+    if not dims.is_static(size) or size == 0:
+        return None
+    while size > 1:
+        half = size // 2
+        low, high, rest = (
+            editor.slice(x, axis, *cut) for cut in ((0, half), (half, 2 * half), (2 * half, size))
+        )
+        x = editor.binary("mul", low, high)
+        x = editor.concatenate([x, rest], axis) if size % 2 else x
+        size = half + size % 2
+    return editor.reshape(x, node.out.shape)
+
+
+def _extreme(node: Node, editor: Editor) -> Value | list[Value] | None:
+    """The first of 64 bits sorted; the least is the complement of the complements' greatest."""
+    dtype = node.out.dtype
+    if dtype not in (np.int64, np.uint64):
+        return _detour(node, editor)
+    x = _widened(editor, _lines(node, editor), "int64", shifted=dtype == np.uint64)
+    x = _complement(editor, x) if node.op == "reduce_min" else x
+    shape = (*x.shape[:-1], 1)
+    types = [(shape, x.dtype), (shape, np.dtype(np.int32))]
+    params = {"k": 1, "axis": x.rank - 1}
+    top = editor.reshape(editor.add_many("top_k", [x], types, params)[0], node.out.shape)
+    top = _complement(editor, top) if node.op == "reduce_min" else top
+    return _narrowed(editor, top, dtype, shifted=dtype == np.uint64)
+
+
+def _complement(editor: Editor, x: Value) -> Value:
+    """-1 - x, which turns the order of all integers round."""
+    return editor.binary("sub", const(-1, x.dtype), x)
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(KERNELS, _detour),
+    "matmul": _matmul,
+    "reduce_sum": _sum,
+    "reduce_prod": _product,
+    "reduce_max": _extreme,
+    "reduce_min": _extreme,
+}

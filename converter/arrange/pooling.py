@@ -7,34 +7,41 @@ Pooling wants floats as [batch, channels, space…] with at most three axes of s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from converter.arrange.convolution import Pads, pad_space
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.dims import Shape
+from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.rewrite import Editor, Rule
+from converter.targets.onnxruntime import UNMOVED_ZERO, WITHOUT_FLOAT64
 
 DILATED_AVERAGE_SINCE = 19
+BFLOAT16_POOLS_SINCE = 22
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is done with a window: the pooling operator, the binary one, and what pads."""
+    """What is done with a window: the pooling, ONNX's operator for it, the binary operation, and
+    what pads in a dtype.
+    """
 
     pool: str
+    operator: str
     combine: str
-    identity: float
+    identity: Callable[[Any], Any]
 
 
 KINDS = {
-    "reduce_window_max": Kind("max_pool", "max", -math.inf),
-    "reduce_window_min": Kind("max_pool", "min", math.inf),  # of the negated values
-    "reduce_window_sum": Kind("sum_pool", "add", 0),
+    "reduce_window_max": Kind("max_pool", "MaxPool", "max", lowest),
+    "reduce_window_min": Kind("max_pool", "MaxPool", "min", highest),  # of the negated values
+    "reduce_window_sum": Kind("sum_pool", "AveragePool", "add", lambda dtype: 0),
 }
 
 
@@ -57,16 +64,16 @@ class Window:
         }
 
 
-def rules(opset: int) -> dict[str, Rule]:
-    """The rules for an opset: before 19, averages have no dilated windows."""
+def rules(opset: int, strict: bool) -> dict[str, Rule]:
+    """The rules for an opset; ``strict`` wants NaN and infinities as JAX has them."""
 
     def reduce_window(node: Node, editor: Editor) -> Value:
         kind = KINDS[node.op]
-        x, window = _prepared(node, editor, _identity(kind, node.out.dtype))
-        dilated = kind.pool == "sum_pool" and any(d != 1 for d in window.dilation)
-        pools = x.dtype.kind == "f" and 0 < len(window.axes) <= 3
-        if not pools or (dilated and opset < DILATED_AVERAGE_SINCE):
-            return _sliced(editor, x, window, kind.combine)
+        x, window = _prepared(node, editor, kind.identity(node.out.dtype))
+        exact = strict and kind.operator == "MaxPool"
+        if exact or not _pools(kind, x.dtype, window, opset):
+            return _sliced(editor, x, window, kind)
+        x = _fixed_padding(editor, x)
         if node.op == "reduce_window_min":
             return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
         return _pooled(editor, x, window, kind, node.out)
@@ -74,15 +81,30 @@ def rules(opset: int) -> dict[str, Rule]:
     return dict.fromkeys(KINDS, reduce_window) | {"select_and_scatter_add": _select_and_scatter}
 
 
+def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int) -> bool:
+    """Whether the target has a pooling operator for this."""
+    lacking = dtype == np.float64 and kind.operator in WITHOUT_FLOAT64
+    dilated = kind.pool == "sum_pool" and any(d != 1 for d in window.dilation)
+    return (
+        is_float(dtype)
+        and not lacking
+        and len(window.axes) <= 3
+        and any(s != 1 for s in window.size)
+        and not (dilated and opset < DILATED_AVERAGE_SINCE)
+        and not (dtype == jnp.bfloat16 and opset < BFLOAT16_POOLS_SINCE)
+    )
+
+
+def _fixed_padding(editor: Editor, x: Value) -> Value:
+    """Padding with zeros, as zeros that are not moved into the pooling."""
+    pad = x.node
+    if pad is None or pad.op != "pad" or scalar(pad.inputs[1]) != 0:
+        return x
+    return editor.like(pad, [pad.inputs[0], const(UNMOVED_ZERO, x.dtype)])
+
+
 def _negated(editor: Editor, x: Value) -> Value:
     return editor.add("neg", [x], x.shape, x.dtype)
-
-
-def _identity(kind: Kind, dtype: np.dtype) -> Any:
-    if dtype.kind == "f" or kind.identity == 0:
-        return kind.identity
-    info = np.iinfo(dtype)
-    return info.min if kind.identity < 0 else info.max
 
 
 def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, Window]:
@@ -134,16 +156,14 @@ def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> 
     return editor.transpose(spread, [order.index(i) for i in range(len(order))])
 
 
-def _sliced(editor: Editor, x: Value, window: Window, combine: str) -> Value:
+def _sliced(editor: Editor, x: Value, window: Window, kind: Kind) -> Value:
     """One axis after the other, the slices that start at each element of the window, combined."""
     parts = zip(
         window.axes, window.size, window.strides, window.padding, window.dilation, strict=True
     )
-    identity = {"add": 0, "max": -math.inf, "min": math.inf}[combine]
-    kind = Kind("", combine, identity)
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
-        x = pad_space(editor, x, padding, (1,) * x.rank, _identity(kind, x.dtype), first=0)
+        x = pad_space(editor, x, padding, (1,) * x.rank, kind.identity(x.dtype), first=0)
         reach = dims.as_dim(x.shape[axis] - (size - 1) * dilation)
         slices = [
             editor.slice(x, axis, i * dilation, dims.as_dim(i * dilation + reach), stride)
@@ -151,7 +171,7 @@ def _sliced(editor: Editor, x: Value, window: Window, combine: str) -> Value:
         ]
         x = slices[0]
         for part in slices[1:]:
-            x = editor.binary(combine, x, part)
+            x = editor.binary(kind.combine, x, part)
     return x
 
 
@@ -162,7 +182,7 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     lowest = str(node.params["select_prim"]) == "le"
     source, operand = node.inputs
     x, window = _prepared(node, editor, math.inf if lowest else -math.inf)
-    if x is not operand or x.dtype.kind != "f" or not 0 < len(window.axes) <= 3:
+    if x is not operand or not is_float(x.dtype) or not 0 < len(window.axes) <= 3:
         return None
     flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
     given, _ = as_image(editor, source, window.axes)

@@ -260,13 +260,12 @@ def _scatter(
     rule: Callable[..., jax.Array],
     dimension_numbers: Any,
     mode: Any,
-    **_: Any,
 ) -> jax.Array:
     return rule(x, indices, updates, dimension_numbers, mode=mode)
 
 
 def _reshape(
-    x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None, **_: Any
+    x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> jax.Array:
     """Ours has ``shape``, JAX's own has ``new_sizes`` and may transpose first."""
     return lax.reshape(x, shape or new_sizes, dimensions)
@@ -293,15 +292,15 @@ def _split(x: jax.Array, *, axis: int, sizes: Sequence[int]) -> tuple[jax.Array,
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "transpose": lambda x, *, permutation: lax.transpose(x, permutation),
-    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions, **_: lax.broadcast_in_dim(
+    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions: lax.broadcast_in_dim(
         x, shape, broadcast_dimensions
     ),
     "slice": lambda x, *, start_indices, limit_indices, strides: lax.slice(
         x, start_indices, limit_indices, strides
     ),
     "concatenate": lambda *xs, dimension: lax.concatenate(xs, dimension),
-    "convert_element_type": lambda x, *, new_dtype, **_: lax.convert_element_type(x, new_dtype),
-    "iota": lambda *, dtype, shape, dimension, **_: lax.broadcasted_iota(dtype, shape, dimension),
+    "convert_element_type": lambda x, *, new_dtype: lax.convert_element_type(x, new_dtype),
+    "iota": lambda *, dtype, shape, dimension: lax.broadcasted_iota(dtype, shape, dimension),
     "neg": lambda x: lax.neg(x),
     "square": lambda x: lax.square(x),
     "einsum": einsum,
@@ -326,9 +325,10 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     ),
     "max_pool_scatter": _max_pool_scatter,
     **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
-    "reduce_max": lambda x, *, axes, **_: lax.reduce_max(x, axes),
-    "reduce_and": lambda x, *, axes, **_: jnp.all(x, axes),
-    "reduce_or": lambda x, *, axes, **_: jnp.any(x, axes),
+    "reduce_max": lambda x, *, axes: lax.reduce_max(x, axes),
+    "reduce_and": lambda x, *, axes: jnp.all(x, axes),
+    "reduce_or": lambda x, *, axes: jnp.any(x, axes),
+    "top_k": lambda x, *, k, axis, total=False: tuple(lax.top_k(x, k, axis=axis)),
     "take": lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
     "resize": resize,
     "select_index": _select,

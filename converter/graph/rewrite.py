@@ -155,6 +155,16 @@ class Editor:
             return x
         return self.add("convert_element_type", [x], x.shape, dtype, {"new_dtype": dtype})
 
+    def compare(self, op: str, x: Value, y: Value) -> Value:
+        shape = dims.broadcast([x.shape, y.shape])
+        assert shape is not None, (op, x.shape, y.shape)
+        return self.add(op, [x, y], shape, np.bool_)
+
+    def where(self, which: Value, yes: Value, no: Value) -> Value:
+        shape = dims.broadcast([which.shape, yes.shape, no.shape])
+        assert shape is not None, (which.shape, yes.shape, no.shape)
+        return self.add("select_n", [which, no, yes], shape, no.dtype)
+
     def binary(self, op: str, x: Value, y: Value) -> Value:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)

@@ -211,8 +211,7 @@ class Builder:
             self.node = node
             for value in node.outputs:
                 _check_dtype(value, node, self.opset)
-            lowering = registry.find(node, self.opset)
-            results = lowering(self, *(self.value(v) for v in node.inputs), **_params(node))
+            results = registry.apply(self, node, [self.value(v) for v in node.inputs])
             self.node = node
             given: Sequence[ir.Value] = [results] if isinstance(results, ir.Value) else results
             if len(given) != len(node.outputs):
@@ -285,11 +284,6 @@ def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
     value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
     return value
-
-
-def _params(node: Node) -> dict[str, object]:
-    """Parameters by keyword, nested graphs among them; hints about accuracy say nothing here."""
-    return {**{k: v for k, v in node.params.items() if k != "accuracy"}, **node.bodies}
 
 
 def _check_dtype(value: Value, node: Node, opset: int) -> None:

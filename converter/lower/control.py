@@ -14,9 +14,9 @@ from converter.lower.registry import rule
 
 
 @rule("cond")
-def _(b: Builder, which: ir.Value, **branches: Graph) -> Sequence[ir.Value]:
+def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
     """``If`` has two branches: further ones nest. Indices out of range go to the nearest."""
-    return _branch(b, b.node, which, list(branches.values()), 0)
+    return _branch(b, b.node, which, list(b.node.bodies.values()), 0)
 
 
 def _branch(
@@ -42,8 +42,9 @@ def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
 
 
 @rule("while")
-def _(b: Builder, *state: ir.Value, cond: Graph, body: Graph) -> Sequence[ir.Value]:
+def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     """The condition runs once before the loop and again at the end of every round."""
+    cond, body = b.node.bodies["cond"], b.node.bodies["body"]
     (go,) = b.inline(cond, state)
     inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
     after = inner.inline(body, inputs[2:])
@@ -53,10 +54,8 @@ def _(b: Builder, *state: ir.Value, cond: Graph, body: Graph) -> Sequence[ir.Val
 
 
 @rule("scan")
-def _(
-    b: Builder, *xs: ir.Value, body: Graph, num_carry: int, length: Dim, reverse: bool
-) -> Sequence[ir.Value]:
-    outputs = b.node.outputs
+def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> Sequence[ir.Value]:
+    outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]
     if dims.same(length, 0):
         return [*carried, *(b.const(np.zeros(v.shape, v.dtype)) for v in outputs[num_carry:])]

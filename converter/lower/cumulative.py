@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from converter.graph import dims
+from converter.graph.dtypes import highest, lowest
 from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.registry import rule, unsupported
@@ -34,12 +34,12 @@ def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
 
 @rule("cummax")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
-    return _scan(b, x, axis, reverse, _extreme(b.out.dtype, -1), lambda p, q: p.apply("Max", q))
+    return _scan(b, x, axis, reverse, lowest(b.out.dtype), lambda p, q: p.apply("Max", q))
 
 
 @rule("cummin")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
-    return _scan(b, x, axis, reverse, _extreme(b.out.dtype, 1), lambda p, q: p.apply("Min", q))
+    return _scan(b, x, axis, reverse, highest(b.out.dtype), lambda p, q: p.apply("Min", q))
 
 
 @rule("cumlogsumexp")
@@ -68,14 +68,6 @@ def _shifted(b: Builder, x: ir.Value, filler: ir.Value, axis: int, by: int) -> i
     pads = np.zeros((2, b.out.rank), np.int64)
     pads[:, axis] = by, -by
     return b.op("Pad", x, b.ints(pads.ravel()), filler)
-
-
-def _extreme(dtype: Any, sign: int) -> float:
-    """The largest (``sign`` 1) or smallest value of a dtype."""
-    if dtype.kind == "f":
-        return sign * math.inf
-    info = np.iinfo(dtype)
-    return info.max if sign > 0 else info.min
 
 
 def _logaddexp(x: Term, y: Term) -> Term:

@@ -6,9 +6,11 @@ import math
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
+from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.registry import rule, table, unsupported
@@ -16,37 +18,26 @@ from converter.lower.registry import rule, table, unsupported
 table(
     {
         "abs": "Abs",
-        "acos": "Acos",
-        "acosh": "Acosh",
         "add": "Add",
         "add_any": "Add",
-        "asin": "Asin",
-        "asinh": "Asinh",
-        "atan": "Atan",
-        "atanh": "Atanh",
         "ceil": "Ceil",
         "cos": "Cos",
-        "cosh": "Cosh",
         "div": "Div",
         "eq": "Equal",
-        "erf": "Erf",
         "exp": "Exp",
         "floor": "Floor",
         "ge": "GreaterOrEqual",
         "gt": "Greater",
         "le": "LessOrEqual",
         "log": "Log",
-        "logistic": "Sigmoid",
         "lt": "Less",
         "max": "Max",
         "min": "Min",
         "mul": "Mul",
         "neg": "Neg",
         "sin": "Sin",
-        "sinh": "Sinh",
         "sqrt": "Sqrt",
         "sub": "Sub",
-        "tan": "Tan",
         "tanh": "Tanh",
     }
 )
@@ -63,6 +54,9 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
 
 @rule("ne")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Only NaN is not itself."""
+    if x is y and is_float(b.operand().dtype):
+        return b.op("IsNaN", x)
     return b.op("Not", b.op("Equal", x, y))
 
 
@@ -78,12 +72,12 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
 
 
 @rule("one_minus_square")  # jax >= 0.12: the derivative of tanh
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Sub", b.like(1), b.op("Mul", x, x))
 
 
 @rule("polynomial")  # jax >= 0.12
-def _(b: Builder, x: ir.Value, *coefficients: ir.Value, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
     """Horner's rule; the coefficients begin with the constant."""
     *rest, result = coefficients
     for coefficient in reversed(rest):
@@ -92,19 +86,19 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value, **_: Any) -> ir.Value:
 
 
 @rule("rsqrt")
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Reciprocal", b.op("Sqrt", x))
 
 
 @rule("exp2")
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Pow", b.like(2), x)
 
 
 @rule("pow")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """ONNX Runtime raises integers in double precision, which neither wraps nor is exact."""
-    if b.out.dtype.kind != "f":
+    if not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "integers raised to an array of powers; raise floats")
     return b.op("Pow", x, y)
 
@@ -161,7 +155,7 @@ def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
 
 
 @rule("convert_element_type")
-def _(b: Builder, x: ir.Value, *, new_dtype: Any, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     return b.cast(x, new_dtype)
 
 
@@ -178,7 +172,7 @@ PRECISIONS = {(8, 7): ir.DataType.BFLOAT16, (5, 10): ir.DataType.FLOAT16}
 
 @rule("reduce_precision")
 def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
-    info = np.finfo(b.out.dtype)
+    info = jnp.finfo(b.out.dtype)
     if (exponent_bits, mantissa_bits) == (info.nexp, info.nmant):
         return x
     if (exponent_bits, mantissa_bits) not in PRECISIONS:
@@ -252,7 +246,7 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
 @rule("eq_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """In the total order NaN equals itself; that it also tells zeros apart is left out."""
-    if b.operand().dtype.kind != "f":
+    if not is_float(b.operand().dtype):
         return b.op("Equal", x, y)
     return b.op("Or", b.op("Equal", x, y), b.op("And", b.op("IsNaN", x), b.op("IsNaN", y)))
 
@@ -261,12 +255,12 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """NaN is above all others."""
     plain = b.op("LessOrEqual", x, y)
-    return b.op("Or", plain, b.op("IsNaN", y)) if b.operand().dtype.kind == "f" else plain
+    return b.op("Or", plain, b.op("IsNaN", y)) if is_float(b.operand().dtype) else plain
 
 
 @rule("lt_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    if b.operand().dtype.kind != "f":
+    if not is_float(b.operand().dtype):
         return b.op("Less", x, y)
     above = b.op("And", b.op("IsNaN", y), b.op("Not", b.op("IsNaN", x)))
     return b.op("Or", b.op("Less", x, y), above)

@@ -15,6 +15,9 @@ from converter.graph.dims import Dim, Shape
 from converter.lower.build import Builder
 from converter.lower.registry import rule
 
+# What a gather or scatter does outside is spelled out by now.
+IN_BOUNDS = ("mode", "fill_value")
+
 
 @rule("take")
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
@@ -25,7 +28,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 # ----------------------------------------------------------------------------------------- gather
 
 
-@rule("gather")
+@rule("gather", ignores=IN_BOUNDS)
 def _(
     b: Builder,
     x: ir.Value,
@@ -33,7 +36,6 @@ def _(
     *,
     dimension_numbers: Any,
     slice_sizes: Shape,
-    **_: Any,
 ) -> ir.Value:
     """``GatherND`` on [batching, pointed, rest]; a wider window becomes more index vectors.
 
@@ -130,7 +132,6 @@ def _scatter(
     *,
     dimension_numbers: Any,
     reduction: str | None,
-    **_: Any,
 ) -> ir.Value:
     """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
@@ -196,16 +197,19 @@ def _whole(b: Builder, x: ir.Value, updates: ir.Value, reduction: str | None) ->
     return updates if reduction is None else b.op(WHOLE[reduction], x, updates)
 
 
-rule("scatter")(partial(_scatter, reduction=None))
-rule("scatter-add")(partial(_scatter, reduction="add"))
-rule("scatter-mul")(partial(_scatter, reduction="mul"))
-rule("scatter-max", since=18)(partial(_scatter, reduction="max"))
-rule("scatter-min", since=18)(partial(_scatter, reduction="min"))
+rule("scatter", ignores=IN_BOUNDS)(partial(_scatter, reduction=None))
+rule("scatter-add", ignores=IN_BOUNDS)(partial(_scatter, reduction="add"))
+rule("scatter-mul", ignores=IN_BOUNDS)(partial(_scatter, reduction="mul"))
+rule("scatter-max", since=18, ignores=IN_BOUNDS)(partial(_scatter, reduction="max"))
+rule("scatter-min", since=18, ignores=IN_BOUNDS)(partial(_scatter, reduction="min"))
 
 
-@rule("scatter-sub")
-def _(b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, **params: Any) -> ir.Value:
-    return _scatter(b, x, indices, b.op("Neg", updates), reduction="add", **params)
+@rule("scatter-sub", ignores=IN_BOUNDS)
+def _(
+    b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
+) -> ir.Value:
+    less = b.op("Neg", updates)
+    return _scatter(b, x, indices, less, reduction="add", dimension_numbers=dimension_numbers)
 
 
 # --------------------------------------------------------------------------------- dynamic slices

@@ -19,15 +19,15 @@ Axes = tuple[int, ...]
 
 
 @rule("reduce_sum")
-def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op("ReduceSum", x, b.ints(axes), keepdims=0)
 
 
-def _by_attribute(b: Builder, x: ir.Value, *, axes: Axes, name: str, **_: Any) -> ir.Value:
+def _by_attribute(b: Builder, x: ir.Value, *, axes: Axes, name: str) -> ir.Value:
     return b.op(name, x, axes=list(axes), keepdims=0)
 
 
-def _by_input(b: Builder, x: ir.Value, *, axes: Axes, name: str, **_: Any) -> ir.Value:
+def _by_input(b: Builder, x: ir.Value, *, axes: Axes, name: str) -> ir.Value:
     return b.op(name, x, b.ints(axes), keepdims=0)
 
 
@@ -48,18 +48,18 @@ def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
 
 
 @rule("reduce_or")
-def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(_count(b, x, axes), np.bool_)
 
 
 @rule("reduce_and")
-def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     """None is false."""
     return b.op("Not", b.cast(_count(b, b.op("Not", x), axes), np.bool_))
 
 
 @rule("reduce_xor")
-def _(b: Builder, x: ir.Value, *, axes: Axes, **_: Any) -> ir.Value:
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
 
 

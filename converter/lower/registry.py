@@ -3,46 +3,95 @@
 A rule is a function of the builder, the ONNX values of the operands and the node's parameters by
 keyword. It returns the ONNX value of each output; the walker stamps names, dtypes and shapes.
 Several rules for one operation differ in ``since``: the newest that the opset allows is taken.
+
+A rule owns every parameter: it reads it or says that it ignores it. A node with any other is
+refused, so that what a future JAX adds to a primitive is never dropped unseen. Hints, which say
+nothing of the result, ended in the trace (``converter.trace.HINTS``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from converter.errors import Unsupported
+import onnx_ir as ir
+
+from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
 from converter.trace import source_line
 
 Lowering = Callable[..., Any]
 OLDEST = 17
 
-_rules: dict[str, dict[int, Lowering]] = {}
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule, and the parameters that it reads and ignores."""
+
+    lowering: Lowering
+    reads: frozenset[str]
+    ignores: frozenset[str]
+
+    def unknown(self, params: Iterable[str]) -> list[str]:
+        """The parameters that the rule knows nothing of."""
+        return sorted(set(params) - self.reads - self.ignores)
 
 
-def rule(*ops: str, since: int = OLDEST) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations."""
+_rules: dict[str, dict[int, Entry]] = {}
+
+
+def rule(
+    *ops: str, since: int = OLDEST, ignores: Iterable[str] = ()
+) -> Callable[[Lowering], Lowering]:
+    """Register a rule for one or more operations; what it ignores is given by name."""
 
     def register(lowering: Lowering) -> Lowering:
+        entry = Entry(lowering, _reads(lowering), frozenset(ignores))
         for op in ops:
-            _rules.setdefault(op, {})[since] = lowering
+            _rules.setdefault(op, {})[since] = entry
         return lowering
 
     return register
 
 
+def _reads(lowering: Lowering) -> frozenset[str]:
+    """The keyword-only parameters of a rule; a catch-all would let others vanish."""
+    parameters = inspect.signature(lowering).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        raise ConverterError(f"a rule has to name its parameters: {lowering}")
+    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
 def table(rows: dict[str, str], since: int = OLDEST) -> None:
-    """Register operations that are ONNX operators under another name."""
+    """Register operations that are ONNX operators under another name, without parameters."""
     for op, onnx_op in rows.items():
-        rule(op, since=since)(lambda b, *xs, _name=onnx_op, **_: b.op(_name, *xs))
+        rule(op, since=since)(_renamed(onnx_op))
 
 
-def find(node: Node, opset: int) -> Lowering:
-    """The newest rule for the node at this opset."""
-    allowed = [since for since in _rules.get(node.op, {}) if since <= opset]
-    if not allowed:
-        raise unsupported(node, opset)
-    return _rules[node.op][max(allowed)]
+def _renamed(name: str) -> Lowering:
+    def lowering(b: Any, *xs: ir.Value) -> ir.Value:
+        return b.op(name, *xs)
+
+    return lowering
+
+
+def find(op: str, opset: int) -> Entry | None:
+    """The newest rule for an operation at this opset."""
+    allowed = [since for since in _rules.get(op, {}) if since <= opset]
+    return _rules[op][max(allowed)] if allowed else None
+
+
+def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
+    """What the node's rule writes."""
+    entry = find(node.op, b.opset)
+    if entry is None:
+        raise unsupported(node, b.opset)
+    if unknown := entry.unknown(node.params):
+        raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
+    params = {name: value for name, value in node.params.items() if name in entry.reads}
+    return entry.lowering(b, *operands, **params)
 
 
 def supported() -> frozenset[str]:

@@ -12,8 +12,8 @@ from converter.lower.build import Builder
 from converter.lower.registry import rule
 
 
-@rule("reshape")
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
+@rule("reshape", ignores=("shape",))
+def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.reshape(x, b.operand().shape, b.out.shape)
 
 
@@ -22,8 +22,8 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
     return b.op("Transpose", x, perm=list(permutation))
 
 
-@rule("broadcast_in_dim")
-def _(b: Builder, x: ir.Value, *_: ir.Value, broadcast_dimensions: Any, **__: Any) -> ir.Value:
+@rule("broadcast_in_dim", ignores=("shape",))
+def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
     """Ones where the operand has no axis, then Expand."""
     before = b.operand().shape
     ones: list[dims.Dim] = [1] * b.out.rank
@@ -79,7 +79,7 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
 
 
 @rule("iota")
-def _(b: Builder, *_: ir.Value, dtype: Any, shape: Any, dimension: int, **__: Any) -> ir.Value:
+def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> ir.Value:
     zero, one = b.const(0, np.int64), b.const(1, np.int64)
     line = b.op("Range", zero, b.squeeze(b.dim(shape[dimension]), [0]), one)
     line = line if dtype == np.int64 else b.cast(line, dtype)

@@ -3,81 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import onnx_ir as ir
 
 from converter.lower.build import Builder
 from converter.lower.formula import Term
+from converter.lower.functions import atan, expm1, log1p, sign
 from converter.lower.registry import rule
-
-
-@rule("erfc")
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Sub", b.like(1), b.op("Erf", x))
+from converter.targets.onnxruntime import has_kernel
 
 
 @rule("cbrt")
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
-    root = b.op("Pow", b.op("Abs", x), b.like(1 / 3))
-    return b.op("Mul", b.op("Sign", x), root)
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    """A power, and one step of Newton's method, as 1/3 is no float."""
+    size = abs(Term(b, x))
+    root = size.apply("Pow", 1 / 3)
+    better = root - (root - size / (root * root)) / 3.0
+    at_limit = (better - better).apply("IsNaN")  # of 0 and inf
+    return (sign(Term(b, x)) * at_limit.where(root, better)).value
 
 
 @rule("expm1")
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
-    """``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
-    term = Term(b, x)
-    return ((term * 0.5).apply("Tanh") * (term.apply("Exp") + 1)).value
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    return expm1(Term(b, x)).value
 
 
 @rule("log1p")
-def _(b: Builder, x: ir.Value, **_: Any) -> ir.Value:
-    return _log1p(Term(b, x)).value
-
-
-def _log1p(x: Term) -> Term:
-    """``log(u) + (x - (u - 1)) / u`` with ``u = 1 + x``: what rounding ``u`` lost is added back."""
-    u = x + 1
-    lost = (x - (u - 1)) / u
-    at_limit = lost.apply("IsNaN")  # x = -1, inf or itself NaN: log(u) alone is right
-    return u.apply("Log") + at_limit.where(0, lost)
-
-
-# Giles, "Approximating the erfinv function": for w < 5, and for w >= 5
-ERF_INV_NEAR = (
-    2.81022636e-08,
-    3.43273939e-07,
-    -3.5233877e-06,
-    -4.39150654e-06,
-    0.00021858087,
-    -0.00125372503,
-    -0.00417768164,
-    0.246640727,
-    1.50140941,
-)
-ERF_INV_FAR = (
-    -0.000200214257,
-    0.000100950558,
-    0.00134934322,
-    -0.00367342844,
-    0.00573950773,
-    -0.0076224613,
-    0.00943887047,
-    1.00167406,
-    2.83297682,
-)
-
-
-@rule("erf_inv")
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    term = Term(b, x)
-    w = -_log1p(-(term * term))
-    near = w < 5
-    y = near.where(w - 2.5, w.apply("Sqrt") - 3)
-    pairs = zip(ERF_INV_NEAR, ERF_INV_FAR, strict=True)
-    inner = y.polynomial([near.where(n, f) for n, f in pairs]) * term
-    edge = abs(term).equals(1)
-    return edge.where(term * math.inf, inner).value
+    return log1p(Term(b, x)).value
 
 
 # Lanczos' approximation, g = 7, nine coefficients
@@ -104,13 +57,14 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     for i, coefficient in enumerate(LANCZOS):
         total = total + coefficient / (z + (i + 1))
     t = z + (LANCZOS_G + 0.5)
-    log_t = _log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
+    log_t = log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
     log_y = (z + 0.5 - t / log_t) * log_t + total.apply("Log") + math.log(2 * math.pi) / 2
     size = abs(term)
     part = size - size.apply("Floor")
     part = (part - 0.5 >= 0).where(1 - part, part)
     sine = (part * math.pi).apply("Sin").apply("Log")
-    folded = math.log(math.pi) - sine - log_y
+    pole = sine.equals(-math.inf)  # also where log_y is infinite
+    folded = pole.where(math.inf, math.log(math.pi) - sine - log_y)
     infinite = size.equals(math.inf)
     return infinite.where(math.inf, reflect.where(folded, log_y)).value
 
@@ -128,7 +82,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
         top = top - coefficient / (step * step)
         bottom = bottom + coefficient / step
     t = z + (LANCZOS_G + 0.5)
-    log_t = _log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
+    log_t = log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
     y = log_t + top / bottom - LANCZOS_G / t
     fraction = term + abs(term + 0.5).apply("Floor")
     folded = y - math.pi / (fraction * math.pi).apply("Tan")
@@ -145,7 +99,9 @@ def _(b: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
     """``atan(|y| / |x|)`` brought to its quadrant."""
     rise, run = Term(b, y), Term(b, x)
     diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
-    angle = diagonal.where(math.pi / 4, (abs(rise) / abs(run)).apply("Atan"))
+    ratio = abs(rise) / abs(run)
+    turned = ratio.apply("Atan") if has_kernel("Atan", b.out.dtype) else atan(ratio)
+    angle = diagonal.where(math.pi / 4, turned)
     angle = _both(b, diagonal, rise.equals(0)).where(0, angle)
     angle = _signed(b, run).where(math.pi - angle, angle)
     return _signed(b, rise).where(-angle, angle).value

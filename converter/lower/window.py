@@ -41,11 +41,7 @@ def _spread(
     return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))
 
 
-def _pool(b: Builder, name: str, x: ir.Value, window: dict[str, Any], **more: Any) -> ir.Value:
-    return b.op(name, x, **_attributes(**window), **more)
-
-
-def _attributes(*, size: Any, strides: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+def _window(size: Any, strides: Any, padding: Any, dilation: Any) -> dict[str, Any]:
     """How ONNX writes a window; what is its default is left out."""
     pads = [low for low, _ in padding] + [high for _, high in padding]
     return {
@@ -57,25 +53,36 @@ def _attributes(*, size: Any, strides: Any, padding: Any, dilation: Any) -> dict
 
 
 @rule("max_pool")
-def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
-    return _pool(b, "MaxPool", x, window)
+def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
+    return b.op("MaxPool", x, **_window(size, strides, padding, dilation))
 
 
 @rule("avg_pool")
-def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
-    return _pool(b, "AveragePool", x, window, count_include_pad=1)
+def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
+    window = _window(size, strides, padding, dilation)
+    return b.op("AveragePool", x, **window, count_include_pad=1)
 
 
 @rule("sum_pool")
-def _(b: Builder, x: ir.Value, **window: Any) -> ir.Value:
-    mean = _pool(b, "AveragePool", x, window, count_include_pad=1)
-    return b.op("Mul", mean, b.like(math.prod(window["size"])))
+def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
+    window = _window(size, strides, padding, dilation)
+    mean = b.op("AveragePool", x, **window, count_include_pad=1)
+    return b.op("Mul", mean, b.like(math.prod(size)))
 
 
 @rule("max_pool_scatter")
-def _(b: Builder, x: ir.Value, source: ir.Value, **window: Any) -> ir.Value:
+def _(
+    b: Builder,
+    x: ir.Value,
+    source: ir.Value,
+    *,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+) -> ir.Value:
     """``MaxPool`` tells where in the flat operand each maximum is."""
-    _, places = b.ops("MaxPool", [x], 2, **_attributes(**window))
+    _, places = b.ops("MaxPool", [x], 2, **_window(size, strides, padding, dilation))
     shape, given = b.operand(0).shape, b.operand(1).shape
     flat, few = (dims.product(shape),), (dims.product(given),)
     zeros = b.expand(b.like(0), (), flat)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from converter.graph import Node, Value, dims
+from converter.graph.dtypes import converted
 from converter.graph.evaluate import precision, run_node
 from converter.graph.origins import steps
 
@@ -22,19 +23,19 @@ CEILING = 1 << 20
 Read = Callable[[Value], Any]
 
 
-def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
+def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
     ones = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
         ones[axis] = size
     return np.broadcast_to(x.reshape(ones), shape)
 
 
-def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any) -> Any:
+def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     steps = strides or [1] * x.ndim
     return x[tuple(map(slice, start_indices, limit_indices, steps))]
 
 
-def _iota(*, dtype: Any, shape: Any, dimension: int, **_: Any) -> Any:
+def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
     line = np.arange(shape[dimension]).astype(dtype)
     return np.broadcast_to(np.expand_dims(line, _others(shape, dimension)), shape)
 
@@ -43,7 +44,7 @@ def _others(shape: Any, axis: int) -> tuple[int, ...]:
     return tuple(i for i in range(len(shape)) if i != axis)
 
 
-def _integer_pow(x: Any, *, y: int, **_: Any) -> Any:
+def _integer_pow(x: Any, *, y: int) -> Any:
     """By repeated squaring, as JAX does; numpy takes no exponent that the dtype cannot hold."""
     result, square, left = np.ones_like(x), x, abs(y)
     while left:
@@ -53,52 +54,42 @@ def _integer_pow(x: Any, *, y: int, **_: Any) -> Any:
     return result if y >= 0 else 1 / result
 
 
-def _convert(x: Any, *, new_dtype: Any, **_: Any) -> Any:
-    """To an integer beyond its range is the nearest that there is, and NaN is zero, as in XLA."""
-    if new_dtype.kind not in "iu" or x.dtype.kind in "biu":
-        return x.astype(new_dtype)
-    info, wide = np.iinfo(new_dtype), x.astype(np.float64)
-    beyond = np.where(wide > 0, info.max, np.where(wide < 0, info.min, 0)).astype(new_dtype)
-    inside = (wide >= float(info.min)) & (wide < float(info.max // 2 + 1) * 2)
-    return np.where(inside, np.where(inside, wide, 0).astype(new_dtype), beyond)
-
-
 NUMPY: dict[str, Callable[..., Any]] = {
-    "add": lambda x, y, **_: x + y,
-    "sub": lambda x, y, **_: x - y,
-    "mul": lambda x, y, **_: x * y,
-    "max": lambda x, y, **_: np.maximum(x, y),
-    "min": lambda x, y, **_: np.minimum(x, y),
-    "neg": lambda x, **_: -x,
-    "and": lambda x, y, **_: x & y,
-    "or": lambda x, y, **_: x | y,
-    "not": lambda x, **_: ~x,
-    "eq": lambda x, y, **_: x == y,
-    "ne": lambda x, y, **_: x != y,
-    "lt": lambda x, y, **_: x < y,
-    "le": lambda x, y, **_: x <= y,
-    "gt": lambda x, y, **_: x > y,
-    "ge": lambda x, y, **_: x >= y,
-    "sqrt": lambda x, **_: np.sqrt(x),
-    "exp": lambda x, **_: np.exp(x),
-    "log": lambda x, **_: np.log(x),
-    "sin": lambda x, **_: np.sin(x),
-    "cos": lambda x, **_: np.cos(x),
-    "square": lambda x, **_: x * x,
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "max": lambda x, y: np.maximum(x, y),
+    "min": lambda x, y: np.minimum(x, y),
+    "neg": lambda x: -x,
+    "and": lambda x, y: x & y,
+    "or": lambda x, y: x | y,
+    "not": lambda x: ~x,
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+    "sqrt": lambda x: np.sqrt(x),
+    "exp": lambda x: np.exp(x),
+    "log": lambda x: np.log(x),
+    "sin": lambda x: np.sin(x),
+    "cos": lambda x: np.cos(x),
+    "square": lambda x: x * x,
     "integer_pow": _integer_pow,
     "iota": _iota,
-    "reshape": lambda x, *, shape, **_: x.reshape(shape),
-    "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
+    "reshape": lambda x, *, shape: x.reshape(shape),
+    "transpose": lambda x, *, permutation: x.transpose(permutation),
     "broadcast_in_dim": _broadcast_in_dim,
     "slice": _slice,
-    "concatenate": lambda *xs, dimension, **_: np.concatenate(xs, dimension),
-    "convert_element_type": _convert,
+    "concatenate": lambda *xs, dimension: np.concatenate(xs, dimension),
+    "convert_element_type": lambda x, *, new_dtype: converted(x, new_dtype),
 }
 """What numpy computes as JAX does; ``tests/converter/test_numpy_table.py`` holds it to that."""
 
 FLOATING: dict[str, Callable[..., Any]] = {
-    "div": lambda x, y, **_: x / y,
-    "pow": lambda x, y, **_: x**y,
+    "div": lambda x, y: x / y,
+    "pow": lambda x, y: x**y,
 }
 """The same, for floating point operands only."""
 

@@ -1,0 +1,114 @@
+"""Where ONNX's operators, as the runtime has them, give other numbers than JAX for some inputs.
+
+By default they are written all the same, and noted; a strict conversion writes more nodes instead.
+What costs nothing worth measuring is exact by default and not here (``arrange/arithmetic.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.arrange.kernels import sum_by_product
+from converter.graph import Node, Value, const
+from converter.graph.dtypes import is_float
+from converter.graph.rewrite import Editor, Rule
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """When an operation may differ, and what a strict conversion writes instead, if it can."""
+
+    sentence: str
+    exact: Rule | None = None
+    concerns: Callable[[np.dtype], bool] = is_float
+
+
+NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
+
+
+def _extreme(node: Node, editor: Editor) -> Value:
+    """NaN where there is any, else the extreme of the others."""
+    (x,), out = node.inputs, editor.like(node, node.inputs)
+    found = editor.add("reduce_or", [editor.compare("ne", x, x)], out.shape, np.bool_, node.params)
+    return editor.where(found, const(math.nan, out.dtype), out)
+
+
+def _place(node: Node, editor: Editor) -> Value:
+    """The place of the first NaN where there is any."""
+    (x,), shape = node.inputs, node.out.shape
+    nan = editor.compare("ne", x, x)
+    found = editor.add("reduce_or", [nan], shape, np.bool_, {"axes": node.params["axes"]})
+    flags = editor.convert(nan, np.int32)
+    first = editor.add("argmax", [flags], shape, node.out.dtype, node.params)
+    return editor.where(found, first, editor.like(node, node.inputs))
+
+
+def _scatter(node: Node, editor: Editor) -> Value:
+    """NaN where it met anything; the same scatter of flags says where."""
+    x, indices, updates = node.inputs
+    out = editor.like(node, node.inputs)
+    flags = [editor.convert(editor.compare("ne", v, v), np.int32) for v in (x, updates)]
+    inputs = [flags[0], indices, flags[1]]
+    met = editor.add("scatter-max", inputs, out.shape, np.int32, node.params)
+    return editor.where(editor.convert(met, np.bool_), const(math.nan, out.dtype), out)
+
+
+def _logistic(node: Node, editor: Editor) -> Value:
+    """1 / (1 + exp(-x))."""
+    (x,), one = node.inputs, const(1, node.out.dtype)
+    less = editor.add("neg", [x], x.shape, x.dtype)
+    power = editor.add("exp", [less], x.shape, x.dtype)
+    return editor.binary("div", one, editor.binary("add", power, one))
+
+
+def _top_k(node: Node, editor: Editor) -> list[Value]:
+    types = [(v.shape, v.dtype) for v in node.outputs]
+    return editor.add_many("top_k", node.inputs, types, {**node.params, "total": True})
+
+
+def _is_int64(dtype: np.dtype) -> bool:
+    return dtype == np.int64
+
+
+TABLE: dict[str, Deviation] = {
+    **dict.fromkeys(("reduce_max", "reduce_min"), Deviation(NAN_SKIPPED, _extreme)),
+    **dict.fromkeys(
+        ("argmax", "argmin"),
+        Deviation("the place of the maximum or minimum is not that of the first NaN", _place),
+    ),
+    **dict.fromkeys(("scatter-max", "scatter-min"), Deviation(NAN_SKIPPED, _scatter)),
+    "max_pool": Deviation(
+        "a window's maximum or minimum leaves NaN out, and is the largest finite number for inf"
+    ),
+    "max_pool_scatter": Deviation("the gradient of a window with NaN goes elsewhere"),
+    "top_k": Deviation(
+        "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of top_k", _top_k
+    ),
+    "approx_top_k": Deviation("NaN is not the largest in the order of approx_max_k"),
+    "logistic": Deviation(
+        "a sigmoid below -5 is off by up to 1 % of itself (3e-5 of its range)", _logistic
+    ),
+    "reduce_sum": Deviation(
+        "a sum of 64-bit integers beyond 2**53 is rounded", sum_by_product, _is_int64
+    ),
+}
+"""By operation; windows are exact already where they should be."""
+
+
+def rules(strict: bool, notes: list[tuple[str, Node]]) -> dict[str, Rule]:
+    """Rules that mend each deviation if ``strict``, or else note it."""
+
+    def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
+        deviation = TABLE[node.op]
+        if not deviation.concerns(node.inputs[0].dtype):
+            return None
+        if strict and deviation.exact is not None:
+            return deviation.exact(node, editor)
+        notes.append((deviation.sentence, node))
+        return None
+
+    return dict.fromkeys(TABLE, rule)

@@ -1,0 +1,89 @@
+"""ONNX Runtime's kernels for CPUs, measured on 1.31.1: what they lack, and what they get wrong.
+
+float16 is not listed where ONNX Runtime converts it to float32 by itself and one rounding more does
+not matter. bfloat16 is left as it is where nothing is said: its kernels are on other devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Detour = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Dtypes without a (right) kernel, and the dtypes to compute in instead, without loss.
+
+    The operands from the ``first`` on are converted and, if ``back``, so is the result. Where the
+    ``order`` of numbers matters, uint64 becomes int64 by moving 2**63 to 0.
+    """
+
+    detour: Detour
+    first: int = 0
+    back: bool = True
+    order: bool = False
+
+
+NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
+UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
+BOOL: Detour = {"bool": "int32"}
+SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
+HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
+# int64 goes another way: ReduceMax compares the low halves of its numbers, as signed ones.
+EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
+# ReduceSum adds in float64 and saturates where JAX wraps; what is left exact of it is in int64.
+SUMS: Detour = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
+SORTED: Detour = {"bool": "int32", "uint16": "int32", **UNSIGNED, "bfloat16": "float32"}
+
+KERNELS: Mapping[str, Missing] = {
+    **dict.fromkeys(("add", "add_any", "mul", "sub", "div"), Missing(BOOL)),
+    **dict.fromkeys(("max", "min", "clamp", "cummax", "cummin"), Missing({**BOOL, **SHORT})),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), Missing(BOOL, back=False)),
+    "neg": Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
+    "select_n": Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
+    "pad": Missing(SHORT),
+    "cumsum": Missing({**NARROW, **UNSIGNED}),
+    "cumprod": Missing(NARROW),
+    "reduce_sum": Missing(SUMS),
+    **dict.fromkeys(("reduce_max", "reduce_min"), Missing(EXTREMES)),
+    **dict.fromkeys(
+        ("argmax", "argmin"), Missing({**EXTREMES, "uint64": "int64"}, back=False, order=True)
+    ),
+    **dict.fromkeys(("top_k", "approx_top_k"), Missing(SORTED, order=True)),
+    "matmul": Missing({**NARROW, **BOOL}),
+    **dict.fromkeys(
+        ("scatter-add", "scatter-sub", "scatter-mul", "scatter-max", "scatter-min"),
+        Missing({"float16": "float32", **BOOL}),
+    ),
+    # Formulas of several steps: in half precision each of them would be seen.
+    **dict.fromkeys(
+        ("atan2", "cbrt", "digamma", "erf_inv", "erfc", "expm1", "lgamma", "log1p", "exp2"),
+        Missing(HALF),
+    ),
+    "sign": Missing({"float16": "float32"}),  # of NaN it makes 0
+}
+"""By operation of the graph."""
+
+WITHOUT_FLOAT64 = frozenset(
+    {
+        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan", "Erf"),
+        *("AveragePool", "Conv", "ConvTranspose"),
+        "Sigmoid",  # there is one, whose errors are those of float32
+    }
+)
+"""Operators without a float64 kernel."""
+
+
+def has_kernel(operator: str, dtype: Any) -> bool:
+    """Whether the operator takes a dtype; asked where a formula can stand in for it."""
+    return not (dtype == np.float64 and operator in WITHOUT_FLOAT64)
+
+
+UNMOVED_ZERO = -0.0
+"""ONNX Runtime moves a Pad whose filler is zero into the pooling behind it: that pads a MaxPool
+with -inf, and an AveragePool with more than it takes. It leaves a filler of -0.0 where it is."""
