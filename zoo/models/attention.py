@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.layers import MakeNorm, Norm
+from zoo.models.layers import MakeNorm, Norm, pointwise
 from zoo.models.rope import Rotation
 
 
@@ -61,13 +61,13 @@ class Attention(eqx.Module):
     ) -> Float[Array, "tokens dim"]:
         """**Arguments:** the tokens, and how positions rotate their queries and keys, if so."""
         tokens, dim = x.shape
-        qkv = jax.vmap(self.qkv)(x).reshape(tokens, 3, self.heads, dim // self.heads)
+        qkv = pointwise(self.qkv, x).reshape(tokens, 3, self.heads, dim // self.heads)
         q, k, v = qkv.transpose(1, 2, 0, 3)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = jax.vmap(jax.vmap(self.q_norm))(q), jax.vmap(jax.vmap(self.k_norm))(k)
+            q, k = pointwise(self.q_norm, q), pointwise(self.k_norm, k)
         if rotation is not None:
             q, k = rotation(q), rotation(k)
-        return jax.vmap(self.proj)(attend(q, k, v))
+        return pointwise(self.proj, attend(q, k, v))
 
 
 def attend(

@@ -1,13 +1,12 @@
 """What a vision transformer repeats."""
 
 import equinox as eqx
-import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import Attention
 from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
-from zoo.models.layers import LayerScale, MakeNorm, Norm
+from zoo.models.layers import LayerScale, MakeNorm, Norm, pointwise
 from zoo.models.rope import Rotation
 
 
@@ -58,7 +57,7 @@ class Block(eqx.Module):
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> Float[Array, "tokens dim"]:
         """**Arguments** and **returns** as `Attention`."""
-        attended = self.attn(jax.vmap(self.prenorm)(x), rotation)
+        attended = self.attn(pointwise(self.prenorm, x), rotation)
         x = x + (attended if self.ls1 is None else self.ls1(attended))
-        fed = self.mlp(jax.vmap(self.norm)(x))
+        fed = self.mlp(pointwise(self.norm, x))
         return x + (fed if self.ls2 is None else self.ls2(fed))

@@ -113,7 +113,7 @@ def batched(
 ) -> Any:
     """The function that an exported file computes: a network's `Output`, or what a model gives."""
     if not layers:
-        return jax.vmap(model)(pixel_values)
+        return jax.vmap(lambda image: model(image))(pixel_values)
     return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
 
 

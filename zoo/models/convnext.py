@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.config import Preprocessing
-from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, gelu
+from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, gelu, pointwise
 from zoo.models.output import Output, check_layers
 
 
@@ -26,13 +25,6 @@ def convolve(
 ) -> Float[Array, "height2 width2 dim2"]:
     """A convolution of a map whose channels are its last axis."""
     return conv(x.transpose(2, 0, 1)).transpose(1, 2, 0)
-
-
-def per_pixel(
-    layer: eqx.nn.Linear | Norm, x: Float[Array, "height width dim"]
-) -> Float[Array, "height width dim2"]:
-    """A layer applied to each pixel alone."""
-    return jax.vmap(jax.vmap(layer))(x)
 
 
 class Stem(eqx.Module):
@@ -56,7 +48,7 @@ class Stem(eqx.Module):
 
         What does not fill a patch at the right and bottom edge is dropped.
         """
-        return per_pixel(self.norm, self.conv(image).transpose(1, 2, 0))
+        return pointwise(self.norm, self.conv(image).transpose(1, 2, 0))
 
 
 class Downsampler(eqx.Module):
@@ -77,7 +69,7 @@ class Downsampler(eqx.Module):
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height2 width2 wider"]:
         """**Returns** a map of `height2 = height // 2` and `width2 = width // 2`."""
-        return convolve(self.conv, per_pixel(self.norm, x))
+        return convolve(self.conv, pointwise(self.norm, x))
 
 
 class Block(eqx.Module):
@@ -119,8 +111,8 @@ class Block(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
-        y = per_pixel(self.norm, convolve(self.dwconv, x))
-        y = per_pixel(self.pwconv2, self.activation(per_pixel(self.pwconv1, y)))
+        y = pointwise(self.norm, convolve(self.dwconv, x))
+        y = pointwise(self.pwconv2, self.activation(pointwise(self.pwconv1, y)))
         return x + self.ls(y)
 
 
@@ -251,7 +243,7 @@ class ConvNeXt(eqx.Module):
         for stage in self.blocks:
             x = stage(x)
             maps.append(x)
-        rows = jax.vmap(self.norm)(with_mean(x))
+        rows = pointwise(self.norm, with_mean(x))
         if as_maps:
             maps[-1] = rows[1:].reshape(x.shape)
             states = [each.transpose(2, 0, 1) for each in maps]

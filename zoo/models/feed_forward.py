@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.layers import Activation, gelu
+from zoo.models.layers import Activation, gelu, pointwise
 
 
 class Mlp(eqx.Module):
@@ -30,7 +30,7 @@ class Mlp(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        return jax.vmap(self.fc2)(self.activation(jax.vmap(self.fc1)(x)))
+        return pointwise(self.fc2, self.activation(pointwise(self.fc1, x)))
 
 
 class SwiGlu(eqx.Module):
@@ -51,7 +51,7 @@ class SwiGlu(eqx.Module):
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        return jax.vmap(self.w3)(jax.nn.silu(jax.vmap(self.w1)(x)) * jax.vmap(self.w2)(x))
+        return pointwise(self.w3, jax.nn.silu(pointwise(self.w1, x)) * pointwise(self.w2, x))
 
 
 class SwiGluFused(eqx.Module):
@@ -70,8 +70,8 @@ class SwiGluFused(eqx.Module):
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        gate, value = jnp.split(jax.vmap(self.w12)(x), 2, axis=-1)
-        return jax.vmap(self.w3)(jax.nn.silu(gate) * value)
+        gate, value = jnp.split(pointwise(self.w12, x), 2, axis=-1)
+        return pointwise(self.w3, jax.nn.silu(gate) * value)
 
 
 FeedForward: TypeAlias = Mlp | SwiGlu | SwiGluFused

@@ -17,12 +17,26 @@ Size: TypeAlias = Any
 type. Layers that take one allow both, which is how one exported file serves images of any size."""
 
 Norm: TypeAlias = eqx.nn.LayerNorm | eqx.nn.RMSNorm
-"""Normalises one vector; `jax.vmap(norm)` does so with every token."""
+"""Normalises one vector; `pointwise(norm, x)` does so with every token."""
 
 MakeNorm: TypeAlias = Callable[[int], Norm]
 """Makes a norm over so many channels: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm, eps=1e-6)`."""
 
 Activation: TypeAlias = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
+
+
+def pointwise(
+    layer: Callable[[Float[Array, " dim"]], Float[Array, " dim2"]], x: Float[Array, "*points dim"]
+) -> Float[Array, "*points dim2"]:
+    """A layer applied to every token or pixel alone, along the last axis."""
+
+    # `jax.vmap(layer)` would do, but JAX names what it traces, and prints a module for its name.
+    def apply(vector: Array) -> Array:
+        return layer(vector)
+
+    for _ in x.shape[:-1]:
+        apply = jax.vmap(apply)
+    return apply(x)
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import equinox as eqx
-import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import attend
 from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
-from zoo.models.layers import MakeNorm, Norm
+from zoo.models.layers import MakeNorm, Norm, pointwise
 
 Pool: TypeAlias = Callable[[Float[Array, "tokens dim"], int], Float[Array, " dim"]]
 """Is given the tokens, and how many of them are in front of the patches."""
@@ -68,8 +67,8 @@ class AttentionPool(eqx.Module):
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"]:
         tokens, dim = x.shape
         width = dim // self.heads
-        q = jax.vmap(self.q)(self.latent).reshape(1, self.heads, width).transpose(1, 0, 2)
-        kv = jax.vmap(self.kv)(x).reshape(tokens, 2, self.heads, width)
+        q = pointwise(self.q, self.latent).reshape(1, self.heads, width).transpose(1, 0, 2)
+        kv = pointwise(self.kv, x).reshape(tokens, 2, self.heads, width)
         k, v = kv.transpose(1, 2, 0, 3)
-        y = jax.vmap(self.proj)(attend(q, k, v))
-        return (y + self.mlp(jax.vmap(self.norm)(y)))[0]
+        y = pointwise(self.proj, attend(q, k, v))
+        return (y + self.mlp(pointwise(self.norm, y)))[0]

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.block import Block
 from zoo.models.config import Preprocessing
-from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size
+from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Output, check_layers
 from zoo.models.pool import AttentionPool, Pool, class_token
@@ -156,8 +155,8 @@ class VisionTransformer(eqx.Module):
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
             if number in layers:
-                wanted[number] = jax.vmap(self.norm)(x)
-        x = wanted[len(self.blocks)] if len(self.blocks) in layers else jax.vmap(self.norm)(x)
+                wanted[number] = pointwise(self.norm, x)
+        x = wanted[len(self.blocks)] if len(self.blocks) in layers else pointwise(self.norm, x)
         pooled = self.pooled(x)
         hidden = tuple(wanted[number] for number in layers)
         if as_maps:
