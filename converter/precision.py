@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Literal
 
+import jax.numpy as jnp
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
@@ -162,11 +164,26 @@ def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:
     assert tensor is not None
 
     def load() -> ir.TensorProtocol:
-        array = tensor.numpy().astype(dtype.numpy())
-        return ir.tensor(array, dtype=dtype, name=tensor.name)
+        return ir.tensor(narrowed(tensor.numpy(), dtype.numpy()), dtype=dtype, name=tensor.name)
 
     shape = ir.Shape(tensor.shape.numpy())
     return ir.LazyTensor(load, dtype=dtype, shape=shape, name=tensor.name)
+
+
+def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """``array`` in a narrower float, in which what is finite stays finite: -1e9 hides a score as
+    the lowest number does, and minus infinity would make NaN of a row of them.
+
+    A single number that is not zero stays so too: a sum with 1e-8 keeps a division from zero, as
+    the smallest normal number does.
+    """
+    limits = jnp.finfo(dtype)
+    largest, smallest = float(limits.max), float(limits.smallest_normal)
+    held = np.where(np.isinf(array), array, np.clip(array, -largest, largest))
+    if array.size == 1:
+        tiny = (array != 0) & (np.abs(array) < smallest)
+        held = np.where(tiny, np.copysign(smallest, array), held)
+    return np.asarray(held).astype(dtype)
 
 
 def emulate_bfloat16(model: ir.Model) -> ir.Model:

@@ -86,12 +86,17 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     names = Names()
     paths = [_path_name(leaves[i][0]) or "param" for i in slots]
     values = [_parameter(names.take(p), leaves[i][1]) for p, i in zip(paths, slots, strict=True)]
-    arguments = [_value(v.aval, "input") for v in closed.jaxpr.invars[len(slots) :]]
+    arguments = [Value(as_shape(s.shape), s.dtype, kind="input") for s in inputs]
     for value, name in zip(arguments, _input_names(fn, len(inputs), params is not fn), strict=True):
         value.name = name
     constants = _Constants(_closed_over(fn), names)
     nodes: list[Node] = []
-    outputs = _Inliner(constants).inline(closed, [*values, *arguments], nodes)
+    variables = closed.jaxpr.invars
+    given = [
+        _canonical(value, variable.aval.dtype, nodes)
+        for value, variable in zip((*values, *arguments), variables, strict=True)
+    ]
+    outputs = _Inliner(constants).inline(closed, given, nodes)
     extra = constants.params()
     return Graph(arguments, outputs, nodes, [*values, *extra], _output_names(out_tree))
 
@@ -235,6 +240,15 @@ def _closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
 
 def _value(aval: Any, kind: Any) -> Value:
     return Value(as_shape(aval.shape), aval.dtype, kind=kind)
+
+
+def _canonical(value: Value, dtype: Any, nodes: list[Node]) -> Value:
+    """What JAX computes with: without x64, 32 bits of the 64 that an input or a parameter has."""
+    if value.dtype == dtype:
+        return value
+    types = [(value.shape, dtype)]
+    nodes.append(make_node("convert_element_type", [value], types, {"new_dtype": np.dtype(dtype)}))
+    return nodes[-1].out
 
 
 def _parameter(name: str, leaf: Any) -> Value:
