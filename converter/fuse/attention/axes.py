@@ -130,11 +130,6 @@ def _roles(
     )
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
     groups = alone[:-1] if heads and dims.all_static(sizes[i] for i in alone[:-1]) else []
-    width = tuple(i for i in query.axes if i >= rank)
-    if sorted(width) != sorted(i for i in key.axes if i >= rank):
-        return "queries and keys do not share their width"
-    if any(dims.same(d, 0) for d in sizes.values()):
-        return "something is empty, which the runtime's operator does not take"
     found = Parts(
         query=query,
         key=key,
@@ -147,9 +142,18 @@ def _roles(
         groups=tuple(groups),
         rows=tuple(i for i in alone if i not in groups),
         columns=columns,
-        width=width,
+        width=tuple(i for i in query.axes if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
-    if sorted(out) != sorted(found.result()):
+    return _misfit(found, rank) or found
+
+
+def _misfit(parts: Parts, rank: int) -> str:
+    """Why the parts are not those of attention, if they are not."""
+    if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
+        return "queries and keys do not share their width"
+    if any(dims.same(d, 0) for d in parts.sizes.values()):
+        return "something is empty, which the runtime's operator does not take"
+    if sorted(parts.out) != sorted(parts.result()):
         return "the second product does not sum over the positions alone"
-    return found
+    return ""

@@ -29,7 +29,7 @@ ABSORBING = -1e30
 VANISHING = -1e4
 """Below this, exp(number - highest score) is zero for scores that are not absurd."""
 
-LARGEST = 1 << 24
+LARGEST = 1 << 22
 """Elements of a mask that are computed to see whether it leaves something in every row."""
 
 
@@ -51,8 +51,10 @@ def prove(terms: Sequence[Term], columns: int, dtype: np.dtype) -> Mask | str | 
     settled = [_held(t, t.dtype) for t in terms]
     if any(isinstance(t, Added) and not _fits(t) for t in settled):
         return "a mask is multiplied by what its dtype cannot hold"
-    mask = _absorbing(settled, columns)
-    return mask if isinstance(mask, str) else _narrowed(_unlifted(mask, columns), columns, dtype)
+    fills = [t for t in settled if isinstance(t, Filled)]
+    open_ = len(fills) == 1 and _leaves_all_rows(fills[0], columns)
+    mask = _absorbing(settled, open_)
+    return mask if isinstance(mask, str) else _narrowed(_unlifted(mask, open_), open_, dtype)
 
 
 def _held(term: Term, dtype: np.dtype) -> Term:
@@ -68,18 +70,19 @@ def _fits(term: Added) -> bool:
     return float(info.tiny) <= abs(term.coefficient) <= float(info.max)
 
 
-def _absorbing(terms: Sequence[Term], columns: int) -> Mask | str:
-    """The terms with fills that may be added."""
+def _absorbing(terms: Sequence[Term], open_: bool) -> Mask | str:
+    """The terms with fills that may be added; ``open_`` where the fill leaves something in every
+    row."""
     dtype = terms[0].dtype
     fills = [t for t in terms if isinstance(t, Filled)]
     weak = [f.number for f in fills if not _absorbs(f.number, dtype)]
-    if not weak or (len(fills) == 1 and _leaves_all_rows(fills[0], columns) and _mild(terms)):
+    if not weak or (open_ and _mild(terms)):
         high = [n for n in weak if not n <= VANISHING]
         return _too_high(high[0]) if high else Mask(tuple(terms), dtype, True)
     if not max(weak) <= VANISHING:
         return _too_high(max(weak))
-    last = max(i for i, t in enumerate(terms) if isinstance(t, Filled))
-    if len({f.number for f in fills}) > 1 or last < len(terms) - 1 or not _mild(terms):
+    on_top = any(isinstance(t, Added) for t in terms[terms.index(fills[0]) :])
+    if len({f.number for f in fills}) > 1 or on_top or not _mild(terms):
         return (
             "a row may be hidden throughout, where it matters how low the fill value "
             f"{weak[0]:g} is beside other masks"
@@ -132,13 +135,13 @@ def _least(term: Added) -> float:
     return float(array.min(initial=math.inf)) if not np.isnan(array).any() else -math.inf
 
 
-def _unlifted(mask: Mask, columns: int) -> Mask:
+def _unlifted(mask: Mask, open_: bool) -> Mask:
     """The mask without lifting, where all rows are known to be above the lowest number."""
     lowest = float(jnp.finfo(mask.dtype).min)
     fills = [t for t in mask.terms if isinstance(t, Filled)]
     if any(isinstance(t, Added) and not _least(t) > lowest / 8 for t in mask.terms):
         return mask
-    if len(fills) == 1 and _leaves_all_rows(fills[0], columns):
+    if open_:
         return replace(mask, lifted=False)
     if any(f.number == -math.inf for f in fills):
         return mask
@@ -151,10 +154,10 @@ def _raised(fill: float, lowest: float) -> float:
     return max(fill, fill / 2 + lowest / 4)
 
 
-def _narrowed(mask: Mask, columns: int, dtype: np.dtype) -> Mask:
+def _narrowed(mask: Mask, open_: bool, dtype: np.dtype) -> Mask:
     """In the operands' dtype where that is the same: fills alone, of which it has low ones."""
     fills = [t for t in mask.terms if isinstance(t, Filled)]
-    wide = dtype.name == "bfloat16" or (len(fills) == 1 and _leaves_all_rows(fills[0], columns))
-    if len(fills) == len(mask.terms) and wide and dtype.itemsize < mask.dtype.itemsize:
+    low = dtype.name == "bfloat16" or open_
+    if len(fills) == len(mask.terms) and low and dtype.itemsize < mask.dtype.itemsize:
         return replace(mask, terms=tuple(_held(t, dtype) for t in fills), dtype=dtype)
     return mask

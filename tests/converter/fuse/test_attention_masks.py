@@ -191,6 +191,23 @@ def test_nested_fills():
     assert_fused(fn, [*operands(), visible(), jnp.arange(COLUMNS) < 4])
 
 
+def test_named_sizes():
+    def fn(q, k, v, mask):
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) + mask[:, None, None]
+        return jax.nn.softmax(scores, axis=-1) @ v
+
+    specs = [("b", 3, "t", 8), ("b", 3, "t", 8), ("b", 3, "t", 6), ("b", "t")]
+    export = converter.to_onnx(fn, specs)
+    assert export.report.fused["Attention"] == 1
+    rng = np.random.default_rng(0)
+    for sizes in ({"b": 2, "t": 5}, {"b": 3, "t": 7}):
+        shapes = [[sizes.get(d, d) for d in spec] for spec in specs[:3]]
+        q, k, v = (jnp.asarray(rng.standard_normal(s), jnp.float32) for s in shapes)
+        mask = jnp.zeros(tuple(sizes.values())).at[0].set(LOWEST).at[1, 1:].set(-math.inf)
+        (got,) = converter.run(converter.session(export), [q, k, v, mask]).values()
+        np.testing.assert_allclose(got, np.asarray(fn(q, k, v, mask)), rtol=0, atol=4e-6)
+
+
 # ------------------------------------------------------------------------------------- libraries
 
 
@@ -275,6 +292,16 @@ def test_a_bias_on_top_of_a_weak_fill():
         return attend(q, k, v, lambda s: jnp.where(mask, s, -1e4) + BIAS)
 
     bounded(fn, "how low the fill value", visible())
+
+
+def test_a_bias_between_weak_fills():
+    def fn(q, k, v, mask, padding):
+        def change(s):
+            return jnp.where(padding, jnp.where(mask, s, -1e4) + BIAS, -1e4)
+
+        return attend(q, k, v, change)
+
+    bounded(fn, "how low the fill value", visible(), jnp.arange(COLUMNS) < 4)
 
 
 def test_different_weak_fills():

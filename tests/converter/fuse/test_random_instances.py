@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import jax
 import numpy as np
 import pytest
 
@@ -18,6 +21,13 @@ DRAWN = {
     "pairs": draw_activations.pairs,
     "attention": draw_attention.attention,
 }
+
+
+@pytest.fixture(autouse=True)
+def forget_compiled_steps() -> Iterator[None]:
+    """Each draw has shapes of its own: a hundred of them hold gigabytes."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.mark.sampled(BLOCKS)
