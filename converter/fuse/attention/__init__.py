@@ -11,9 +11,9 @@ added as a mask (``masks``); then the node is written (``build``).
 
 from __future__ import annotations
 
-from converter.fuse.attention import axes, masks
-from converter.fuse.attention.build import Attention, build
-from converter.fuse.attention.scores import Scores, only_reader, scores
+from converter.fuse.attention import axes, build, masks, scores
+from converter.fuse.attention.build import Attention
+from converter.fuse.attention.scores import Scores, only_reader
 from converter.fuse.match import Uses, View, converts_float, operand, peel, proved
 from converter.graph import Node, Value
 
@@ -42,7 +42,7 @@ def _attention(node: Node, side: int, weights: View, uses: Uses) -> Attention | 
     if not only_reader(node.inputs[side], weights.base, uses):
         return "the weights of the softmax are used elsewhere"
     reasons: list[str] = []
-    for found in scores(weights.node().inputs[0], uses, reasons):
+    for found in scores.scores(weights.node().inputs[0], uses, reasons):
         evidence = _with(found, node, side, weights, uses)
         if isinstance(evidence, Attention):
             return evidence
@@ -72,4 +72,4 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
 FLOATS = {"float32", "float16", "bfloat16"}
 """What ONNX Runtime's kernels take; bfloat16 those that are not for the CPU."""
 
-ATTENTION = proved("Attention", ("einsum",), prove, build)
+ATTENTION = proved("Attention", ("einsum",), prove, build.build)
