@@ -16,8 +16,8 @@ from converter.judge.check import Difference, Verdict, check
 from converter.judge.errors import Errors, compare
 from converter.judge.runtime import run, session
 from converter.lower import IR_VERSIONS, OPSETS
-from converter.passes import AttentionLayout
 from converter.precision import emulate_bfloat16, lower_precision
+from converter.settings import AttentionLayout
 
 __all__ = [
     "IR_VERSIONS",

@@ -18,10 +18,11 @@ from converter.files import save as saving
 from converter.fuse.match import NearMiss
 from converter.graph import Graph, Node
 from converter.graph.names import Names
+from converter.jaxprs.specs import Spec
 from converter.lower import OPSETS, lower
-from converter.passes import AttentionLayout, Settings
+from converter.settings import AttentionLayout, Settings
 from converter.tidy import tidy
-from converter.trace import Spec, source_line, trace
+from converter.trace import source_line, trace
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
 
 from converter.arrange import (
     activation,
@@ -40,29 +39,12 @@ from converter.fuse import (
     softmax,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.match import NearMiss, Recogniser, rules
-from converter.graph import Graph, Node
+from converter.fuse.match import Recogniser, rules
+from converter.graph import Graph
 from converter.graph.rewrite import Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights
+from converter.settings import Settings
 from converter.simplify import FORMS, simplify
-
-AttentionLayout: TypeAlias = Literal["4d", "3d"]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the passes are told: the target's opset and layout, and whether to be exact at any cost;
-    and where they note what they left.
-
-    ``notes`` gets structures that were nearly recognised, ``deviations`` nodes that may give other
-    numbers than JAX, each under a sentence that says when.
-    """
-
-    opset: int
-    attention_layout: AttentionLayout = "4d"
-    strict: bool = False
-    notes: list[NearMiss] = field(default_factory=list)
-    deviations: list[tuple[str, Node]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "graph", "targets", "trace", "programs", "simplify", "fuse", "arrange"),
-        *("passes", "lower", "tidy", "files", "precision", "judge", "bisection", "export"),
+        *("errors", "graph", "targets", "expand", "jaxprs", "trace", "programs", "simplify"),
+        *("fuse", "settings", "arrange", "passes", "lower", "tidy", "files", "precision"),
+        *("judge", "bisection", "export"),
     ),
     "weights": (
         *(

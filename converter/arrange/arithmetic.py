@@ -41,7 +41,8 @@ def _convert(node: Node, editor: Editor) -> Value | None:
 
 def _nearest(number: int, dtype: Any) -> Value:
     """The float nearest to an integer, towards zero, as a constant."""
-    near = np.asarray(number).astype(np.float64).astype(dtype)
+    with np.errstate(over="ignore"):
+        near = np.asarray(number).astype(np.float64).astype(dtype)
     if not np.isfinite(near) or abs(int(near)) > abs(number):
         near = np.nextafter(near, np.zeros((), dtype))
     return const(near, dtype)

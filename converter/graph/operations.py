@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from converter.graph.windows import conv, conv_transpose, max_pool_scatter, pool
+
 # A method of ``jax.image.resize``, and whether it antialiases.
 ResizeKind: TypeAlias = tuple[str, bool]
 
@@ -161,87 +163,6 @@ def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
     return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
 
 
-def conv(
-    x: jax.Array,
-    w: jax.Array,
-    bias: jax.Array | None = None,
-    *,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    spread: Any = None,
-) -> jax.Array:
-    """[batch, channels, space…] convolved with [out, in / groups, space…], plus a bias [out]."""
-    y = lax.conv_general_dilated(
-        x,
-        w,
-        strides,
-        padding,
-        lhs_dilation=spread,
-        rhs_dilation=dilation,
-        feature_group_count=groups,
-    )
-    return y if bias is None else y + bias.reshape(-1, *(1 for _ in strides))
-
-
-def conv_transpose(
-    x: jax.Array,
-    w: jax.Array,
-    bias: jax.Array | None = None,
-    *,
-    strides: Any,
-    cuts: Any,
-    dilation: Any,
-    groups: int,
-) -> jax.Array:
-    """ONNX's ``ConvTranspose``: kernel [in, out / groups, space…], ``cuts`` off each end."""
-    ins, outs, *space = w.shape
-    kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
-    kernel = jnp.flip(kernel, range(3, kernel.ndim)).reshape(groups * outs, ins // groups, *space)
-    whole = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
-    padding = [(n - low, n - high) for n, (low, high) in zip(whole, cuts, strict=True)]
-    return conv(
-        x,
-        kernel,
-        bias,
-        strides=[1] * len(space),
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        spread=strides,
-    )
-
-
-def _pool(
-    x: jax.Array,
-    *,
-    size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    start: float,
-    combine: Any,
-) -> jax.Array:
-    """Windows over the spatial axes of [batch, channels, space…]."""
-    none = ((0, 0), (0, 0))
-    return lax.reduce_window(
-        x,
-        jnp.asarray(start, x.dtype),
-        combine,
-        (1, 1, *size),
-        (1, 1, *strides),
-        (*none, *padding),
-        window_dilation=(1, 1, *dilation),
-    )
-
-
-def _max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
-    """``source`` added where each window of ``x`` has its maximum: the gradient of max pooling."""
-    _, pull = jax.vjp(partial(_pool, start=-jnp.inf, combine=lax.max, **window), x)
-    return pull(source)[0]
-
-
 SCATTERS: dict[str, Callable[..., jax.Array]] = {
     "scatter": lax.scatter,
     "scatter-add": lax.scatter_add,
@@ -318,12 +239,12 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "conv_transpose": conv_transpose,
     "pad": lambda x, filler, *, padding_config: lax.pad(x, filler, padding_config),
     "rev": lambda x, *, dimensions: lax.rev(x, dimensions),
-    "max_pool": partial(_pool, start=-jnp.inf, combine=lax.max),
-    "sum_pool": partial(_pool, start=0.0, combine=lax.add),
+    "max_pool": partial(pool, start=-jnp.inf, combine=lax.max),
+    "sum_pool": partial(pool, start=0.0, combine=lax.add),
     "avg_pool": lambda x, **window: (
-        _pool(x, start=0.0, combine=lax.add, **window) / math.prod(window["size"])
+        pool(x, start=0.0, combine=lax.add, **window) / math.prod(window["size"])
     ),
-    "max_pool_scatter": _max_pool_scatter,
+    "max_pool_scatter": max_pool_scatter,
     **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
     "reduce_max": lambda x, *, axes: lax.reduce_max(x, axes),
     "reduce_and": lambda x, *, axes: jnp.all(x, axes),

@@ -133,6 +133,7 @@ _RANGES: dict[str, Rule] = {
     "convert_element_type": _convert,
     "iota": _iota,
     "clamp": _clamp,
+    "relu": lambda node, r: Range(max(r[0].low, 0), max(r[0].high, 0), r[0].nan),
     "max": _max,
     "min": _min,
     "concatenate": lambda node, ranges: _union(ranges),

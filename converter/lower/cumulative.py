@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.graph import dims
-from converter.graph.dtypes import highest, lowest
+from converter.graph.dtypes import highest, is_float, lowest
 from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.registry import rule, unsupported
@@ -44,6 +44,8 @@ def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
 
 @rule("cumlogsumexp")
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    if not is_float(b.out.dtype):
+        raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
     return _scan(b, x, axis, reverse, -math.inf, _logaddexp)
 
 

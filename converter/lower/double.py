@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from converter.lower.build import Builder
 from converter.lower.formula import Term
-from converter.lower.functions import atan, expm1, log1p, sign
+from converter.lower.functions import atan, expm1, log1p, sign, tan
 from converter.lower.registry import Lowering, rule
 from converter.targets.onnxruntime import has_kernel
 
@@ -64,10 +64,6 @@ def _atanh(x: Term) -> Term:
     return sign(x) * 0.5 * log1p(2.0 * size / (1 - size))
 
 
-def _tan(x: Term) -> Term:
-    return x.apply("Sin") / x.apply("Cos")
-
-
 def _logistic(x: Term) -> Term:
     return 1 / ((-x).apply("Exp") + 1)
 
@@ -82,7 +78,7 @@ FORMULAS: dict[str, tuple[str, Callable[[Term], Term]]] = {
     "cosh": ("Cosh", _cosh),
     "logistic": ("Sigmoid", _logistic),
     "sinh": ("Sinh", _sinh),
-    "tan": ("Tan", _tan),
+    "tan": ("Tan", tan),
 }
 """The operator of each function, and the formula where it has no kernel."""
 

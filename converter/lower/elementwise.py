@@ -62,7 +62,9 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @rule("rem")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The sign of the dividend, which is what ``fmod`` means."""
+    """The sign of the dividend, which is what ``fmod`` means; ONNX Runtime takes it in float64."""
+    if b.out.dtype in (np.int64, np.uint64):
+        return b.op("Sub", x, b.op("Mul", b.op("Div", x, y), y))
     return b.op("Mod", x, y, fmod=1)
 
 
@@ -211,7 +213,8 @@ def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
     amount = b.cast(b.op("Min", b.cast(by, np.int64), b.const(bits, np.int64)), wide)
     moved = b.op("BitShift", bare, amount, direction=direction)
     enough = b.op("Less", amount, b.const(bits, wide))  # C++ leaves larger shifts undefined
-    return b.cast(b.cast(b.op("Where", enough, moved, b.const(0, wide)), f"uint{bits}"), dtype)
+    kept = b.op("Mul", moved, b.cast(enough, wide))  # Where has no kernel for uint64
+    return b.cast(b.cast(kept, f"uint{bits}"), dtype)
 
 
 @rule("shift_left")

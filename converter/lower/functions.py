@@ -54,3 +54,7 @@ def atan(x: Term) -> Term:
     square = z * z
     ratio = square.polynomial(ATAN_P) / square.polynomial(ATAN_Q)
     return sign(x) * (base + (z * square * ratio + lost + z))
+
+
+def tan(x: Term) -> Term:
+    return x.apply("Sin") / x.apply("Cos")

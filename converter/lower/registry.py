@@ -6,7 +6,7 @@ Several rules for one operation differ in ``since``: the newest that the opset a
 
 A rule owns every parameter: it reads it or says that it ignores it. A node with any other is
 refused, so that what a future JAX adds to a primitive is never dropped unseen. Hints, which say
-nothing of the result, ended in the trace (``converter.trace.HINTS``).
+nothing of the result, ended in the trace (``converter.jaxprs.inline.HINTS``).
 """
 
 from __future__ import annotations

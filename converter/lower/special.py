@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from converter.lower.build import Builder
 from converter.lower.formula import Term
-from converter.lower.functions import atan, expm1, log1p, sign
+from converter.lower.functions import atan, expm1, log1p, sign, tan
 from converter.lower.registry import rule
 from converter.targets.onnxruntime import has_kernel
 
@@ -84,8 +84,9 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     t = z + (LANCZOS_G + 0.5)
     log_t = log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
     y = log_t + top / bottom - LANCZOS_G / t
-    fraction = term + abs(term + 0.5).apply("Floor")
-    folded = y - math.pi / (fraction * math.pi).apply("Tan")
+    fraction = (term + abs((term + 0.5).apply("Floor"))) * math.pi
+    tangent = fraction.apply("Tan") if has_kernel("Tan", b.out.dtype) else tan(fraction)
+    folded = y - math.pi / tangent
     pole = _both(b, term.equals(term.apply("Floor")), term <= 0)
     return pole.where(math.nan, reflect.where(folded, y)).value
 

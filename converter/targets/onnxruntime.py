@@ -45,6 +45,7 @@ KERNELS: Mapping[str, Missing] = {
     **dict.fromkeys(("max", "min", "clamp", "cummax", "cummin"), Missing({**BOOL, **SHORT})),
     **dict.fromkeys(("lt", "le", "gt", "ge"), Missing(BOOL, back=False)),
     "neg": Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
+    "pow": Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
     "select_n": Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
     "pad": Missing(SHORT),
     "cumsum": Missing({**NARROW, **UNSIGNED}),

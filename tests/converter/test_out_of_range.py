@@ -1,0 +1,170 @@
+"""What leaves a dtype: floats that become integers, divisions by zero, sums and products."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.graph import Value, const, make_node
+from converter.graph.ranges import known_range
+from converter.judge.runtime import run, session
+from tests.conformance import assert_close
+
+BEYOND = np.array([1.2, -1, np.nan, 0.5, 1e20, -np.inf, np.inf, 3e9, -3e9, 254.9], np.float32)
+INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
+
+
+def assert_same(fn, *args, opset=23):
+    """The file gives JAX's numbers to the bit, with ONNX Runtime's optimiser and without."""
+    export = converter.to_onnx(fn, list(args), opset=opset)
+    for optimise in (True, False):
+        got = run(session(export, optimise=optimise), args).values()
+        for actual, wanted in zip(got, jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
+            np.testing.assert_array_equal(actual, np.asarray(wanted))
+    return export
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_floats_are_cut_off(dtype):
+    assert_same(lambda x: (x * 255).astype(dtype), BEYOND)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("target", [*INTEGERS, "int64", "uint64"])
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_every_float_is_cut_off(source, target):
+    with jax.enable_x64(True):
+        numbers = np.array([*BEYOND, 2.0**31, 2.0**63, 2.0**64, 65504, -65504], np.float64)
+        with np.errstate(over="ignore"):
+            assert_same(lambda x: x.astype(target), numbers.astype(source))
+
+
+def test_known_numbers_are_cut_off():
+    assert_same(lambda x: x + jnp.full((3,), 300.0).astype(jnp.uint8), np.zeros(3, np.uint8))
+
+
+
+
+def test_what_is_in_range_is_left_alone():
+    def fn(x):
+        return jnp.floor(jnp.clip(x.astype(jnp.float32), 0.0, 254.5)).astype(jnp.uint8)
+
+    export = assert_same(fn, np.arange(12, dtype=np.int32))
+    assert "Where" not in export.report.histogram
+    assert "IsNaN" not in export.report.histogram
+
+
+X = np.array([-(2**31), 5, 0, -7, 2**31 - 1, -(2**31), 12], np.int32)
+Y = np.array([-1, 0, 0, 2, -1, 1, -5], np.int32)
+DIVISIONS = {
+    "div": lax.div,
+    "rem": lax.rem,
+    "floor_divide": jnp.floor_divide,
+    "mod": jnp.mod,
+    "divmod": jnp.divmod,
+    "gcd": jnp.gcd,
+    "lcm": jnp.lcm,
+    "by minus one": lambda x, y: (lax.div(x, jnp.int32(-1)), lax.rem(x, jnp.int32(-1))),
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisions(name):
+    small = np.array([12, 5, 0, -7, 9, -6, 12], np.int32)
+    assert_same(DIVISIONS[name], small if name in ("gcd", "lcm") else X, Y)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", [*INTEGERS, "int64", "uint64"])
+def test_every_division(dtype):
+    with jax.enable_x64(True):
+        info = np.iinfo(dtype)
+        numbers = np.array([info.min, info.max, 0, 1, 3, -1 if info.min else 2], dtype)
+        x, y = (a.ravel() for a in np.meshgrid(numbers, numbers))
+        assert_same(lambda x, y: (lax.div(x, y), lax.rem(x, y), x // y, x % y), x, y)
+
+
+def test_known_divisors_cost_nothing():
+    export = assert_same(lambda x: (lax.div(x, jnp.int32(7)), lax.rem(x, jnp.int32(-3))), X)
+    assert export.report.histogram == {"Div": 1, "Mod": 1}
+
+
+REDUCTIONS = {
+    "prod": lambda x: jnp.prod(x, 1, dtype=x.dtype),
+    "sum": lambda x: jnp.sum(x, (0, 1), dtype=x.dtype),
+    "max": lambda x: jnp.max(x, 0),
+    "min": lambda x: jnp.min(x),
+    "argmax": lambda x: jnp.argmax(x, 1),
+    "sort": lambda x: jnp.sort(x, 1),
+    "top_k": lambda x: lax.top_k(x, 3),
+    "rem": lambda x: lax.rem(x, jnp.asarray(7, x.dtype)),
+    "shift": lambda x: (x << 3, x >> 5),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", [*INTEGERS, "int64", "uint64"])
+def test_reductions_of_integers(dtype):
+    """ONNX Runtime adds and multiplies in float64, compares halves, has no uint64."""
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(3).integers(info.min, info.max, (3, 7), dtype, endpoint=True)
+    with jax.enable_x64(True):
+        functions = {k: f for k, f in REDUCTIONS.items() if (k, dtype) != ("sum", "int64")}
+        assert_same(lambda x: [fn(x) for fn in functions.values()], x)
+
+
+def test_product_of_bytes():
+    assert_same(lambda x: jnp.prod(x), (np.arange(40) * 37 + 3).astype(np.uint8))
+
+
+def test_booleans():
+    x = np.random.default_rng(3).random((4, 6)) > 0.5
+    window = {"window_dimensions": (2, 3), "window_strides": (1, 2), "padding": ((0, 1), (1, 0))}
+    window |= {"base_dilation": (1, 1), "window_dilation": (1, 1)}
+    assert_same(lambda x: lax.reduce_window_max_p.bind(x, **window), x)
+    assert_same(lambda x: lax.reduce_window_min_p.bind(x, **window), x)
+    assert_same(lambda x: (lax.dot(x, x.T), jnp.dot(x, x[0])), x)
+    assert_same(lambda x: lax.top_k(x, 3), x)
+
+
+def test_powers_of_floats_by_integers():
+    x = np.array([1.5, -2.0, 3.0, 0.5], np.float32)
+    for y in (np.array([0, 1, 2, 255], np.uint8), np.array([3, 2, -1, -300], np.int16)):
+        export = converter.to_onnx(lax.pow, [x, y])
+        got = next(iter(run(export, [x, y]).values()))
+        assert_close(got, lax.pow(x, y))
+
+
+def test_logarithms_of_cumulative_sums_of_integers_are_refused():
+    with pytest.raises(converter.Unsupported, match="floats"):
+        converter.to_onnx(lambda x: lax.cumlogsumexp(x), [((5,), np.int32)])
+
+
+# ---------------------------------------------------------------------------------- known ranges
+
+
+def _value(op, inputs, shape=(4,), dtype=np.float32, **params) -> Value:
+    return make_node(op, inputs, [(shape, np.dtype(dtype))], params).out
+
+
+def test_ranges():
+    x = Value((4,), np.dtype(np.float32), "input")
+    small = _value("convert_element_type", [Value((4,), np.dtype(np.int8), "input")])
+    zero, ten = const(0.0, np.float32), const(10.0, np.float32)
+    held = _value("clamp", [zero, x, ten])
+    assert known_range(small).within(-130, 130)
+    assert known_range(_value("floor", [held])).high == 10
+    assert known_range(held).nan
+    assert not known_range(held).within(0, 10)  # NaN is in no range
+    assert known_range(_value("max", [small, zero])).within(0, 130)
+    assert known_range(_value("iota", [], (300,), np.int32, dimension=0)).within(0, 299)
+    wrapped = _value("convert_element_type", [const(300, np.int32)], (), np.int8)
+    assert not known_range(wrapped).misses(44)
+    cut = _value("convert_element_type", [x], (4,), np.uint8)
+    assert known_range(cut) == known_range(Value((4,), np.dtype(np.uint8), "input"))
+    halves = _value("convert_element_type", [const(65519.0, np.float32)], (), np.float16)
+    assert known_range(halves).high == np.inf
