@@ -13,8 +13,9 @@ ROUNDING = 16
 """Units in the last place that an element may be off whatever the graph. Of what ONNX Runtime
 1.31.1 and XLA compute in one step, XLA's `sinh` and `cosh` were furthest from the truth: 13."""
 
-SCATTER = 8
-"""How many times the scatter of perturbed evaluations an element may be off."""
+SCATTER = 4
+"""How many times the scatter of perturbed evaluations an element may be off. Of the right ones
+among 250 random programs, the furthest was off once the scatter of four evaluations."""
 
 RUNS = 32
 """So many perturbed evaluations have to leave a difference unexplained; few are needed where a

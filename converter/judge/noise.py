@@ -24,7 +24,6 @@ import numpy as np
 
 from converter.graph import Graph, Node
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
-from converter.graph.operations import OPERATIONS
 from converter.trace import trace
 
 UNITS = 2
@@ -70,8 +69,13 @@ SUMS = frozenset(
 )
 """Sums of many: they are exact where all their operands have few digits."""
 
-SINGLE = ROUNDED | ADDED | FUNCTIONS | SUMS
-"""What is one step."""
+COMPOSITES = frozenset(
+    {
+        *("attention", "avg_pool", "conv_transpose", "gelu", "layer_norm", "log_softmax"),
+        *("max_pool_scatter", "resize", "rms_norm", "rotary", "rotary_heads", "softmax"),
+    }
+)
+"""What is several steps, by the formula that says what it means."""
 
 POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
@@ -114,7 +118,7 @@ class _Mover:
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         if node.op in CHOOSING:
             return run_node(node, args, sizes)
-        if node.op in OPERATIONS and node.op not in SINGLE:
+        if node.op in COMPOSITES:
             return self._composite(node, args, sizes)
         args = [self._here(x) for x in args]
         exact = self._exact(node.op, [x for x in args if _floating(x)])

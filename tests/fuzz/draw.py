@@ -335,5 +335,6 @@ def draw(seed: str, limits: Limits = Limits()) -> Program:
             opset,
             x64,
             rng.random() < 0.4,
+            rng.random() < 0.5,
         )
     )

@@ -82,6 +82,7 @@ class Program:
     x64: bool = False
     closure: bool = False
     """Whether the function closes over the weights; else they are its first argument."""
+    strict: bool = False
 
     def __len__(self) -> int:
         return sum(1 for _ in walk(self.steps))
@@ -145,6 +146,7 @@ def printed(program: Program) -> str:
         drawn = ", ".join(f"{n!r}: {weight(n, s)}" for n, s in program.weights.items())
         lines.append(f"params = {{{drawn}}}")
         call, more = "lambda *xs: fn(params, *xs)", ", params=params"
+    more += ", strict=True" if program.strict else ""
     specs = ", ".join(map(str, program.inputs.values()))
     lines.append(f"export = converter.to_onnx(fn, [{specs}], opset={program.opset}{more})")
     lines.append(f"print(converter.check(export, {call}).differences)")

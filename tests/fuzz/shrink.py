@@ -108,6 +108,8 @@ def _plainer(program: Program) -> Iterator[Program]:
         yield replace(program, x64=False)
     if program.opset != 23:
         yield replace(program, opset=23)
+    if program.strict:
+        yield replace(program, strict=False)
     if program.closure:
         yield replace(program, closure=False)
     for name, spec in program.weights.items():

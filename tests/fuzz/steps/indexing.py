@@ -42,24 +42,22 @@ def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
     shape = d.pool[x].shape
     common = d.sizes(0, 2)
     taken = []
-    for size in shape[: d.integer(1, len(shape))]:
+    for axis, size in enumerate(shape[: d.integer(1, len(shape))]):
         if d.chance(0.6) or not taken:
             kind = d.choice(common, common, (), tuple(1 for _ in common))
             index = _array(d, size, kind)
-            taken.append(_within(index, size) if inside else index)
+            taken.append(_within(index, size, f"{x}.shape[{axis}]") if inside else index)
         else:
             taken.append(d.choice(":", part(d, size), ":"))
-    d.rng.shuffle(taken)
     return ", ".join(taken)
 
 
-def _within(index: str, size: object) -> str:
-    """An index that leaves no axis; constants do not."""
-    if index.startswith("jnp.array("):
-        return index
+def _within(index: str, size: object, written: str) -> str:
+    """An index that leaves no axis, whatever its size becomes while a program is shrunk."""
     if not isinstance(size, int) or size == 0:
         raise Unfit
-    return f"jnp.clip({index}, 0, {size - 1})"
+    low = f"-{written}" if index.startswith("jnp.array(") else "0"
+    return f"jnp.clip({index}, {low}, {written} - 1)"
 
 
 @step(4)
