@@ -4,9 +4,11 @@
     >>> export = converter.to_onnx(jax.vmap(model), [("batch", 3, 224, 224)], opset=23)
     >>> export.save("model.onnx")
 
-``check`` compares a file with JAX, ``join`` puts two models in a row.
+``check`` compares a file with JAX, ``bisect`` names the step of a conversion that changes a number,
+``join`` puts two models in a row.
 """
 
+from converter.bisection import bisect
 from converter.errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
 from converter.export import Export, Report, report, to_onnx
 from converter.files.join import join
@@ -15,6 +17,7 @@ from converter.fuse.match import NearMiss
 from converter.judge.check import Difference, Verdict, check
 from converter.judge.errors import Errors, compare
 from converter.judge.runtime import run, session
+from converter.judge.watch import Change
 from converter.lower import IR_VERSIONS, OPSETS
 from converter.precision import emulate_bfloat16, lower_precision
 from converter.settings import AttentionLayout
@@ -23,6 +26,7 @@ __all__ = [
     "IR_VERSIONS",
     "OPSETS",
     "AttentionLayout",
+    "Change",
     "CheckError",
     "ConverterError",
     "Difference",
@@ -34,6 +38,7 @@ __all__ = [
     "SpecError",
     "Unsupported",
     "Verdict",
+    "bisect",
     "check",
     "compare",
     "emulate_bfloat16",

@@ -19,6 +19,8 @@ from converter.fuse.match import NearMiss
 from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.jaxprs.specs import Spec
+from converter.judge.samples import samples
+from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
 from converter.settings import AttentionLayout, Settings
 from converter.tidy import tidy
@@ -113,9 +115,12 @@ def to_onnx(
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
 
+    With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
+
     Raises:
         SpecError: an argument cannot be used.
         Unsupported: a primitive has no rule at this opset.
+        CheckError: a step changed a number, which is asked where the environment says so.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
@@ -126,15 +131,39 @@ def to_onnx(
     _rename(graph, input_names, output_names)
     dump("trace", graph)
     settings = Settings(opset, attention_layout, strict)
-    passes.run(graph, settings, dump)
-    model = tidy(lower(graph, opset))
-    dump("model", model.graph)
+    if os.environ.get("CONVERTER_CHECK"):
+        export = _checked(graph, settings, dump)
+    else:
+        passes.run(graph, settings, dump)
+        export = finish(graph, settings)
+    dump("model", export.model.graph)
+    if path is not None:
+        export.save(path)
+    return export
+
+
+def finish(graph: Graph, settings: Settings) -> Export:
+    """What follows the passes: the model, its parameters bound if they have values."""
+    model = tidy(lower(graph, settings.opset))
     found = report(model, settings.notes, _sentences(settings.deviations))
     export = Export(model, graph, found)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
-    if path is not None:
-        export.save(path)
+    return export
+
+
+def _checked(graph: Graph, settings: Settings, dump: _Dump) -> Export:
+    """All stages, evaluated on drawn inputs after each; a file is run if it has all parameters."""
+    watch = Watch(graph, [*samples(graph)])
+
+    def both(stage: str, graph: Graph) -> None:
+        dump(stage, graph)
+        watch(stage, graph)
+
+    passes.run(graph, settings, both)
+    export = finish(graph, settings)
+    if not saving.missing(export.model, graph):
+        watch.file(export)
     return export
 
 

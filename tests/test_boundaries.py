@@ -21,7 +21,7 @@ ROOMS = {
     "converter": (
         *("errors", "graph", "targets", "expand", "jaxprs", "trace", "programs", "simplify"),
         *("fuse", "settings", "arrange", "passes", "lower", "tidy", "files", "precision"),
-        *("judge", "bisection", "export"),
+        *("judge", "export", "bisection"),
     ),
     "weights": (
         *(

@@ -19,18 +19,33 @@ from converter.graph.operations import ELEMENTWISE, OPERATIONS
 from converter.graph.origins import ancestors, steps
 
 Sizes = Mapping[str, int]
-Change = Callable[[Node, list[Any]], list[Any]]
+Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
+
+
+def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    """One node without bodies, on arrays."""
+    params = dims.concrete(node.params, sizes)
+    if node.op in ELEMENTWISE:
+        shape = dims.concrete(node.out.shape, sizes)
+        return [ELEMENTWISE[node.op](*(jnp.broadcast_to(a, shape) for a in args))]
+    if node.op == "dim_as_value":
+        return [jnp.asarray(params["dim"], node.out.dtype)]
+    if node.op in OPERATIONS:
+        out = OPERATIONS[node.op](*args, **params)
+        return list(out) if isinstance(out, tuple) else [out]
+    assert node.meaning is not None, f"what does {node.op} mean?"
+    return node.meaning(args, params)
 
 
 def evaluate(
     graph: Graph,
     args: Sequence[Any],
     params: Mapping[str, Any] | None = None,
-    change: Change | None = None,
+    apply: Apply = run_node,
 ) -> list[Any]:
     """Run ``graph`` on ``args``; parameters by name, bound ones may be left out.
 
-    ``change(node, results)`` may put others in the place of what a node without bodies gives.
+    ``apply`` says what nodes without bodies give.
     """
     if len(args) != len(graph.inputs):
         raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
@@ -41,11 +56,11 @@ def evaluate(
             if name:
                 sizes[name] = size // factor
     env: dict[int, Any] = {}
-    with precision(_all_nodes(graph)):
+    with precision(all_nodes(graph)):
         for value in graph.params:
-            env[id(value)] = _parameter(value.program or value, params or {}, env)
+            env[id(value)] = _parameter(value.program or value, params or {}, env, apply)
         arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
-        return _run(graph, arrays, env, _Context(sizes, change))
+        return _run(graph, arrays, env, _Context(sizes, apply))
 
 
 def _array(value: Value, array: Any) -> Any:
@@ -64,7 +79,7 @@ def _is_wide(value: Value) -> bool:
     return isinstance(dtype, np.dtype) and dtype.itemsize >= (16 if dtype.kind == "c" else 8)
 
 
-def _all_nodes(graph: Graph) -> Iterator[Node]:
+def all_nodes(graph: Graph) -> Iterator[Node]:
     """The nodes of a graph, and of the programs of its parameters."""
     yield from graph.walk()
     for value in graph.params:
@@ -72,7 +87,7 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
             yield from (v.node for v in ancestors(value.program) if v.node is not None)
 
 
-def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> Any:
+def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply) -> Any:
     """A parameter by name, or what a weight program makes of others."""
 
     def read(value: Value) -> Any:
@@ -82,24 +97,9 @@ def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any]) -> 
         return _array(value, params.get(value.name, value.bound) if is_param else value.const)
 
     for node in steps(value, env):
-        results = run_node(node, [read(v) for v in node.inputs], {})
+        results = apply(node, [read(v) for v in node.inputs], {})
         env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return read(value)
-
-
-def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """One node without bodies, on arrays."""
-    params = dims.concrete(node.params, sizes)
-    if node.op in ELEMENTWISE:
-        shape = dims.concrete(node.out.shape, sizes)
-        return [ELEMENTWISE[node.op](*(jnp.broadcast_to(a, shape) for a in args))]
-    if node.op == "dim_as_value":
-        return [jnp.asarray(params["dim"], node.out.dtype)]
-    if node.op in OPERATIONS:
-        out = OPERATIONS[node.op](*args, **params)
-        return list(out) if isinstance(out, tuple) else [out]
-    assert node.meaning is not None, f"what does {node.op} mean?"
-    return node.meaning(args, params)
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,7 @@ class _Context:
     """What holds for all graphs of one evaluation."""
 
     sizes: Sizes
-    change: Change | None
-
-    def run(self, node: Node, args: Sequence[Any]) -> list[Any]:
-        results = run_node(node, args, self.sizes)
-        return results if self.change is None else self.change(node, results)
+    apply: Apply
 
 
 def _run(
@@ -126,8 +122,10 @@ def _run(
 
     for node in graph.nodes:
         inputs = [read(v) for v in node.inputs]
-        control = CONTROL.get(node.op)
-        results = control(node, inputs, env, context) if control else context.run(node, inputs)
+        if node.op in CONTROL:
+            results = CONTROL[node.op](node, inputs, env, context)
+        else:
+            results = context.apply(node, inputs, context.sizes)
         env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return [read(v) for v in graph.outputs]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +12,14 @@ import numpy as np
 
 from converter.errors import CheckError
 from converter.graph import Graph
+from converter.judge.elements import Judge
 from converter.judge.errors import Errors, compare
-from converter.judge.noise import Noise, noise
+from converter.judge.noise import Noise
 from converter.judge.runtime import run, session
 from converter.judge.samples import samples
 
 if TYPE_CHECKING:
     import onnxruntime as ort
-
-ROUNDING = 16
-"""Units in the last place that a result may be off whatever the graph: kernels of ONNX Runtime
-for `exp`, `tanh` and `erf` are polynomials that were measured up to 8 off."""
-
-SCATTER = 8
-"""How many times the scatter of perturbed evaluations an element may be off."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +60,15 @@ def check(
     """Compare what a model computes in ONNX Runtime with what ``fn`` does in JAX.
 
     Integers and booleans have to be equal. A float may be off by what rounding at every step of the
-    graph can do to that very element (``converter.judge.noise``), where ``model`` is an export;
-    of other models by what a few units in the last place of the largest element are.
+    graph can do to that very element (``converter.judge.noise``), where ``model`` is an export with
+    its parameters; in other models by what rounding does to the largest element of its array.
 
     Args:
         model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
             else is run with and without ONNX Runtime's optimiser.
         fn: called with the inputs; its leaves are compared with the outputs in order.
         inputs: arrays; without them several are drawn (ordinary, repeated, zero and large numbers,
-            at several sizes of named dimensions), which takes an export.
+            at the extremes of named dimensions), which takes an export.
 
     Returns:
         A dictionary from outputs to errors, with ``passed`` and ``differences``.
@@ -86,33 +80,59 @@ def check(
     graph = graph if isinstance(graph, Graph) else None
     if inputs is None and graph is None:
         raise CheckError("only an export says what its inputs are: pass inputs")
-    cases = samples(graph, seed) if inputs is None and graph else [("given", inputs or ())]
-    lives = _sessions(model)
+    drawn = samples(graph, seed) if inputs is None and graph else [("given", inputs or ())]
+    noise = _noise(graph)
+    cases = [_Case(name, given, fn, noise) for name, given in drawn]
     verdict = Verdict()
-    for name, given in cases:
-        arrays = [np.asarray(x) for x in given]
-        wanted = [np.asarray(x) for x in jax.tree_util.tree_leaves(fn(*given))]
-        judge = _Judge(graph, arrays)
-        for optimised, live in lives:
-            got = run(live, arrays)
-            if len(got) != len(wanted):
-                raise CheckError(
-                    f"the model has {len(got)} outputs, the function gave {len(wanted)}"
-                )
-            for i, (output, result) in enumerate(got.items()):
-                verdict[output] = _worse(verdict.get(output), compare(result, wanted[i]))
-                for index in judge.wrong(i, result, wanted[i])[:1]:
-                    pair = (str(result[index]), str(wanted[i][index]))
-                    verdict.differences.append(Difference(name, optimised, output, index, *pair))
+    for optimised, live in _sessions(model):
+        for case in cases:
+            case.compare(run(live, case.inputs), optimised, verdict)
     return verdict
 
 
-def _sessions(model: Any) -> list[tuple[bool, ort.InferenceSession]]:
+class _Case:
+    """A sample, and what the function makes of it."""
+
+    def __init__(
+        self, name: str, given: Sequence[Any], fn: Callable[..., Any], noise: Noise | None
+    ) -> None:
+        self.name = name
+        self.inputs = [np.asarray(x) for x in given]
+        results = fn(*(jnp.asarray(x) for x in given))
+        self._wanted = [np.asarray(x) for x in jax.tree_util.tree_leaves(results)]
+        self._judge = Judge(noise, self.inputs)
+
+    def compare(self, got: dict[str, np.ndarray], optimised: bool, verdict: Verdict) -> None:
+        """Note the errors of one run."""
+        if len(got) != len(self._wanted):
+            raise CheckError(
+                f"the model has {len(got)} outputs, the function gave {len(self._wanted)}"
+            )
+        for i, (output, result) in enumerate(got.items()):
+            wanted = self._wanted[i]
+            verdict[output] = _worse(verdict.get(output), compare(result, wanted))
+            for index in np.argwhere(self._judge.wrong(i, result, wanted))[:1]:
+                place = tuple(int(n) for n in index)
+                pair = (str(result[place]), str(wanted[place]))
+                verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
+
+
+def _sessions(model: Any) -> Iterator[tuple[bool, ort.InferenceSession]]:
+    """One after the other, so that only one has the weights in memory."""
     import onnxruntime as ort
 
     if isinstance(model, ort.InferenceSession):
-        return [(True, model)]
-    return [(optimise, session(model, optimise=optimise)) for optimise in (True, False)]
+        yield True, model
+        return
+    for optimise in (True, False):
+        yield optimise, session(model, optimise=optimise)
+
+
+def _noise(graph: Graph | None) -> Noise | None:
+    """None where there is no graph to evaluate, or no values for its parameters."""
+    if graph is None or any(v.bound is None and v.program is None for v in graph.params):
+        return None
+    return Noise(graph, {v.name: v.bound for v in graph.params if v.program is None})
 
 
 def _worse(first: Errors | None, second: Errors) -> Errors:
@@ -123,53 +143,3 @@ def _worse(first: Errors | None, second: Errors) -> Errors:
         max(first.max_rel, second.max_rel),
         float(np.minimum(first.cosine, second.cosine)),
     )
-
-
-class _Judge:
-    """Which elements are wrong; the graph is evaluated only if some are further off than usual."""
-
-    def __init__(self, graph: Graph | None, inputs: Sequence[np.ndarray]) -> None:
-        self._graph = graph
-        self._inputs = inputs
-        self._noise: list[Noise] | None = None
-
-    def wrong(self, output: int, got: np.ndarray, wanted: np.ndarray) -> list[tuple[int, ...]]:
-        """Indices of the elements that are wrong."""
-        bad = _apart(got, wanted, _rounding(wanted, whole=self._graph is None))
-        if bad.any() and self._graph is not None and (found := self._noises()):
-            noise = found[output]
-            limit = SCATTER * noise.spread + _rounding(wanted, whole=False)
-            bad = _apart(got, wanted, limit) & noise.stable
-        return [tuple(int(i) for i in index) for index in np.argwhere(bad)]
-
-    def _noises(self) -> list[Noise]:
-        assert self._graph is not None
-        if self._noise is None:
-            values: Mapping[str, Any] = {
-                v.name: v.bound for v in self._graph.params if v.program is None
-            }
-            unbound = any(v.bound is None and v.program is None for v in self._graph.params)
-            self._noise = [] if unbound else noise(self._graph, self._inputs, values)
-        return self._noise
-
-
-def _rounding(wanted: np.ndarray, *, whole: bool) -> np.ndarray:
-    """A few units in the last place of each element, or of the largest."""
-    if wanted.dtype.kind in "biu":
-        return np.zeros(wanted.shape)
-    size = np.abs(wanted).astype(np.float64)
-    size = np.where(np.isfinite(size), size, 0.0)
-    if whole and size.size:
-        size = np.full(size.shape, size.max())
-    info = jnp.finfo(wanted.dtype)
-    return ROUNDING * (float(info.eps) * size + float(info.smallest_normal))
-
-
-def _apart(got: np.ndarray, wanted: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """Where two arrays differ by more than a limit; NaN and infinities have to be the same."""
-    if wanted.dtype.kind in "biu":
-        return np.asarray(got != wanted)
-    a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (got, wanted))
-    with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= limit
-    return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))

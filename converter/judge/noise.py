@@ -2,95 +2,199 @@
 
 A runtime may round differently from JAX at every step, and what that does to an element depends on
 the element: a sum that cancels moves much, a large product next to it hardly. So the graph is
-evaluated several times, each result of each step moved up or down by two units in its last place,
-and an element may be as wrong as these evaluations scatter (stochastic arithmetic; Vignes, 2004,
-doi:10.1023/B:NUMA.0000049483.75679.ce). Steps that only move or choose numbers are left exact, and
-so are whole numbers, which a float holds exactly.
+evaluated several times, each step moved at random by up to two units in the last place, and an
+element may be as wrong as these evaluations scatter (stochastic arithmetic; Vignes, 2004,
+doi:10.1023/B:NUMA.0000049483.75679.ce). What is moved is the result of a step; where a step has
+many roundings inside, its operands too, which is how far they can carry (backward error). Steps
+that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from itertools import count
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import Graph, Node
-from converter.graph.evaluate import evaluate
-
-RUNS = 4
+from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
+from converter.trace import trace
 
 UNITS = 2
-"""By how many units in the last place a step is moved."""
+"""By how many units in the last place a step is moved at most."""
 
-EXACT = frozenset(
+CHOOSING = frozenset(
     {
-        *(
-            "abs",
-            "argmax",
-            "argmin",
-            "broadcast_in_dim",
-            "ceil",
-            "clamp",
-            "concatenate",
-            "copysign",
-        ),
-        *("cummax", "cummin", "dynamic_slice", "dynamic_update_slice", "floor", "gather", "iota"),
-        *("max", "max_pool", "min", "neg", "pad", "reduce_max", "reduce_min", "relu", "reshape"),
-        *("rev", "round", "scatter", "scatter-max", "scatter-min", "select_index", "select_n"),
-        *("sign", "slice", "sort", "split", "take", "tile", "top_k", "transpose"),
-        *("reduce_window_max", "reduce_window_min", "squeeze", "expand_dims", "stack", "unstack"),
+        *("abs", "argmax", "argmin", "bitcast_convert_type", "broadcast_in_dim", "ceil", "clamp"),
+        *("concatenate", "copy", "copysign", "cummax", "cummin", "dynamic_slice"),
+        *("dynamic_update_slice", "expand_dims", "floor", "gather", "iota", "max", "max_pool"),
+        *("min", "neg", "nextafter", "pad", "reduce_max", "reduce_min", "reduce_window_max"),
+        *("reduce_window_min", "relu", "rem", "reshape", "rev", "round", "scatter", "scatter-max"),
+        *("scatter-min", "select_and_gather_add", "select_index", "select_n", "sign", "slice"),
+        *("sort", "split", "squeeze", "stack", "stop_gradient", "take", "tile", "top_k"),
+        *("transpose", "unstack"),
     }
 )
 """Operations that give only numbers that they were given, or round to whole ones."""
 
+ROUNDED = frozenset({"convert_element_type", "div", "integer_pow", "mul", "sqrt", "square"})
+"""Operations that round their result, element by element."""
 
-@dataclass(frozen=True)
+ADDED = frozenset({"add", "add_any", "sub"})
+"""Sums of two. XLA may leave the rounding of a product to the sum that it goes into; a number that
+a much larger one absorbs is gone everywhere."""
+
+PRODUCTS = frozenset({"div", "integer_pow", "mul", "square"})
+
+FUNCTIONS = frozenset(
+    {
+        *("acos", "asin", "atan", "cos", "cosh", "erf", "exp", "log", "logistic", "rsqrt", "sin"),
+        *("sinh", "tan", "tanh"),
+    }
+)
+"""Functions that a runtime computes by itself, right but for the last digits of the result. In
+`logistic` they are those of 1: ONNX Runtime's `Sigmoid` of -20 is 0."""
+
+SUMS = frozenset(
+    {
+        *("conv", "conv_general_dilated", "cumsum", "dot_general", "einsum", "matmul"),
+        *("reduce_sum", "reduce_window_sum", "scatter-add", "scatter-sub", "sum_pool"),
+    }
+)
+"""Sums of many: they are exact where all their operands have few digits."""
+
+COMPOSITES = frozenset(
+    {
+        *("attention", "avg_pool", "conv_transpose", "gelu", "layer_norm", "log_softmax"),
+        *("max_pool_scatter", "resize", "rms_norm", "rotary", "rotary_heads", "softmax"),
+    }
+)
+"""What is several steps, by the formula that says what it means."""
+
+POOL = 1 << 16
+"""So many random numbers serve all steps of an evaluation, each from another place on."""
+
+
 class Noise:
-    """By element: how far the evaluations scatter, and whether they agree on what is no number.
+    """Evaluations of a graph with every step a little off, for as many inputs as there are."""
 
-    ``stable`` is false where an integer or a boolean differs between them, or where one has an
-    infinity or NaN and another has not.
+    def __init__(self, graph: Graph, params: Mapping[str, Any]) -> None:
+        self._graph = graph
+        self._params = dict(params)
+
+        def run(args: Sequence[Any], params: Mapping[str, Any], pool: Any) -> list[Any]:
+            return evaluate(graph, args, params, _Mover(pool))
+
+        # Node by node, what the layers of a network have in common is compiled once. Loops would be
+        # compiled anew each time.
+        loops = any(node.bodies for node in graph.nodes)
+        self._run: Callable[..., list[Any]] = jax.jit(run) if loops else run
+
+    def outputs(self, args: Sequence[Any], seed: int) -> list[np.ndarray]:
+        """The outputs, with other errors for each ``seed``; with none for zero."""
+        units = UNITS if seed else 0
+        pool = np.random.default_rng(seed).uniform(-units, units, POOL).astype(np.float32)
+        with precision(all_nodes(self._graph)), np.errstate(all="ignore"):
+            return [np.asarray(y) for y in self._run(list(args), self._params, pool)]
+
+
+class _Mover:
+    """Applies nodes, their results moved by so many units in the last place.
+
+    It computes with numpy, and with JAX while that is tracing.
     """
 
-    spread: np.ndarray
-    stable: np.ndarray
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._place = count()
+        self._np: Any = np if isinstance(pool, np.ndarray) else jnp
+
+    def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        if node.op in CHOOSING:
+            return run_node(node, args, sizes)
+        if node.op in COMPOSITES:
+            return self._composite(node, args, sizes)
+        args = [self._here(x) for x in args]
+        exact = self._exact(node.op, [x for x in args if _floating(x)])
+        if node.op in ADDED:
+            return [self._added(node, args, exact, sizes)]
+        if node.op not in ROUNDED and node.op not in FUNCTIONS:
+            args = [self._off(x, exact) for x in args]
+        results = [self._here(y) for y in run_node(node, args, sizes)]
+        floor = args[0].dtype.type(1) if node.op == "logistic" else None
+        return [self._off(y, exact, floor) for y in results]
+
+    def _composite(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """Step by step by its formula; of `log_softmax`, also what its operand is rounded by.
+
+        XLA may leave the rounding of a product to the formula that it goes into.
+        """
+        formula = trace(lambda *xs: run_node(node, xs, sizes), args)
+        results = [self._here(y) for y in evaluate(formula, args, {}, self)]
+        if node.op != "log_softmax":
+            return results
+        return [self._off(y, False, abs(self._here(x))) for y, x in zip(results, args, strict=True)]
+
+    def _added(self, node: Node, args: Sequence[Any], exact: Any, sizes: Sizes) -> Any:
+        products = [v.node is not None and v.node.op in PRODUCTS for v in node.inputs]
+        moved = [self._off(x, exact) if p else x for x, p in zip(args, products, strict=True)]
+        result = self._here(run_node(node, moved, sizes)[0])
+        absorbed = (abs(result) == abs(moved[0])) | (abs(result) == abs(moved[1]))
+        return self._np.where(absorbed, result, self._off(result, exact))
+
+    def _here(self, value: Any) -> Any:
+        return self._np.asarray(value) if _floating(value) else value
+
+    def _off(self, value: Any, exact: Any, floor: Any = None) -> Any:
+        """Every element a little up or down, but for numbers of few digits where ``exact`` holds.
+
+        Numbers below ``floor`` move as much as it does, but not beyond zero.
+        """
+        if not _floating(value):
+            return value
+        info, xp = jnp.finfo(value.dtype), self._np
+        step = (self._units(value.shape) * float(info.eps)).astype(value.dtype)
+        least = value.dtype.type(info.smallest_normal) if floor is None else floor / 8
+        far = xp.copysign(abs(value) + least * abs(step), value)
+        small = (abs(value) < least) & ((value != 0) | (floor is not None))
+        moved = xp.where(small, far, value * (1 + step))
+        if exact is False:
+            return moved
+        return xp.where(exact & _is_short(value), value, moved)
+
+    def _units(self, shape: tuple[int, ...]) -> Any:
+        """Random numbers, other ones for each step."""
+        start, size = next(self._place) * 977 % (POOL // 2), math.prod(shape)
+        if start + size <= POOL:
+            return self._pool[start : start + size].reshape(shape)
+        return self._np.resize(self._pool[start:], shape)
+
+    def _exact(self, op: str, args: Sequence[Any]) -> Any:
+        """Where an operation does not round, if its result is a number of few digits."""
+        if op in ROUNDED or op in ADDED:  # IEEE 754 has one result
+            return reduce(operator.and_, [_is_short(x) for x in args], True)
+        if op in FUNCTIONS:  # of 0, 1 and -1, if at all
+            return reduce(operator.and_, [_is_short(x) & (abs(x) <= 1) for x in args], True)
+        if op in SUMS:
+            return reduce(operator.and_, [self._np.all(_is_short(x)) for x in args], True)
+        return False
 
 
-def noise(graph: Graph, args: Sequence[Any], params: Mapping[str, Any]) -> list[Noise]:
-    """The noise of every output of a graph."""
-    plain = [np.asarray(y) for y in evaluate(graph, args, params)]
-    moved = [_moved(graph, args, params, run) for run in range(RUNS)]
-    return [_scatter(y, [run[i] for run in moved]) for i, y in enumerate(plain)]
+def _floating(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jnp.floating))
 
 
-def _moved(graph: Graph, args: Sequence[Any], params: Mapping[str, Any], run: int) -> list[Any]:
-    def change(node: Node, results: list[Any]) -> list[Any]:
-        return results if node.op in EXACT else [_off(y, node.op, run) for y in results]
+def _is_short(x: Any) -> Any:
+    """Where numbers have so few digits that sums and products of two are exact.
 
-    return [np.asarray(y) for y in evaluate(graph, args, params, change)]
-
-
-def _off(value: Any, op: str, run: int) -> Any:
-    """Every element up or down by some units in its last place, the same way on every call."""
-    if not jnp.issubdtype(value.dtype, jnp.floating):
-        return value
-    rng = np.random.default_rng(zlib.crc32(f"{op}{run}".encode()))
-    step = UNITS * float(jnp.finfo(value.dtype).eps) * rng.choice([-1.0, 1.0], value.shape)
-    moved = value * jnp.asarray(1 + step, value.dtype)
-    return jnp.where(jnp.round(value) == value, value, moved)
-
-
-def _scatter(plain: np.ndarray, moved: Sequence[np.ndarray]) -> Noise:
-    if plain.dtype.kind in "biu":
-        same = np.all([plain == other for other in moved], axis=0)
-        return Noise(np.zeros(plain.shape), np.asarray(same))
-    base = plain.astype(np.float64)
-    others = [other.astype(np.float64) for other in moved]
-    stable = np.all([np.isfinite(o) == np.isfinite(base) for o in others], axis=0)
-    with np.errstate(invalid="ignore"):
-        gaps = [np.nan_to_num(np.abs(o - base), nan=0.0, posinf=0.0) for o in others]
-    return Noise(np.max(gaps, axis=0), np.asarray(stable))
+    Adding and subtracting a large multiple leaves the upper half of the digits (Veltkamp).
+    """
+    digits = int(jnp.finfo(x.dtype).nmant)
+    large = x * x.dtype.type(2.0 ** (digits - digits // 2) + 1)
+    return large - (large - x) == x

@@ -12,8 +12,11 @@ from converter.graph import Graph, Value, dims
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
-SIZES = (3, 1, 6)
-"""What named dimensions are, sample after sample; two names never have the same size."""
+ORDINARY = 3
+"""What the first named dimension is; the next is one larger, so that no two are the same."""
+
+EXTREMES = (1, 9)
+"""What named dimensions are in further samples: all of them the smallest, or large."""
 
 
 def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
@@ -25,8 +28,8 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 
 
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    if _floating(dtype):
-        return _cast(rng.standard_normal(shape) * 300, dtype)
+    if _floating(dtype):  # of which float16 holds products
+        return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
     if dtype == np.bool_:
         return np.ones(shape, dtype)
     info = np.iinfo(dtype)
@@ -49,11 +52,27 @@ DRAWS: dict[str, Draw] = {
 
 def samples(graph: Graph, seed: int = 0) -> Iterator[tuple[str, list[np.ndarray]]]:
     """The name and the inputs of each sample for a graph's inputs."""
-    names = sorted({n for v in graph.inputs for d in v.shape if (n := dims.multiple(d)[0])})
-    for index, (what, draw) in enumerate(DRAWS.items()):
-        base = SIZES[index % len(SIZES)]
-        sizes = {name: base + i for i, name in enumerate(names)}
-        yield what, draw_inputs(graph.inputs, sizes, draw, seed + index)
+    names = sorted(set().union(*(_names(d) for v in graph.inputs for d in v.shape)))
+    smallest, largest = EXTREMES
+    sizes = {
+        "": {name: ORDINARY + i for i, name in enumerate(names)},
+        ", small": dict.fromkeys(names, smallest),
+        ", wide": {name: largest + i for i, name in enumerate(names)},
+    }
+    cases = [(what, "") for what in DRAWS]
+    if names:
+        cases += [("normal", size) for size in sizes if size]
+    for index, (what, size) in enumerate(cases):
+        yield what + size, draw_inputs(graph.inputs, sizes[size], DRAWS[what], seed + index)
+
+
+def _names(dim: dims.Dim) -> set[str]:
+    """The names in a dimension."""
+    if dims.is_static(dim):
+        return set()
+    return dims.fold(
+        dim, lambda x: {x} if isinstance(x, str) else set(), lambda _, found: set().union(*found)
+    )
 
 
 def draw_inputs(

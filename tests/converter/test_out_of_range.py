@@ -47,8 +47,6 @@ def test_known_numbers_are_cut_off():
     assert_same(lambda x: x + jnp.full((3,), 300.0).astype(jnp.uint8), np.zeros(3, np.uint8))
 
 
-
-
 def test_what_is_in_range_is_left_alone():
     def fn(x):
         return jnp.floor(jnp.clip(x.astype(jnp.float32), 0.0, 254.5)).astype(jnp.uint8)

@@ -137,13 +137,13 @@ READ = {
         *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers"),
         *("feature_group_count", "batch_group_count", "precision", "preferred_element_type"),
     },
-    **dict.fromkeys(
-        ("reduce_window_max", "reduce_window_min", "reduce_window_sum"),
-        {
+    **{
+        key: {
             *("window_dimensions", "window_strides", "padding", "base_dilation"),
             "window_dilation",
-        },
-    ),
+        }
+        for key in ("reduce_window_max", "reduce_window_min", "reduce_window_sum")
+    },
     "squeeze": {"dimensions"},
     "reshape": {"new_sizes", "dimensions"},
     "bitcast_convert_type": {"new_dtype"},

@@ -1,0 +1,49 @@
+"""Which step of a conversion changes a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from converter import passes
+from converter.export import finish
+from converter.jaxprs.specs import Spec
+from converter.judge.watch import Change, Changed, Watch
+from converter.settings import AttentionLayout, Settings
+from converter.trace import trace
+
+
+def bisect(
+    fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    specs: Sequence[Spec] | None = None,
+    params: Any = None,
+    opset: int = 23,
+    attention_layout: AttentionLayout = "4d",
+    strict: bool = False,
+) -> Change | None:
+    """Convert step by step, and name the first step that changes a number by more than rounding.
+
+    The graph is evaluated in JAX as it was traced and after each pass; at last the file is run in
+    ONNX Runtime, without and with its optimiser.
+
+    Args:
+        fn, params, opset, attention_layout, strict: as in ``to_onnx``.
+        inputs: arrays.
+        specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
+
+    Returns:
+        The first step after which a number is another, or none.
+    """
+    graph = trace(fn, inputs if specs is None else specs, params)
+    settings = Settings(opset, attention_layout, strict)
+    watch = Watch(graph, [("given", inputs)])
+    try:
+        watch.function(fn if params is None else partial(fn, params))
+        passes.run(graph, settings, watch)
+        watch.file(finish(graph, settings))
+    except Changed as found:
+        return found.change
+    return None

@@ -1,0 +1,116 @@
+"""What becomes of a program: it is converted, loaded, run, and compared with JAX."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import converter
+from tests.fuzz.program import Program, function
+
+FINE = ("right", "refused", "deviates", "invalid", "no kernel")
+"""What may become of a program. `deviates`: the report says that it may, and a strict conversion is
+right. `invalid`: JAX itself does not run it. `no kernel`: it holds bfloat16, for which ONNX Runtime
+has few kernels on CPUs, and says so."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``kind`` is one of `FINE`, or `wrong`, `wrong if optimised`, `does not load`, `does not run`,
+    `exception`, `crash`, `hangs`; ``detail`` says more, ``cause`` groups what is alike."""
+
+    kind: str
+    detail: str = ""
+    cause: str = ""
+
+    @property
+    def is_fine(self) -> bool:
+        return self.kind in FINE
+
+
+class Invalid(Exception):
+    """JAX itself does not run the program."""
+
+
+def judge(program: Program, seed: int = 0) -> Outcome:
+    """Convert and run a program."""
+    with jax.enable_x64(program.x64):
+        return _judge(program, seed)
+
+
+def _judge(program: Program, seed: int) -> Outcome:
+    fn, params = function(program)
+    specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
+    try:
+        export = converter.to_onnx(
+            fn, specs, params=params, opset=program.opset, strict=program.strict
+        )
+    except (converter.Unsupported, converter.SpecError) as error:
+        return Outcome("refused", str(error), _plain(str(error)))
+    except Exception as error:  # a fuzzer hunts for these
+        return _raised("exception", error)
+    try:
+        verdict = converter.check(export, _reference(fn, params), seed=seed)
+    except Invalid as error:
+        return Outcome("invalid", str(error))
+    except converter.CheckError as error:
+        return Outcome("wrong", str(error), "type")
+    except Exception as error:
+        return _unfit(program, error)
+    if verdict.passed or converter.check(export, _eager(fn, params), seed=seed).passed:
+        return Outcome("right")
+    if export.report.deviations and not program.strict:
+        strict = _judge(replace(program, strict=True), seed)
+        return Outcome("deviates") if strict.kind == "right" else strict
+    plain = any(not d.optimised for d in verdict.differences)
+    return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
+
+
+def _reference(fn: Callable[..., Any], params: Any) -> Callable[..., Any]:
+    call = jax.jit(fn)
+
+    def run(*inputs: Any) -> Any:
+        try:
+            return call(*inputs) if params is None else call(params, *inputs)
+        except Exception as error:
+            raise Invalid(f"{type(error).__name__}: {error}") from error
+
+    return run
+
+
+def _eager(fn: Callable[..., Any], params: Any) -> Callable[..., Any]:
+    """Operation by operation: XLA rewrites what it compiles as one, `x / x` to 1 for infinite x."""
+    return fn if params is None else partial(fn, params)
+
+
+def _unfit(program: Program, error: Exception) -> Outcome:
+    """What ONNX Runtime raises."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not type(error).__module__.startswith("onnxruntime"):
+        return _raised("check raises", error)
+    if "NotImplemented" in type(error).__name__ and "bfloat16" in str(program):
+        return Outcome("no kernel", str(error))
+    kind = "does not load" if any(f.name == "session" for f in frames) else "does not run"
+    return Outcome(kind, str(error), _plain(str(error)))
+
+
+def _raised(kind: str, error: Exception) -> Outcome:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f"{Path(converter.__file__).parent}/" in f.filename] or frames
+    place = f"{Path(own[-1].filename).name}:{own[-1].name}"
+    detail = f"{type(error).__name__}: {error}"
+    return Outcome(kind, f"{detail} [{place}:{own[-1].lineno}]", f"{type(error).__name__} {place}")
+
+
+def _plain(message: str) -> str:
+    """A message without names and numbers."""
+    first = message.split("\n")[0].split("[/")[0]
+    first = re.sub(r"'[^']*_\d+'|\([^()]*\)", "", first) if "primitive" in first else first
+    return re.sub(r"\d+", "N", first)[:160]

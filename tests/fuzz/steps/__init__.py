@@ -1,0 +1,20 @@
+"""Kinds of steps: functions that write a line of Python over the values that there are."""
+
+import importlib
+
+from tests.fuzz.steps.registry import STEPS, WEIGHTS
+
+for _family in (
+    "elementwise",
+    "reduce",
+    "shape",
+    "indexing",
+    "contract",
+    "window",
+    "control",
+    "transform",
+    "macros",
+):
+    importlib.import_module(f"{__name__}.{_family}")
+
+__all__ = ["STEPS", "WEIGHTS"]

@@ -1,0 +1,186 @@
+"""Slices, gathers and scatters."""
+
+from __future__ import annotations
+
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import step
+
+READ_MODES = ("clip", "fill", "wrap", "promise_in_bounds")
+WRITE_MODES = ("drop", "clip", "fill", "promise_in_bounds")
+WRITES = ("set", "add", "multiply", "min", "max", "subtract", "divide")
+
+
+def part(d: Draw, size: object) -> str:
+    """A static index of one axis."""
+    if not isinstance(size, int) or size == 0:
+        return ":"
+    if d.chance(0.25):
+        return str(d.integer(-size, size - 1))
+    if d.chance(0.25):
+        return ":"
+    low, high = d.integer(0, size), d.integer(0, size)
+    stride = d.choice("", "", ":2", ":-1", ":-2", ":3")
+    if stride.startswith(":-"):
+        return f"{d.choice('', max(low, high))}:{d.choice('', min(low, high) or '')}{stride}"
+    return f"{min(low, high)}:{max(low, high)}{stride}"
+
+
+def static_index(d: Draw, x: str) -> str:
+    shape = d.pool[x].shape
+    taken = [part(d, size) for size in shape[: d.integer(1, len(shape))]]
+    if d.chance(0.15) and len(taken) < len(shape):
+        taken = ["...", *(part(d, size) for size in shape[-1:])]
+    return ", ".join(taken)
+
+
+def _array(d: Draw, size: object, shape: tuple[int, ...]) -> str:
+    return d.indices(shape, size, d.choice("int32", "int32", "int32", "uint8", "int8"))
+
+
+def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
+    """Arrays and scalars mixed with slices; ``inside`` the axes, as plain indexing promises."""
+    shape = d.pool[x].shape
+    common = d.sizes(0, 2)
+    taken = []
+    for axis, size in enumerate(shape[: d.integer(1, len(shape))]):
+        if d.chance(0.6) or not taken:
+            kind = d.choice(common, common, (), tuple(1 for _ in common))
+            index = _array(d, size, kind)
+            taken.append(_within(index, size, f"{x}.shape[{axis}]") if inside else index)
+        else:
+            taken.append(d.choice(":", part(d, size), ":"))
+    return ", ".join(taken)
+
+
+def _within(index: str, size: object, written: str) -> str:
+    """An index that leaves no axis, whatever its size becomes while a program is shrunk."""
+    if not isinstance(size, int) or size == 0:
+        raise Unfit
+    low = f"-{written}" if index.startswith("jnp.array(") else "0"
+    return f"jnp.clip({index}, {low}, {written} - 1)"
+
+
+@step(4)
+def slice(d: Draw) -> str:
+    x = d.any(rank=(1, 9))
+    return f"{x}[{static_index(d, x)}]"
+
+
+@step(4)
+def gather(d: Draw) -> str:
+    x = d.any(rank=(1, 9))
+    if d.chance(0.5):
+        return f"{x}[{dynamic_index(d, x, inside=True)}]"
+    index = dynamic_index(d, x)
+    mode = d.choice(*READ_MODES[:3])
+    fill = ", fill_value=7" if mode == "fill" and d.chance(0.5) else ""
+    return f"{x}.at[{index}].get(mode={mode!r}{fill})"
+
+
+@step(5)
+def scatter(d: Draw) -> str:
+    x = d.any("fiub", rank=(1, 9))
+    index = static_index(d, x) if d.chance(0.35) else dynamic_index(d, x)
+    name = d.choice(*WRITES)
+    spec = d.pool[x]
+    if spec.kind != "f" and name == "divide":
+        raise Unfit
+    mode = d.choice("", "", f", mode={d.choice(*WRITE_MODES[:3])!r}")
+    target = f"{x}.at[{index}]"
+    if d.chance(0.5):
+        value = d.number() if spec.kind == "f" else "True" if spec.kind == "b" else "3"
+        return f"{target}.{name}({value}{mode})"
+    wanted = d.typed(f"{target}.get(mode='clip')" if "[" in index else f"{x}[{index}]")[1][0]
+    return f"{target}.{name}({d.of(wanted.shape, spec.dtype)}{mode})"
+
+
+@step(0.5)
+def scatter_apply(d: Draw) -> str:
+    x = d.floating(1)
+    return f"{x}.at[{static_index(d, x)}].apply(jnp.sin)"
+
+
+@step(2)
+def take(d: Draw) -> str:
+    x = d.any(rank=(1, 9))
+    axis = d.axis(x)
+    index = d.indices(d.sizes(0, 2), d.pool[x].shape[axis])
+    mode = d.choice("", ", mode='clip'", ", mode='wrap'", ", mode='fill'")
+    return f"jnp.take({x}, {index}, axis={axis}{mode})"
+
+
+@step(1)
+def take_along_axis(d: Draw) -> str:
+    x = d.any(rank=(1, 9), static=True)
+    axis = d.axis(x, negative=False)
+    shape = list(d.shape(x))
+    shape[axis] = d.size()
+    return f"jnp.take_along_axis({x}, {d.indices(tuple(shape), d.shape(x)[axis])}, axis={axis})"
+
+
+@step(0.7)
+def take_sorted(d: Draw) -> str:
+    x = d.any("fiu", (1, 9))
+    axis = d.axis(x, negative=False)
+    return f"jnp.take_along_axis({x}, jnp.argsort({x}, axis={axis}), axis={axis})"
+
+
+@step(1.5)
+def dynamic_slice(d: Draw) -> str:
+    x = d.any(rank=(1, 9), static=True)
+    starts = ", ".join(d.indices((), size) for size in d.shape(x))
+    sizes = tuple(d.integer(0, size) for size in d.shape(x))
+    return f"lax.dynamic_slice({x}, ({starts},), {sizes})"
+
+
+@step(1)
+def dynamic_index_in_dim(d: Draw) -> str:
+    x = d.any(rank=(1, 9))
+    axis = d.axis(x, negative=False)
+    index = d.indices((), d.pool[x].shape[axis])
+    return f"lax.dynamic_index_in_dim({x}, {index}, {axis}, keepdims={d.choice(True, False)})"
+
+
+@step(1.5)
+def dynamic_update_slice(d: Draw) -> str:
+    x = d.any(rank=(1, 9), static=True)
+    starts = ", ".join(d.indices((), size) for size in d.shape(x))
+    sizes = tuple(d.integer(0, size) for size in d.shape(x))
+    return f"lax.dynamic_update_slice({x}, {d.of(sizes, d.pool[x].dtype)}, ({starts},))"
+
+
+@step(0.7)
+def lax_slice(d: Draw) -> str:
+    x = d.any(rank=(1, 9), static=True)
+    starts = tuple(d.integer(0, n) for n in d.shape(x))
+    limits = tuple(d.integer(s, n) for s, n in zip(starts, d.shape(x), strict=True))
+    strides = tuple(d.integer(1, 3) for _ in starts)
+    return f"lax.slice({x}, {starts}, {limits}, {strides})"
+
+
+@step(0.5)
+def slice_in_dim(d: Draw) -> str:
+    x = d.any(rank=(1, 9), static=True)
+    axis = d.axis(x, negative=False)
+    low = d.integer(0, d.shape(x)[axis])
+    return f"lax.slice_in_dim({x}, {low}, {d.integer(low, d.shape(x)[axis])}, axis={axis})"
+
+
+@step(0.4)
+def masked(d: Draw) -> str:
+    x = d.any("fiu", rank=(1, 9))
+    return f"{x}.at[{x} > 0].set({d.choice('0', '1')})"
+
+
+@step(0.4)
+def nonzero(d: Draw) -> str:
+    x = d.any("fib", rank=(1, 2), static=True)
+    return f"jnp.nonzero({x}, size={d.integer(1, 4)}, fill_value=0)[0]"
+
+
+@step(0.3)
+def choose(d: Draw) -> str:
+    x = d.any(rank=(1, 9))
+    return f"jnp.{d.choice('delete', 'insert')}({x}, 0" + (
+        ", axis=0)" if d.chance(0.5) else ", 1, axis=0)"
+    )

@@ -1,0 +1,252 @@
+"""The structures that the converter recognises, in the ways in which people write them."""
+
+from __future__ import annotations
+
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import step
+
+
+def _axis(d: Draw, x: str) -> int:
+    return -1 if d.chance(0.6) else d.axis(x)
+
+
+@step(2)
+def softmax(d: Draw) -> str:
+    x = d.floating(1)
+    axis = _axis(d, x)
+    return d.choice(
+        f"jax.nn.softmax({x}, axis={axis})",
+        f"jax.nn.log_softmax({x}, axis={axis})",
+        f"jnp.exp({x}) / jnp.sum(jnp.exp({x}), axis={axis}, keepdims=True)",
+        f"(lambda e: e / e.sum({axis}, keepdims=True))"
+        f"(jnp.exp({x} - {x}.max({axis}, keepdims=True)))",
+        f"jnp.exp({x} - jax.scipy.special.logsumexp({x}, axis={axis}, keepdims=True))",
+        f"jax.nn.softmax({x}, axis={axis}, where={x} > -1)",
+    )
+
+
+@step(2)
+def gelu(d: Draw) -> str:
+    x = d.floating()
+    root, constant = "0.7978845608028654", "0.044715"
+    return d.choice(
+        f"jax.nn.gelu({x}, approximate=False)",
+        f"jax.nn.gelu({x})",
+        f"0.5 * {x} * (1 + lax.erf({x} / 2 ** 0.5))",
+        f"{x} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))",
+        f"{x} * jax.scipy.stats.norm.cdf({x})",
+        f"0.5 * {x} * (1 + jnp.tanh({root} * ({x} + {constant} * {x} ** 3)))",
+        f"0.5 * {x} * (1 + jnp.tanh({root} * ({x} + 0.05 * {x} ** 3)))",
+        f"{x} * jax.nn.sigmoid(1.702 * {x})",
+        f"jnp.tanh({root} * ({x} + {d.like(x)}))",
+    )
+
+
+@step(2.5)
+def layer_norm(d: Draw) -> str:
+    x = d.floating(1)
+    axis = _axis(d, x)
+    epsilon = d.choice("1e-5", "1e-6", "1e-3")
+    scale = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
+    bias = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
+    mean = f"jnp.mean({x}, axis={axis}, keepdims=True)"
+    var = d.choice(
+        f"jnp.var({x}, axis={axis}, keepdims=True)",
+        f"jnp.mean(({x} - {mean}) ** 2, axis={axis}, keepdims=True)",
+        f"(jnp.mean({x} ** 2, {axis}, keepdims=True) - {mean} ** 2).clip(0)",
+    )
+    core = d.choice(
+        f"({x} - {mean}) * lax.rsqrt({var} + {epsilon})",
+        f"({x} - {mean}) / jnp.sqrt({var} + {epsilon})",
+        f"jax.nn.standardize({x}, axis={axis}, epsilon={epsilon})",
+    )
+    return d.choice(core, f"{core} * {scale} + {bias}", f"{core} * {scale}", f"{core} + {bias}")
+
+
+@step(1)
+def batch_norm(d: Draw) -> str:
+    """As Keras folds it."""
+    x = d.floating(1)
+    dtype, size = d.pool[x].dtype, d.pool[x].shape[-1]
+    v, g, b, m = (d.of((size,), dtype) for _ in range(4))
+    factor = f"(lax.rsqrt(jnp.abs({v}) + 1e-3) * {g})"
+    return f"{x} * {factor} + ({b} - {m} * {factor})"
+
+
+@step(1.5)
+def rms_norm(d: Draw) -> str:
+    x = d.floating(1)
+    axis = _axis(d, x)
+    scale = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
+    square = d.choice(
+        f"jnp.mean({x} ** 2, axis={axis}, keepdims=True)",
+        f"jnp.mean(jnp.square({x}), axis={axis}, keepdims=True)",
+        f"(jnp.sum({x} * {x}, axis={axis}, keepdims=True) / {x}.shape[{axis}])",
+    )
+    core = d.choice(
+        f"{x} * lax.rsqrt({square} + 1e-6)",
+        f"{x} / jnp.sqrt({square} + 1e-5)",
+        f"({x}.astype('float32') * lax.rsqrt({square}.astype('float32') + 1e-6)).astype({x}.dtype)",
+    )
+    return d.choice(core, f"{core} * {scale}", f"{core} * (1 + {scale})", f"{scale} * ({core})")
+
+
+@step(0.7)
+def normalise(d: Draw) -> str:
+    x = d.floating(1)
+    axis = _axis(d, x)
+    epsilon = d.choice("1e-8", "1e-6", "1.0")
+    return f"{x} / (jnp.linalg.norm({x}, axis={axis}, keepdims=True) + {epsilon})"
+
+
+@step(3)
+def attention(d: Draw) -> str:
+    """Batched by vmap or by axes, with and without masks, in several orders of axes."""
+    q = d.floating(2, 4)
+    *lead, count, width = d.pool[q].shape
+    dtype = d.pool[q].dtype
+    keys = d.size()
+    if not isinstance(width, int) or not width or not keys:
+        raise Unfit
+    wide = d.size() if d.chance(0.3) else width
+    k, v = d.of((*lead, keys, width), dtype), d.of((*lead, keys, wide), dtype)
+    scale = d.choice(f"/ {width} ** 0.5", f"* {width} ** -0.5", "", "* 0.25")
+    scores = d.choice(
+        f"({q} {scale}) @ jnp.swapaxes({k}, -1, -2)",
+        f"jnp.einsum('...qd,...kd->...qk', {q}, {k}) {scale}",
+        f"({q} @ jnp.swapaxes({k}, -1, -2)) {scale}",
+    )
+    mask = d.of((count, keys), "bool")
+    fill = d.choice(f"jnp.finfo('{dtype}').min", "-jnp.inf", "-1e30", "-1e9", "-100.0")
+    bias = d.of(d.choice((count, keys), (1, keys), (*lead, count, keys)), dtype)
+    scores = d.choice(
+        scores,
+        scores,
+        f"jnp.where({mask}, {scores}, {fill})",
+        f"({scores}) + {bias}",
+        f"({scores}) + jnp.where({mask}, 0.0, {fill})",
+        f"jnp.where(jnp.tril(jnp.ones({(count, keys)}, bool)), {scores}, {fill})",
+    )
+    last = d.choice(
+        f"jax.nn.softmax({scores}, axis=-1) @ {v}",
+        f"jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({scores}, axis=-1), {v})",
+        f"jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({scores}, axis=-1))",
+        f"jax.nn.softmax({scores}, axis=-2) @ {v}",
+        f"jnp.einsum('...qk,...kd->...d', jax.nn.softmax({scores}, axis=-1), {v})",
+    )
+    return last
+
+
+@step(1)
+def library_attention(d: Draw) -> str:
+    """`jax.nn.dot_product_attention` on [batch, positions, heads, width]."""
+    q = d.floating(3, 4)
+    *lead, count, heads, width = d.pool[q].shape
+    dtype, keys = d.pool[q].dtype, d.size()
+    groups = d.choice(heads, heads, 1)
+    k, v = (d.of((*lead, keys, groups, width), dtype) for _ in range(2))
+    mask = d.of((heads, count, keys), "bool")
+    more = d.choice(
+        "", "", ", is_causal=True", f", mask={mask}", ", scale=0.3", ", local_window_size=1"
+    )
+    if d.chance(0.1):
+        more += f", bias={d.of((heads, count, keys), dtype)}"
+    return f"jax.nn.dot_product_attention({q}, {k}, {v}{more})"
+
+
+@step(1)
+def self_attention(d: Draw) -> str:
+    """From tokens, with heads split off one projection."""
+    x = d.floating(2, 3, static=True)
+    *lead, count, width = d.shape(x)
+    heads, depth = d.choice(1, 2, 3), d.choice(2, 4)
+    dtype = d.pool[x].dtype
+    w = d.of((width, 3 * heads * depth), dtype)
+    split = f"({x} @ {w}).reshape({(*lead, count, 3, heads, depth)})"
+    base = len(lead)
+    order = (base + 1, *range(base), base + 2, base, base + 3)
+    return (
+        f"(lambda t: (jax.nn.softmax(t[0] @ jnp.swapaxes(t[1], -1, -2) / {depth} ** 0.5, axis=-1)"
+        f" @ t[2]).swapaxes(-2, -3).reshape({(*lead, count, heads * depth)}))"
+        f"(jnp.transpose({split}, {order}))"
+    )
+
+
+@step(2)
+def rotary(d: Draw) -> str:
+    """Halves or neighbours, tables made of constants, of inputs or of weights; a prefix left."""
+    x = d.floating(2, 4)
+    count, width = d.pool[x].shape[-2:]
+    if not isinstance(width, int) or width < 2 or width % 2 or not isinstance(count, int):
+        raise Unfit
+    half = width // 2
+    dtype = d.pool[x].dtype
+    size = d.choice(half, width)
+    frequencies = f"(10.0 ** -(jnp.arange({half}) / {half}))"
+    angles = f"(jnp.arange({count})[:, None] * {frequencies})"
+    if size == width:
+        angles = d.choice(f"jnp.tile({angles}, (1, 2))", f"jnp.repeat({angles}, 2, axis=-1)")
+    cos, sin = (f"jnp.{f}({angles}).astype('{dtype}')" for f in ("cos", "sin"))
+    if d.chance(0.3):
+        cos, sin = d.of((count, size), dtype), d.of((count, size), dtype)
+    split = d.choice(
+        f"(t[..., :{half}], t[..., {half}:])", "(t[..., ::2], t[..., 1::2])", "jnp.split(t, 2, -1)"
+    )
+    if size == width:
+        turned = d.choice(
+            f"jnp.concatenate([-t[..., {half}:], t[..., :{half}]], -1)",
+            "jnp.stack([-t[..., 1::2], t[..., ::2]], -1).reshape(t.shape)",
+        )
+        whole = f"(lambda t: t * {cos} + {turned} * {sin})"
+    else:
+        join = d.choice("jnp.concatenate([{}, {}], -1)", "jnp.stack([{}, {}], -1).reshape(t.shape)")
+        parts = join.format(
+            f"a * {cos} - b * {sin}", d.choice(f"a * {sin} + b * {cos}", f"b * {cos} + a * {sin}")
+        )
+        whole = f"(lambda t: (lambda a, b: {parts})(*{split}))"
+    if d.chance(0.2) and count > 1:
+        return f"jnp.concatenate([{x}[..., :1, :], {whole}({x})[..., 1:, :]], -2)"
+    return f"{whole}({x})"
+
+
+@step(0.5)
+def glu(d: Draw) -> str:
+    x = d.floating(1)
+    return d.choice(f"jax.nn.glu({x}, axis={d.axis(x)})", f"jax.nn.silu({x}) * {d.like(x)}")
+
+
+@step(0.5)
+def losses(d: Draw) -> str:
+    x = d.floating(1)
+    return f"-jnp.sum(jax.nn.softmax({d.like(x)}, -1) * jax.nn.log_softmax({x}, -1), -1)"
+
+
+@step(0.5)
+def group_norm(d: Draw) -> str:
+    x = d.floating(2, 4, static=True)
+    *lead, channels = d.shape(x)
+    if channels % 2 or not channels:
+        raise Unfit
+    split = f"{x}.reshape({(*lead, 2, channels // 2)})"
+    axes = tuple(i for i in range(1, len(lead) + 2) if i != len(lead))
+    return (
+        f"(lambda t: ((t - t.mean({axes}, keepdims=True))"
+        f" * lax.rsqrt(t.var({axes}, keepdims=True) + 1e-5))"
+        f".reshape({(*lead, channels)}))({split})"
+    )
+
+
+@step(0.4)
+def gru(d: Draw) -> str:
+    """A cell as Haiku writes it: one weight, used in slices."""
+    x = d.floating(1, 2)
+    size, dtype = d.pool[x].shape[-1], d.pool[x].dtype
+    if not isinstance(size, int):
+        raise Unfit
+    hidden = d.choice(2, 3)
+    w, b = d.of((size, 3 * hidden), dtype), d.of((3 * hidden,), dtype)
+    gates = f"({x} @ {w} + {b})"
+    return (
+        f"(lambda z, r, a: (1 - jax.nn.sigmoid(z)) * jnp.tanh(a * jax.nn.sigmoid(r)))"
+        f"(*jnp.split({gates}, 3, axis=-1))"
+    )

@@ -1,0 +1,104 @@
+"""Random programs are converted right, or refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.fuzz import draw as drawing
+from tests.fuzz.draw import Limits, draw
+from tests.fuzz.hunt import hunt
+from tests.fuzz.judge import Outcome, judge
+from tests.fuzz.program import Program, Spec, Step, printed, source
+from tests.fuzz.shrink import shrink
+from tests.fuzz.steps import STEPS
+
+
+def assert_fine(indices: range, seed: int, steps: int) -> Counter[str]:
+    arguments = [f"--seed={seed}", f"--steps={steps}"]
+    found = list(hunt(indices, arguments))
+    assert [f.index for f in found] == list(indices)
+    failed = [
+        f"python -m tests.fuzz --seed {seed} --steps {steps} --show {f.index}: {f.outcome}"
+        for f in found
+        if not f.outcome.is_fine
+    ]
+    assert not failed, "\n".join(failed)
+    return Counter(f.outcome.kind for f in found)
+
+
+def test_programs():
+    counts = assert_fine(range(300), seed=11, steps=4)
+    assert counts["right"] > 200
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(6))
+def test_more_programs(seed):
+    counts = assert_fine(range(500), seed, steps=12)
+    assert counts["right"] > 350
+
+
+def test_a_seed_is_a_program():
+    assert draw("0/7") == draw("0/7")
+    assert draw("0/7") != draw("0/8")
+
+
+@pytest.mark.full
+def test_every_kind_of_step_is_drawn():
+    drawing.TAKEN.clear()
+    for i in range(2000):
+        draw(f"steps/{i}", Limits((4, 8)))
+    assert not [maker.__name__ for maker in STEPS if not drawing.TAKEN[maker.__name__]]
+
+
+PROGRAM = Program(
+    inputs={"x0": Spec((3, 4), "float32"), "x1": Spec((4,), "int32")},
+    weights={"w2": Spec((4,), "float32")},
+    steps=(
+        Step(("v3",), "jnp.sin(x0) * w2"),
+        Step(("v4", "v5"), "jnp.split(v3, [1], axis=0)"),
+        Step(("v6",), "v5.at[:].apply(jnp.exp)"),
+        Step(("v7",), "x1 + 1"),
+    ),
+    outputs=("v6", "v7"),
+)
+
+
+def test_a_program_is_its_source():
+    assert source(PROGRAM) == (
+        "def fn(params, x0, x1):\n"
+        "    w2 = params['w2']\n"
+        "    v3 = jnp.sin(x0) * w2\n"
+        "    v4, v5 = jnp.split(v3, [1], axis=0)\n"
+        "    v6 = v5.at[:].apply(jnp.exp)\n"
+        "    v7 = x1 + 1\n"
+        "    return (v6, v7,)\n"
+    )
+    specs = "[((3, 4), 'float32'), ((4,), 'int32')]"
+    assert f"to_onnx(fn, {specs}, opset=23, params=params)" in printed(PROGRAM)
+
+
+def test_shrinking_keeps_what_fails():
+    """Here what fails is that `apply` is in the program."""
+
+    def judged(program: Program) -> Outcome:
+        return Outcome("wrong" if ".apply" in source(program) else "right")
+
+    small = shrink(PROGRAM, judged(PROGRAM), judged)
+    assert [step.text for step in small.steps] == ["x50.at[:].apply(jnp.exp)"]
+    assert list(small.inputs.values()) == [Spec((1, 1), "float32")]
+    assert not small.weights
+
+
+def test_the_judge_knows_right_from_wrong(monkeypatch):
+    inputs = {"x0": Spec(("B", 3), "float32")}
+    right = Program(inputs, {}, (Step(("v1",), "jnp.sin(x0)"),), ("v1",))
+    assert judge(right).kind == "right"
+    monkeypatch.setattr("converter.lower.registry._rules", {})
+    assert judge(right).kind == "refused"
+    monkeypatch.undo()
+    monkeypatch.setattr("converter.export.tidy", lambda model: 1 / 0)
+    outcome = judge(right)
+    assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError export.py:finish")

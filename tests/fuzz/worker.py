@@ -1,0 +1,30 @@
+"""A process that judges the programs whose indices it reads."""
+
+from __future__ import annotations
+
+import sys
+
+import jax
+
+from tests.fuzz.draw import draw
+from tests.fuzz.hunt import written
+from tests.fuzz.judge import judge
+from tests.fuzz.options import limits, parser
+
+FORGET = 100
+"""After so many programs what was compiled is forgotten: most of it is not used again."""
+
+
+def main() -> None:
+    options = parser().parse_args()
+    results = sys.stdout
+    sys.stdout = sys.stderr  # whatever else prints
+    for count, line in enumerate(sys.stdin):
+        if count % FORGET == FORGET - 1:
+            jax.clear_caches()
+        outcome = judge(draw(f"{options.seed}/{int(line)}", limits(options)))
+        print(written(outcome), file=results, flush=True)
+
+
+if __name__ == "__main__":
+    main()
