@@ -30,6 +30,7 @@ class Editor:
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
         self.uses = count_uses(graph)
         self.nodes: list[Node] = []
+        self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
         self.changed = False
 
     def resolve(self, value: Value) -> Value:
@@ -67,7 +68,7 @@ class Editor:
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        node = make_node(op, inputs, types, params)
+        node = make_node(op, inputs, types, params, source=self.source)
         self.nodes.append(node)
         for value in inputs:
             self.uses[id(value)] += 1
@@ -197,7 +198,7 @@ def sweep(graph: Graph, rules: dict[str, Rule], editor: Editor | None = None) ->
             node.inputs = [editor.resolve(v) for v in node.inputs]
         for body in node.bodies.values():
             sweep(body, rules, editor)
-        rule = rules.get(node.op)
+        rule, editor.source = rules.get(node.op), node.source
         result = rule(node, editor) if rule else None
         if result is None:
             editor.nodes.append(node)

@@ -144,6 +144,19 @@ POOLING = [
     Case("sum, padded far, dilated", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (2, 1, 3), (1, 2, 1), ((0, 1), (0, 0), (3, -1)),
         window_dilation=(1, 1, 2), base_dilation=(1, 1, 2)), ((4, 5, 6),), (17, 19)),
+    Case("windows of one element, padded", lambda x: (
+        lax.reduce_window(x, 0.0, lax.add, (1, 1, 1, 1), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 2),
+                                                                        (0, 1))),
+        lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 1, 1), (1, 1, 2, 1), "VALID")),
+         ((2, 3, 5, 6),), (18, 23), {"MaxPool": 0, "AveragePool": 0}),
+    Case("zeros around what is pooled", lambda x: lax.reduce_window(
+        jnp.pad(-jnp.abs(x), ((0, 0), (0, 0), (1, 1), (1, 1))), -jnp.inf, lax.max,
+        (1, 1, 3, 3), (1, 1, 2, 2), "VALID"), ((2, 3, 5, 6),), (18, 23), {"MaxPool": 1}),
+    Case("padded by more than the window", lambda x: lax.reduce_window(
+        x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 1), ((0, 0), (0, 0), (3, 2), (0, 1))),
+        ((2, 3, 5, 6),), (18, 23), {"AveragePool": 1}),
+    Case("nothing left of a window", lambda x: lax.reduce_window(
+        x, 0.0, lax.add, (3,), (2,), ((1, 0),), window_dilation=(2,)), ((3,),), (18, 23)),
     Case("max dilated", lambda x: lax.reduce_window(
         x, -jnp.inf, lax.max, (1, 3), (1, 2), "VALID", window_dilation=(1, 2),
         base_dilation=(1, 3)), ((4, 6),)),

@@ -51,7 +51,7 @@ NUMBERS = [
         [f32([[[-1, -1]]])],
         "`Pad` writes zeros, which are larger than the rest; the optimiser makes it the pool's own "
         "padding, which does not count",
-        "pads behind another operation, where the optimiser leaves it",
+        "pads with -0.0, which the optimiser leaves where it is",
     ),
     Habit(
         "Largest of many 64-bit integers",
@@ -60,7 +60,7 @@ NUMBERS = [
         [i64(2**31)],
         [i64(1)],
         "the maximum; only the low halves are compared, as signed numbers",
-        "takes uint32 through float64, which is exact; int64 exists under x64 only",
+        "takes uint32 through float64, which is exact, and the first of 64 bits sorted by TopK",
     ),
     Habit(
         "Attention of a row that a finite mask hides",
@@ -79,7 +79,7 @@ NUMBERS = [
         [f32([4.1399377e-08])],
         [f32([8.940697e-08])],
         "1 / (1 + exp(-x))",
-        "leaves it: no more than 1e-7 absolute",
+        "leaves it, no more than 1e-7 absolute, unless strict: `docs/exactness.md`",
     ),
     Habit(
         "Sign of 64-bit integers",
@@ -97,7 +97,8 @@ NUMBERS = [
         [i32(-(2**31))],
         [i32(2**31 - 1)],
         "does not say; the standard's evaluator and JAX wrap, ONNX Runtime saturates",
-        "sums in int64 and converts back",
+        "sums in int64 and converts back; ONNX Runtime adds in float64, so 64 bits beyond 2**53 "
+        "take a strict conversion",
     ),
     Habit(
         "Product of integers beyond their range",
@@ -106,7 +107,16 @@ NUMBERS = [
         [i32(0)],
         [i32(2**31 - 1)],
         "does not say; the standard's evaluator and JAX wrap, ONNX Runtime saturates",
-        "leaves int32 as it is",
+        "multiplies one half with the other until one is left",
+    ),
+    Habit(
+        "Remainder of 64-bit integers",
+        "g (int64[1] x, int64[1] d) => (int64[1] y) { y = Mod <fmod=1> (x, d) }",
+        [i64([2**62 + 1]), i64([7])],
+        [i64([(2**62 + 1) % 7])],
+        [i64([2**62 % 7])],
+        "the remainder of integers; it is taken in doubles",
+        "divides, multiplies and subtracts",
     ),
     Habit(
         "Power of integers",
@@ -190,13 +200,24 @@ REFUSED = [
         "as for the quotient",
     ),
     Habit(
+        "A product of a float16 matrix that is turned and scaled",
+        "g (float16[2,3,4] x, float16[4,2] w) => (float16[3,2,2] y) "
+        "{ t = Transpose <perm=[1,0,2]> (x) c = Constant <value = float16 {16384}> () "
+        "s = Mul (t, c) y = MatMul (s, w) }",
+        [f16(np.ones((2, 3, 4))), f16(np.ones((4, 2)))],
+        [f16(np.full((3, 2, 2), 8))],
+        DIES,
+        "numpy's `matmul`; the optimiser makes one node of the three",
+        "gives both operands as many axes",
+    ),
+    Habit(
         "Integers divided by zero",
         "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Div (x, d) }",
         [i32([5]), i32([0])],
         [i32([-1])],
         "Integer division by zero",
         "leaves it open; XLA gives -1",
-        EXACTNESS,
+        "divides by 1 instead and selects, unless the divisor is known not to be zero",
         settled=False,
     ),
     Habit(

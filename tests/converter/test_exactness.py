@@ -1,0 +1,115 @@
+"""Where ONNX's operators differ from JAX: noted by default, exact in a strict conversion."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.arrange.exact import TABLE
+from converter.judge.runtime import run, session
+from tests.converter.test_edges import units
+
+NAN, INF = np.nan, np.inf
+X = np.array(
+    [
+        [3, NAN, 2, -1, 0.5, 7],
+        [-INF, -INF, -INF, -INF, -INF, -INF],
+        [0.0, -0.0, 0.0, -0.0, -1, 5],
+        [INF, 1, -INF, NAN, NAN, 2],
+    ],
+    np.float32,
+)
+ROWS = np.array([2, 0, 1], np.int32)
+ADDED = np.array([[1, 2, NAN, 4, 5, 6]] * 3, np.float32)
+
+
+def pool(op, start, *size, **more):
+    return lambda x: lax.reduce_window(x, start, op, (1, *size), (1, 1), "VALID", **more)
+
+
+FUNCTIONS = {
+    "reduce_max": lambda x: jnp.max(x, 1),
+    "reduce_min": lambda x: (jnp.min(x, 0), jnp.min(x)),
+    "argmax": lambda x: (jnp.argmax(x, 1), jnp.argmax(x)),
+    "argmin": lambda x: jnp.argmin(x, 0),
+    "max_pool": pool(lax.max, -jnp.inf, 3),
+    "max_pool of minima": pool(lax.min, jnp.inf, 2),
+    "max_pool dilated": pool(lax.max, -jnp.inf, 3, window_dilation=(1, 2)),
+    "scatter-max": lambda x: x.at[ROWS].max(ADDED.astype(x.dtype)),
+    "scatter-min": lambda x: x.at[ROWS].min(ADDED.astype(x.dtype)),
+    "top_k": lambda x: lax.top_k(x, 4),
+    "logistic": lambda x: jax.nn.sigmoid(x * 10),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_strict(name):
+    """To the bit, but for what rounding is left of an exponential."""
+    fn = FUNCTIONS[name]
+    export = converter.to_onnx(fn, [X], strict=True)
+    assert export.report.deviations == []
+    for optimise in (True, False):
+        got = run(session(export, optimise=optimise), [X]).values()
+        for actual, wanted in zip(got, jax.tree.leaves(jax.jit(fn)(X)), strict=True):
+            assert units(actual, np.asarray(wanted)).max() <= 2
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_differs_by_default_is_said(name):
+    """The file does differ, on these numbers, and the report says by which node, from which line."""
+    fn = FUNCTIONS[name]
+    export = converter.to_onnx(fn, [X])
+    (sentence,) = export.report.deviations
+    op = name.split(" ", maxsplit=1)[0]
+    assert sentence.startswith(TABLE[op].sentence)
+    assert f"(1 {op}" in sentence or f"(2 {op}" in sentence
+    assert "test_exactness.py" in sentence
+    assert f"may differ: {sentence}" in str(export.report)
+    got = run(export, [X]).values()
+    pairs = list(zip(got, jax.tree.leaves(jax.jit(fn)(X)), strict=True))
+    assert any(units(actual, np.asarray(wanted)).max() > 2 for actual, wanted in pairs)
+
+
+def test_sums_of_64_bits():
+    x = np.array([[2**53, 1], [2**63 - 1, 2]], np.int64)
+    with jax.enable_x64(True):
+        for strict in (False, True):
+            export = converter.to_onnx(lambda x: jnp.sum(x, 1), [x], strict=strict)
+            (got,) = run(export, [x]).values()
+            assert (got == x.sum(1)).all() == strict
+            assert len(export.report.deviations) == 1 - strict
+
+
+def test_nothing_differs_in_integers():
+    export = converter.to_onnx(lambda x: (jnp.max(x), jnp.argmax(x)), [((3, 4), np.int32)])
+    assert export.report.deviations == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_strict_in_other_dtypes(name, dtype):
+    with jax.enable_x64(True):
+        fn, x = FUNCTIONS[name], X.astype(dtype)
+        export = converter.to_onnx(fn, [x], strict=True)
+        for actual, wanted in zip(
+            run(export, [x]).values(), jax.tree.leaves(jax.jit(fn)(x)), strict=True
+        ):
+            assert units(actual, np.asarray(wanted)).max() <= (2 if name != "logistic" else 8)
+
+
+def test_sorting_is_exact_by_default():
+    """NaN last, zeros equal, in every float."""
+    for dtype in (np.float16, np.float32, np.float64):
+        with jax.enable_x64(True):
+            x = X.astype(dtype)
+            export = converter.to_onnx(lambda x: (jnp.sort(x, 1), jnp.argsort(x, 0)), [x])
+            assert export.report.deviations == []
+            for actual, wanted in zip(
+                run(export, [x]).values(), (jnp.sort(x, 1), jnp.argsort(x, 0)), strict=True
+            ):
+                np.testing.assert_array_equal(actual, np.asarray(wanted))

@@ -1,0 +1,75 @@
+"""float16 and bfloat16: constants that leave their range, and products that crashed."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+from converter.judge.runtime import run
+from converter.precision import narrowed
+
+X = np.array([[0, 0, 0, 0], [1, 2, 3, 4], [-1, 0.5, 0, 2]], np.float32)
+MASK = np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 1]], np.float32)
+
+FUNCTIONS = {
+    "norm": lambda x, m: x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-8),
+    "magnitude": lambda x, m: x / (jnp.abs(x) + 1e-8),
+    "maximum": lambda x, m: x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12),
+    "hidden": lambda x, m: jax.nn.softmax(jnp.where(m > 0, x, -1e9)),
+    "lowered": lambda x, m: jax.nn.softmax(x + (1 - m) * -1e9),
+    "lowest": lambda x, m: jax.nn.softmax(jnp.where(m > 0, x, jnp.finfo(jnp.float32).min)),
+    "bounded": lambda x, m: jnp.minimum(x, 1e30),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_constants_stay_finite_and_not_zero(name, precision):
+    fn = FUNCTIONS[name]
+    export = converter.to_onnx(fn, [X.shape, MASK.shape])
+    model = converter.lower_precision(export.model, precision)
+    if precision == "bfloat16":
+        model = converter.emulate_bfloat16(model)
+    (got,) = run(model, [X, MASK]).values()
+    unit, wanted = float(jnp.finfo(precision).eps), np.asarray(fn(X, MASK))
+    if name == "lowered":  # 65504 is not so much that nothing is left of what it is added to
+        assert np.isfinite(got).all()
+        got, wanted = got[MASK.any(1)], wanted[MASK.any(1)]
+    np.testing.assert_allclose(got, wanted, rtol=2 * unit, atol=unit)
+
+
+def test_narrowed():
+    half = np.dtype(np.float16)
+    numbers = np.array([1e9, -1e9, np.inf, -np.inf, 65519, 3e-9, 0, 1.5], np.float32)
+    wanted = np.array([65504, -65504, np.inf, -np.inf, 65504, 0, 0, 1.5], half)
+    np.testing.assert_array_equal(narrowed(numbers, half), wanted)
+    assert np.isnan(narrowed(np.array([np.nan], np.float32), half)).all()
+    for number in (1e-8, -1e-30, 5e-5):
+        held = narrowed(np.array(number, np.float32), half)
+        assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
+    assert float(narrowed(np.array(0.0, np.float32), half)) == 0
+    assert np.isfinite(narrowed(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))).all()
+
+
+PRODUCTS = {
+    "scaled": (lambda x, y: (jnp.transpose(x, (1, 0, 2)) * 2) @ y, (4, 3, 5), (5, 2)),
+    "divided": (lambda x, y: (jnp.transpose(x, (1, 0, 2)) / 3) @ y, (4, 3, 5), (5, 2)),
+    "by a vector": (lambda x, y: (jnp.transpose(x, (1, 0, 2)) * 2) @ y, (4, 3, 5), (5,)),
+    "from the left": (lambda x, y: x @ (jnp.transpose(y, (1, 0, 2)) * 2), (2, 5), (5, 3, 4)),
+    "a vector from the left": (lambda x, y: x @ (jnp.transpose(y, (1, 2, 0)) * 2), (5,), (4, 3, 5)),
+    "turned": (lambda x, y: (jnp.transpose(x, (1, 2, 0)) * 0.5) @ y, (4, 3, 5), (4, 2)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_products_of_what_is_turned_and_scaled(name, dtype):
+    """ONNX Runtime's optimiser ended the process over these in float16."""
+    fn, *shapes = PRODUCTS[name]
+    rng = np.random.default_rng(3)
+    inputs = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    verdict = converter.check(converter.to_onnx(fn, inputs), fn, inputs)
+    assert verdict.passed, verdict.differences

@@ -1,0 +1,49 @@
+"""Without x64 JAX computes in 32 bits; a file takes the 64 that its specs say."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+from converter.judge.runtime import run
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "onnx"), [(np.int64, "INT64"), (np.uint64, "UINT64"), (np.float64, "DOUBLE")]
+)
+def test_inputs_keep_their_dtype(dtype, onnx):
+    export = converter.to_onnx(lambda x: jnp.add(x, 1), [(("B", 3), dtype)])
+    (given,) = export.model.graph.inputs
+    assert str(given.dtype) == onnx
+    verdict = converter.check(export, lambda x: jnp.add(x, 1))
+    assert verdict.passed, verdict.differences
+
+
+def test_token_ids():
+    def embed(ids):
+        return jnp.asarray(TABLE)[ids]
+
+    ids = np.array([[3, 0, -1], [1, 1, 2]], np.int64)
+    export = converter.to_onnx(embed, [ids])
+    (got,) = run(export, [ids]).values()
+    np.testing.assert_array_equal(got, TABLE[ids])
+    assert export.report.histogram["Cast"] == 1
+
+
+class Double(eqx.Module):
+    w: np.ndarray
+
+    def __call__(self, x):
+        return jnp.dot(x, self.w)
+
+
+def test_parameters_of_64_bits():
+    module = Double(np.arange(6.0).reshape(3, 2))
+    export = converter.to_onnx(module, [(3,)])
+    verdict = converter.check(export, module)
+    assert verdict.passed, verdict.differences
