@@ -60,7 +60,7 @@ def test_strict(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_differs_by_default_is_said(name):
-    """The file does differ, on these numbers, and the report says by which node, from which line."""
+    """The file does differ on these numbers, and the report says by which node, from which line."""
     fn = FUNCTIONS[name]
     export = converter.to_onnx(fn, [X])
     (sentence,) = export.report.deviations
