@@ -6,15 +6,17 @@ from typing import Any
 
 import onnx_ir as ir
 
+from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
+from converter.targets.onnxruntime import has_kernel
 
 
 @rule("conv")
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
-    _check(b)
+    _check(b, "Conv")
     return b.op(
         "Conv",
         *xs,
@@ -29,7 +31,7 @@ def _(
 @rule("conv_transpose")
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
-    _check(b)
+    _check(b, "ConvTranspose")
     ends = [high for _, high in cuts]
     return b.op(
         "ConvTranspose",
@@ -43,6 +45,8 @@ def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups:
     )
 
 
-def _check(b: Builder) -> None:
-    if b.out.dtype.kind in "biu":
+def _check(b: Builder, operator: str) -> None:
+    if not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "ONNX convolves floats only; convert the operands")
+    if not has_kernel(operator, b.out.dtype):
+        raise unsupported(b.node, b.opset, "ONNX Runtime has no convolution of float64")

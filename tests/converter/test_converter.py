@@ -413,3 +413,31 @@ def test_an_export_has_a_short_repr():
     export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
     assert len(repr(export.graph)) < 200
     assert len(repr(export.graph.nodes[-1])) < 200
+
+
+RANDOM = {
+    "permutation": lambda key: jax.random.permutation(key, 7),
+    "randint": lambda key: jax.random.randint(key, (5,), 0, 9),
+    "gamma": lambda key: jax.random.gamma(key, 2.0, (3,)),
+    "normal": lambda key: jax.random.normal(key, (3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_of_a_known_key_are_constants(name):
+    def fn(x):
+        return x + RANDOM[name](jax.random.key(3))
+
+    export = converter.to_onnx(fn, [()])
+    verdict = converter.check(export, fn)
+    assert verdict.passed, verdict.differences
+    assert export.report.histogram == {"Add": 1}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_keys_that_are_given_are_refused(name):
+    """By the dtype that ONNX has no values of."""
+    with pytest.raises(converter.Unsupported, match="key<fry>"):
+        converter.to_onnx(
+            lambda data: RANDOM[name](jax.random.wrap_key_data(data)), [((2,), np.uint32)]
+        )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import converter
 from converter.judge.runtime import run
@@ -52,6 +53,36 @@ def test_narrowed():
         assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
     assert float(narrowed(np.array(0.0, np.float32), half)) == 0
     assert np.isfinite(narrowed(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))).all()
+
+
+WINDOW = {"window_dimensions": (2, 3), "window_strides": (1, 2), "padding": ((0, 1), (1, 0))}
+WINDOW |= {"base_dilation": (1, 1), "window_dilation": (1, 1)}
+IN_BFLOAT16 = {
+    "cummax": lambda x: lax.cummax(x, 1),
+    "cummin": lambda x: lax.cummin(x, 0, reverse=True),
+    "max window": lambda x: lax.reduce_window_max_p.bind(x, **WINDOW),
+    "min window": lambda x: lax.reduce_window_min_p.bind(x, **WINDOW),
+    "sum window": lambda x: lax.reduce_window_sum_p.bind(x, **WINDOW),
+    "reduce_precision": lambda x: lax.reduce_precision(x, 5, 10),
+    "fill": lambda x: x.at[jnp.array([0, 9])].get(mode="fill"),
+    "sort": lambda x: jnp.sort(x, 0),
+    "top_k": lambda x: lax.top_k(x, 2)[0],
+    "total order": lambda x: (x[0] <= x[1]).astype(x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", IN_BFLOAT16)
+@pytest.mark.parametrize("opset", [18, 23])
+def test_bfloat16(name, opset):
+    """numpy alone does not know its extremes."""
+
+    def fn(x):
+        low = jnp.asarray(x, jnp.bfloat16)
+        return IN_BFLOAT16[name](low).astype(jnp.float32)
+
+    export = converter.to_onnx(fn, [X.shape], opset=opset)
+    (got,) = run(converter.emulate_bfloat16(export.model), [X]).values()
+    np.testing.assert_array_equal(got, fn(X))
 
 
 PRODUCTS = {
