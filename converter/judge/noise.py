@@ -58,8 +58,9 @@ FUNCTIONS = frozenset(
         *("sinh", "tan", "tanh"),
     }
 )
-"""Functions that a runtime computes by itself, right but for the last digits of the result. In
-`logistic` they are those of 1: ONNX Runtime's `Sigmoid` of -20 is 0."""
+"""Functions that a runtime computes by itself, right but for the last digits of the result and the
+sign of a zero: ONNX Runtime's `Sin` of -0 is 0. In `logistic` the digits are those of 1: its
+`Sigmoid` of -20 is 0."""
 
 SUMS = frozenset(
     {
@@ -128,7 +129,13 @@ class _Mover:
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in run_node(node, args, sizes)]
         floor = args[0].dtype.type(1) if node.op == "logistic" else None
-        return [self._off(y, exact, floor) for y in results]
+        moved = [self._off(y, exact, floor) for y in results]
+        return [self._either_zero(y) for y in moved] if node.op in FUNCTIONS else moved
+
+    def _either_zero(self, value: Any) -> Any:
+        """Zeros of either sign."""
+        sign = self._units(value.shape).astype(value.dtype)
+        return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 
     def _composite(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Step by step by its formula; of `log_softmax`, also what its operand is rounded by.
