@@ -37,13 +37,14 @@ def bisect(
     Returns:
         The first step after which a number is another, or none.
     """
-    graph = trace(fn, inputs if specs is None else specs, params)
+    retrace = partial(trace, fn, inputs if specs is None else specs, params)
+    graph = retrace()
     settings = Settings(opset, attention_layout, strict)
-    watch = Watch(graph, [("given", inputs)])
+    watch = Watch(retrace, [("given", inputs)])
     try:
         watch.function(fn if params is None else partial(fn, params))
         passes.run(graph, settings, watch)
-        watch.file(finish(graph, settings))
+        watch.file(finish(graph, settings, retrace))
     except Changed as found:
         return found.change
     return None

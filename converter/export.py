@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Export:
-    """A converted model, the graph it was written from, and the report."""
+    """A converted model, the graph it was written from, and the report.
+
+    ``retrace`` gives the graph as it was traced, before any pass: what rounding can do to a result
+    is asked of it.
+    """
 
     model: ir.Model
     graph: Graph
     report: Report
+    retrace: Callable[[], Graph]
 
     def save(
         self,
@@ -127,41 +133,42 @@ def to_onnx(
     if attention_layout not in ("4d", "3d"):
         raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
-    graph = trace(fn, specs, params)
+    retrace = partial(trace, fn, specs, params)
+    graph = retrace()
     _rename(graph, input_names, output_names)
     dump("trace", graph)
     settings = Settings(opset, attention_layout, strict)
     if os.environ.get("CONVERTER_CHECK"):
-        export = _checked(graph, settings, dump)
+        export = _checked(graph, settings, dump, retrace)
     else:
         passes.run(graph, settings, dump)
-        export = finish(graph, settings)
+        export = finish(graph, settings, retrace)
     dump("model", export.model.graph)
     if path is not None:
         export.save(path)
     return export
 
 
-def finish(graph: Graph, settings: Settings) -> Export:
+def finish(graph: Graph, settings: Settings, retrace: Callable[[], Graph]) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
     model = tidy(lower(graph, settings.opset))
     found = report(model, settings.notes, _sentences(settings.deviations))
-    export = Export(model, graph, found)
+    export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
     return export
 
 
-def _checked(graph: Graph, settings: Settings, dump: _Dump) -> Export:
+def _checked(graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph]) -> Export:
     """All stages, evaluated on drawn inputs after each; a file is run if it has all parameters."""
-    watch = Watch(graph, [*samples(graph)])
+    watch = Watch(retrace, [*samples(graph)])
 
     def both(stage: str, graph: Graph) -> None:
         dump(stage, graph)
         watch(stage, graph)
 
     passes.run(graph, settings, both)
-    export = finish(graph, settings)
+    export = finish(graph, settings, retrace)
     if not saving.missing(export.model, graph):
         watch.file(export)
     return export

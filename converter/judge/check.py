@@ -81,7 +81,7 @@ def check(
     if inputs is None and graph is None:
         raise CheckError("only an export says what its inputs are: pass inputs")
     drawn = samples(graph, seed) if inputs is None and graph else [("given", inputs or ())]
-    noise = _noise(graph)
+    noise = _noise(graph, model)
     cases = [_Case(name, given, fn, noise) for name, given in drawn]
     verdict = Verdict()
     for optimised, live in _sessions(model):
@@ -128,11 +128,11 @@ def _sessions(model: Any) -> Iterator[tuple[bool, ort.InferenceSession]]:
         yield optimise, session(model, optimise=optimise)
 
 
-def _noise(graph: Graph | None) -> Noise | None:
+def _noise(graph: Graph | None, model: Any) -> Noise | None:
     """None where there is no graph to evaluate, or no values for its parameters."""
     if graph is None or any(v.bound is None and v.program is None for v in graph.params):
         return None
-    return Noise(graph, {v.name: v.bound for v in graph.params if v.program is None})
+    return Noise(model.retrace)
 
 
 def _worse(first: Errors | None, second: Errors) -> Errors:

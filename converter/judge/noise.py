@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import count
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from converter.graph import Graph, Node
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
-from converter.trace import trace
+from converter.graph.rewrite import drop_dead
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
@@ -58,24 +58,17 @@ FUNCTIONS = frozenset(
         *("sinh", "tan", "tanh"),
     }
 )
-"""Functions that a runtime computes by itself, right but for the last digits of the result. In
-`logistic` they are those of 1: ONNX Runtime's `Sigmoid` of -20 is 0."""
+"""Functions that a runtime computes by itself, right but for the last digits of the result and the
+sign of a zero: ONNX Runtime's `Sin` of -0 is 0. In `logistic` the digits are those of 1: its
+`Sigmoid` of -20 is 0."""
 
 SUMS = frozenset(
     {
-        *("conv", "conv_general_dilated", "cumsum", "dot_general", "einsum", "matmul"),
-        *("reduce_sum", "reduce_window_sum", "scatter-add", "scatter-sub", "sum_pool"),
+        *("conv_general_dilated", "cumsum", "dot_general", "reduce_sum", "reduce_window_sum"),
+        *("scatter-add", "scatter-sub"),
     }
 )
 """Sums of many: they are exact where all their operands have few digits."""
-
-COMPOSITES = frozenset(
-    {
-        *("attention", "avg_pool", "conv_transpose", "gelu", "layer_norm", "log_softmax"),
-        *("max_pool_scatter", "resize", "rms_norm", "rotary", "rotary_heads", "softmax"),
-    }
-)
-"""What is several steps, by the formula that says what it means."""
 
 POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
@@ -84,9 +77,26 @@ POOL = 1 << 16
 class Noise:
     """Evaluations of a graph with every step a little off, for as many inputs as there are."""
 
-    def __init__(self, graph: Graph, params: Mapping[str, Any]) -> None:
-        self._graph = graph
-        self._params = dict(params)
+    def __init__(
+        self, retrace: Callable[[], Graph], params: Mapping[str, Any] | None = None
+    ) -> None:
+        self._retrace = retrace
+        self._given = params
+
+    @cached_property
+    def _graph(self) -> Graph:
+        graph = self._retrace()
+        drop_dead(graph)
+        return graph
+
+    @cached_property
+    def _params(self) -> Mapping[str, Any]:
+        bound = {v.name: v.bound for v in self._graph.params}
+        return bound if self._given is None else self._given
+
+    @cached_property
+    def _run(self) -> Callable[..., list[Any]]:
+        graph = self._graph
 
         def run(args: Sequence[Any], params: Mapping[str, Any], pool: Any) -> list[Any]:
             return evaluate(graph, args, params, _Mover(pool))
@@ -94,7 +104,7 @@ class Noise:
         # Node by node, what the layers of a network have in common is compiled once. Loops would be
         # compiled anew each time.
         loops = any(node.bodies for node in graph.nodes)
-        self._run: Callable[..., list[Any]] = jax.jit(run) if loops else run
+        return jax.jit(run) if loops else run
 
     def outputs(self, args: Sequence[Any], seed: int) -> list[np.ndarray]:
         """The outputs, with other errors for each ``seed``; with none for zero."""
@@ -118,8 +128,6 @@ class _Mover:
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         if node.op in CHOOSING:
             return run_node(node, args, sizes)
-        if node.op in COMPOSITES:
-            return self._composite(node, args, sizes)
         args = [self._here(x) for x in args]
         exact = self._exact(node.op, [x for x in args if _floating(x)])
         if node.op in ADDED:
@@ -128,18 +136,13 @@ class _Mover:
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in run_node(node, args, sizes)]
         floor = args[0].dtype.type(1) if node.op == "logistic" else None
-        return [self._off(y, exact, floor) for y in results]
+        moved = [self._off(y, exact, floor) for y in results]
+        return [self._either_zero(y) for y in moved] if node.op in FUNCTIONS else moved
 
-    def _composite(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """Step by step by its formula; of `log_softmax`, also what its operand is rounded by.
-
-        XLA may leave the rounding of a product to the formula that it goes into.
-        """
-        formula = trace(lambda *xs: run_node(node, xs, sizes), args)
-        results = [self._here(y) for y in evaluate(formula, args, {}, self)]
-        if node.op != "log_softmax":
-            return results
-        return [self._off(y, False, abs(self._here(x))) for y, x in zip(results, args, strict=True)]
+    def _either_zero(self, value: Any) -> Any:
+        """Zeros of either sign."""
+        sign = self._units(value.shape).astype(value.dtype)
+        return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 
     def _added(self, node: Node, args: Sequence[Any], exact: Any, sizes: Sizes) -> Any:
         products = [v.node is not None and v.node.op in PRODUCTS for v in node.inputs]

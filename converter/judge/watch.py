@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +55,11 @@ class Watch:
 
     def __init__(
         self,
-        graph: Graph,
+        retrace: Callable[[], Graph],
         samples: Sequence[tuple[str, Sequence[Any]]],
-        values: Mapping[str, Any] | None = None,
     ) -> None:
-        graph = graph.clone()
-        self._params = _bound(graph, values or {})
-        noise = Noise(graph, self._params)
+        self._params = _bound(retrace())
+        noise = Noise(retrace, self._params)
         self._cases = [_Case(name, inputs, noise) for name, inputs in samples]
         self._gone: set[str] = set()
 
@@ -122,10 +120,10 @@ class _Case:
                 )
 
 
-def _bound(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+def _bound(graph: Graph) -> dict[str, Any]:
     """Parameters by name; those that have no values yet are drawn."""
     drawn = draw_inputs(graph.params, {})
     return {
-        v.name: values.get(v.name, other if v.bound is None else v.bound)
+        v.name: other if v.bound is None else v.bound
         for v, other in zip(graph.params, drawn, strict=True)
     }

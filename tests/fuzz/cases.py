@@ -1,0 +1,127 @@
+"""Programs that failed once, in their smallest form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+@dataclass(frozen=True)
+class Case:
+    """``fn`` on inputs of these specs, or on ``weights`` and inputs.
+
+    ``xfail`` says why it still fails.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    specs: Sequence[Any]
+    weights: Sequence[Any] = ()
+    opset: int = 23
+    strict: bool = False
+    x64: bool = False
+    xfail: str = ""
+
+
+def rotary(x, cos, sin):
+    a, b = jnp.split(x, 2, -1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def standardize(x, epsilon=1e-5):
+    return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + epsilon)
+
+
+def channels_out_first(x, w):
+    return lax.conv_general_dilated(x, w, (1,), [(0, 0)], dimension_numbers=("NCH", "HIO", "CHN"))
+
+
+def padded_minimum(x):
+    return lax.reduce_window(x, jnp.inf, lax.min, (2, 1), (1, 1), ((1, 0), (0, 1)))
+
+
+def gradient_of_minimum(x):
+    def loss(y):
+        windows = lax.reduce_window(y, jnp.inf, lax.min, (3, 1), (2, 1), ((0, 1), (0, 0)))
+        return jnp.sum(jnp.sin(windows))
+
+    return jax.grad(loss)(x)
+
+
+PARAMETERS = [
+    Case(
+        "program of which parts are used",
+        lambda w, x: (lambda v: (v, jnp.split(v, [1], axis=2)[1]))(
+            jnp.ptp(w[0], axis=(1, 2), keepdims=True)
+        ),
+        [(1,)],
+        [(1, 2, 1)],
+    ),
+    Case("program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]),
+    Case("rotated parameter", lambda w, x: rotary(w[0], w[1], x), [(1, 1)], [(1, 2), (1, 2)]),
+    Case("lost in a sort", lambda w, x: lax.sort((x, w[0]), num_keys=1)[0], [(0,)], [(0,)]),
+    Case("of an empty map", lambda w, x: lax.map(lambda a: w[0], x), [(0, 1)], [(1, 1)]),
+    Case("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)]),
+    Case("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
+    Case("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
+]
+
+EMPTY = [
+    Case("standardized", lambda x, y: jax.nn.standardize(x) * y, [(1, 0), (0,)]),
+    Case("norm of nothing", lambda x: standardize(x) * x + x, [(2, 0)]),
+    Case("repeated never", lambda x: jnp.repeat(x, 0, axis=-2), [((2, 1, 1), "bool")]),
+    Case("linear to nothing", lambda x, w, b: x @ w.T + b, [(1,), (0, 1), (0,)]),
+    Case("update", lambda x, u: lax.dynamic_update_slice(x, u, (0, 0, 0)), [(1, 1, 2), (1, 0, 1)]),
+    Case(
+        "attention of no queries",
+        lambda q, k, v, b: jax.nn.softmax(q @ k.T / 2**0.5 + b) @ v,
+        [(0, 2), (2, 2), (2, 1), (0, 2)],
+    ),
+    Case(
+        "part of a vmapped product",
+        lambda x, y: jax.vmap(jax.vmap(lambda a: jnp.dot(a[:, 0:0, 0], y)))(x),
+        [(1, 2, 2, 1, 1), (0, 1)],
+    ),
+    Case("selected", lambda x, y: jnp.select([y > 1, x < 0], [x, x], 0), [("B", 0, 1)] * 2),
+    Case("summed", lambda x: jax.value_and_grad(lambda y: jnp.sum(y))(x), [("B", 0, 1)]),
+]
+
+NUMBERS = [
+    Case("applied", lambda x: x.at[1:, ::-1].apply(jnp.sin), [(3, 2)]),
+    Case("float to uint16", lambda x: x.astype("uint16"), [(4,)]),
+    Case("float to int8", lambda x: x.astype("int8"), [(4,)]),
+    Case("float to uint64", lambda x: x.astype("uint64"), [(4,)], x64=True),
+    Case("tail of the normal distribution", lambda x: jax.scipy.special.ndtr(x - 4), [(9,)]),
+    Case("zeros of either sign", lambda x: lax.top_k(x, 2), [(3, 6)], strict=True),
+    Case("signs lost in a function", lambda x: lax.top_k(jnp.sin(x), 2), [(3, 6)], strict=True),
+    Case("product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int32")]),
+    Case("narrow product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int16")]),
+    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True),
+    Case("minimum of padding", padded_minimum, [(1, 1)]),
+    Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
+]
+
+FORMS = [
+    Case("channels out first", channels_out_first, [(2, 2, 1), (1, 2, 1)]),
+    Case(
+        "strict sigmoid",
+        lambda x: jax.nn.sigmoid(lax.lgamma(jnp.abs(x) + 0.5)),
+        [(3,)],
+        strict=True,
+    ),
+    Case(
+        "shift of 64 bits",
+        lambda x, y: lax.shift_right_logical(x, y),
+        [((3,), "uint64"), ((3,), "uint64")],
+        x64=True,
+    ),
+    Case("gradient of a minimum", gradient_of_minimum, [(1, 1)]),
+    Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
+]
+
+CASES = [*PARAMETERS, *EMPTY, *NUMBERS, *FORMS]
