@@ -246,6 +246,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     ),
     "max_pool_scatter": max_pool_scatter,
     **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
+    "argmax": lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype),
     "reduce_max": lambda x, *, axes: lax.reduce_max(x, axes),
     "reduce_and": lambda x, *, axes: jnp.all(x, axes),
     "reduce_or": lambda x, *, axes: jnp.any(x, axes),

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from tests.fuzz.judge import Outcome
 
-PATIENCE = 90.0
+PATIENCE = 240.0
 """Seconds for one program."""
 
 FLAGS = " ".join(
@@ -81,7 +81,8 @@ class Worker:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.wait()
+        # Reads what is left, waits, and closes both pipes.
+        self._process.communicate()
 
 
 def hunt(indices: range, arguments: list[str], jobs: int = 1) -> Iterator[Found]:
