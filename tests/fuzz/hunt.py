@@ -54,12 +54,13 @@ class Worker:
             stderr=subprocess.DEVNULL,
             env=environment,
         )
-        self.index: int | None = None
-        self.since = 0.0
+        self.index = -1
+        self._since = 0.0
+        self._in_jax = False
 
     def give(self, index: int) -> None:
         assert self._process.stdin is not None
-        self.index, self.since = index, time.monotonic()
+        self.index, self._since, self._in_jax = index, time.monotonic(), False
         self._process.stdin.write(f"{index}\n".encode())
         self._process.stdin.flush()
 
@@ -67,13 +68,29 @@ class Worker:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def take(self) -> Outcome:
-        """The outcome of the program that it was given; a dead process is one as well."""
+    def take(self) -> Outcome | None:
+        """What it has to say: the outcome, or none yet, but whether it is in JAX now.
+
+        A dead process is an outcome as well.
+        """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            return Outcome("crash", f"the process ended with {self._process.wait()}", "crash")
-        return Outcome(**json.loads(line))
+            return self._failed("crash", f"the process ended with {self._process.wait()}")
+        told = json.loads(line)
+        if isinstance(told, bool):
+            self._in_jax = told
+            return None
+        return Outcome(**told)
+
+    def give_up(self) -> Outcome | None:
+        """The outcome of what takes too long."""
+        late = time.monotonic() - self._since > PATIENCE
+        return self._failed("hangs", f"after {PATIENCE} s") if late else None
+
+    def _failed(self, kind: str, detail: str) -> Outcome:
+        self.end()
+        return Outcome("invalid" if self._in_jax else kind, detail, kind)
 
     @property
     def is_alive(self) -> bool:
@@ -88,34 +105,29 @@ class Worker:
 def hunt(indices: range, arguments: list[str], jobs: int = 1) -> Iterator[Found]:
     """Judge programs, as they are done."""
     waiting = iter(indices)
-    workers = [Worker(arguments) for _ in range(jobs)]
-    busy: list[Worker] = []
+    busy = [Worker(arguments) for _ in range(min(jobs, len(indices)))]
+    for worker in busy:
+        worker.give(next(waiting))
     try:
-        for worker in workers:
-            index = next(waiting, None)
-            if index is not None:
-                worker.give(index)
-                busy.append(worker)
         while busy:
-            ready, _, _ = select.select(busy, [], [], 5.0)
-            late = [w for w in busy if time.monotonic() - w.since > PATIENCE and w not in ready]
-            for worker in [*ready, *late]:
+            ready = select.select(busy, [], [], 5.0)[0]
+            for worker in list(busy):
+                outcome = worker.take() if worker in ready else worker.give_up()
+                if outcome is None:
+                    continue
+                yield Found(worker.index, outcome)
                 busy.remove(worker)
-                assert worker.index is not None
-                yield Found(worker.index, worker.take() if worker in ready else Outcome("hangs"))
-                if worker in late or not worker.is_alive:
-                    worker.end()
-                    worker = Worker(arguments)
-                    workers.append(worker)
                 index = next(waiting, None)
-                if index is not None:
-                    worker.give(index)
-                    busy.append(worker)
+                if index is None:
+                    worker.end()
+                    continue
+                busy.append(worker if worker.is_alive else Worker(arguments))
+                busy[-1].give(index)
     finally:
-        for worker in workers:
+        for worker in busy:
             worker.end()
 
 
-def written(outcome: Outcome) -> str:
-    """An outcome on one line."""
-    return json.dumps(asdict(outcome))
+def written(told: Outcome | bool) -> str:
+    """What a worker says, on one line: an outcome, or whether it is in JAX."""
+    return json.dumps(told if isinstance(told, bool) else asdict(told))

@@ -47,13 +47,13 @@ class Invalid(Exception):
     """JAX itself does not run the program."""
 
 
-def judge(program: Program, seed: int = 0) -> Outcome:
-    """Convert and run a program."""
+def judge(program: Program, tell: Callable[[bool], object] = bool) -> Outcome:
+    """Convert and run a program; ``tell`` is told when JAX begins to run it, and when it has."""
     with jax.enable_x64(program.x64):
-        return _judge(program, seed)
+        return _judge(program, tell)
 
 
-def _judge(program: Program, seed: int) -> Outcome:
+def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     fn, params = function(program)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
     try:
@@ -65,25 +65,25 @@ def _judge(program: Program, seed: int) -> Outcome:
     except Exception as error:  # a fuzzer hunts for these
         return _raised("exception", error)
     try:
-        verdict = converter.check(export, _reference(fn, params), seed=seed)
+        verdict = converter.check(export, _reference(fn, params, tell))
     except Invalid as error:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
         return Outcome("wrong", str(error), "type")
     except Exception as error:
         return _unfit(program, error)
-    if verdict.passed or converter.check(export, _eager(fn, params), seed=seed).passed:
+    if verdict.passed or converter.check(export, _eager(fn, params)).passed:
         return Outcome("right")
-    if "float16" in str(program) and _overflows(program, verdict.differences[0].sample, seed):
+    if "float16" in str(program) and _overflows(program, verdict.differences[0].sample):
         return Outcome("overflows")
     if export.report.deviations and not program.strict:
-        strict = _judge(replace(program, strict=True), seed)
+        strict = _judge(replace(program, strict=True), tell)
         return Outcome("deviates") if strict.kind == "right" else strict
     plain = any(not d.optimised for d in verdict.differences)
     return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
 
 
-def _overflows(program: Program, sample: str, seed: int) -> bool:
+def _overflows(program: Program, sample: str) -> bool:
     """Whether a float16 that JAX computes on the way is infinite or no number."""
     fn, params = function(program)
     graph = trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)
@@ -96,18 +96,24 @@ def _overflows(program: Program, sample: str, seed: int) -> bool:
         found = found or not all(np.isfinite(np.asarray(y)).all() for y in halves)
         return results
 
-    evaluate(graph, dict(samples(graph, seed))[sample], apply=apply)
+    evaluate(graph, dict(samples(graph))[sample], apply=apply)
     return found
 
 
-def _reference(fn: Callable[..., Any], params: Any) -> Callable[..., Any]:
+def _reference(
+    fn: Callable[..., Any], params: Any, tell: Callable[[bool], object]
+) -> Callable[..., Any]:
     call = jax.jit(fn)
 
     def run(*inputs: Any) -> Any:
+        tell(True)
         try:
-            return call(*inputs) if params is None else call(params, *inputs)
+            results = call(*inputs) if params is None else call(params, *inputs)
+            return jax.block_until_ready(results)
         except Exception as error:
             raise Invalid(f"{type(error).__name__}: {error}") from error
+        finally:
+            tell(False)
 
     return run
 

@@ -8,7 +8,7 @@ import jax
 
 from tests.fuzz.draw import draw
 from tests.fuzz.hunt import written
-from tests.fuzz.judge import judge
+from tests.fuzz.judge import Outcome, judge
 from tests.fuzz.options import limits, parser
 
 FORGET = 100
@@ -19,11 +19,15 @@ def main() -> None:
     options = parser().parse_args()
     results = sys.stdout
     sys.stdout = sys.stderr  # whatever else prints
+
+    def tell(what: Outcome | bool) -> None:
+        print(written(what), file=results, flush=True)
+
     for count, line in enumerate(sys.stdin):
         if count % FORGET == FORGET - 1:
             jax.clear_caches()
-        outcome = judge(draw(f"{options.seed}/{int(line)}", limits(options)))
-        print(written(outcome), file=results, flush=True)
+        program = draw(f"{options.seed}/{int(line)}", limits(options))
+        tell(judge(program, tell))
 
 
 if __name__ == "__main__":
