@@ -66,7 +66,7 @@ NETWORKS: dict[str, tuple[Config, tuple[int, int]]] = {
 }
 """Real ones, as small as they come."""
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.hunt
 
 
 def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseException:

@@ -101,8 +101,8 @@ NUMBERS = [
     Case("signs lost in a function", lambda x: lax.top_k(jnp.sin(x), 2), [(3, 6)], strict=True),
     Case("product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int32")]),
     Case("narrow product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int16")]),
-    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True),
-    Case("minimum of padding", padded_minimum, [(1, 1)]),
+    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], strict=True, x64=True),
+    Case("minimum of padding", padded_minimum, [(1, 1)], strict=True),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
 ]
 
@@ -120,7 +120,12 @@ FORMS = [
         [((3,), "uint64"), ((3,), "uint64")],
         x64=True,
     ),
-    Case("gradient of a minimum", gradient_of_minimum, [(1, 1)]),
+    Case(
+        "gradient of a minimum",
+        gradient_of_minimum,
+        [(1, 1)],
+        xfail="MaxPool's places are read as those of the operand before it was padded",
+    ),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]
 

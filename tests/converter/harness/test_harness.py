@@ -22,7 +22,7 @@ def test_the_sample_is_of_the_whole_table():
     assert set(REFUSED) <= set(GROUPS)
 
 
-@pytest.mark.full
+@pytest.mark.hunt
 @pytest.mark.parametrize("group", GROUPS)
 def test_group(group):
     found = {n: outcome(h) for n, h in SAMPLE.items() if h.group_name == group}
