@@ -129,6 +129,7 @@ def test_what_is_gone_stays_gone(checking, planted):
         converter.to_onnx(function, [(3, 4)])
 
 
+@pytest.mark.full
 def test_right_conversions_pass(checking, tmp_path):
     layers = {"scale": jax.ShapeDtypeStruct((4,), jnp.float32), "shift": jnp.ones(4)}
 

@@ -122,6 +122,7 @@ def test_one_matrix_product_reads_one_initializer_once(vits16):
     assert set(reads.values()) == {1}
 
 
+@pytest.mark.full
 def test_unmodified_equimo():
     from equimo.models.vit import dinov3_vits16_pretrain_lvd1689m
 

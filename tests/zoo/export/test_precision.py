@@ -93,7 +93,7 @@ def assert_half(model, half, opset):
 
 
 def test_large_values_stay_in_float32(tmp_path):
-    """A residual stream beyond 65,504 overflows in float16 unless it is seen coming."""
+    """A residual stream beyond 65,504 does not fit in float16, unless it is seen coming."""
     config = MODELS["dinov2_vits14"]
     values = dict(values_of(config))
     values["blocks.0.mlp.fc2.bias"] = values["blocks.0.mlp.fc2.bias"] + np.float32(3e5)
@@ -103,12 +103,11 @@ def test_large_values_stay_in_float32(tmp_path):
     names = outgrown(source, image)
     assert names
     naive = converter.lower_precision(ir.load(source), "float16")
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        outputs = converter.run(naive, [image])
-    assert any(not np.isfinite(out).all() for out in outputs.values())
+    converter.save(naive, tmp_path / "naive.onnx")
+    assert not worst(tmp_path / "naive.onnx", "fp16", source, image) >= LIMITS["fp16"].value
     derive(source, tmp_path / "half.onnx", "fp16", image)
     assert worst(tmp_path / "half.onnx", "fp16", source, image) >= LIMITS["fp16"].value
-    assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "half.onnx"}
+    assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "naive.onnx", "half.onnx"}
 
 
 def test_bfloat16_is_rounded_after_every_node():
