@@ -91,7 +91,9 @@ def assert_recognised(
             _close(got, want, tolerance)
     onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
     try:
-        compared = converter.check(export, lambda *_: results, inputs)
+        # What JAX cannot run here has no graph to ask how far rounding goes.
+        judged = export if runs else export.model
+        compared = converter.check(judged, lambda *_: results, inputs)
     except NotImplemented as error:  # the runtime has few bfloat16 kernels, and says which it lacks
         assert dtype == jnp.bfloat16, error
         return
