@@ -37,7 +37,7 @@ def blocks() -> Iterator[object]:
             yield pytest.param(name, block, marks=() if block == place else pytest.mark.hunt)
 
 
-@pytest.mark.parametrize(("name", "block"), blocks())
+@pytest.mark.parametrize(("name", "block"), [*blocks()])
 def test_a_block_of_instances(name, block):
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         assert_drawn(DRAWN[name](Pencil(np.random.default_rng(seed))))
