@@ -168,8 +168,9 @@ def slice_in_dim(d: Draw) -> str:
 
 @step(0.4)
 def masked(d: Draw) -> str:
-    x = d.any("fiu", rank=(1, 9))
-    return f"{x}.at[{x} > 0].set({d.choice('0', '1')})"
+    x = d.any("fiu", rank=(1, 9), static=True)
+    mask = f"np.arange({d.shape(x)[0]}) % 2 == {d.choice('0', '1')}"  # JAX wants its numbers
+    return f"{x}.at[{mask}].set({d.choice('0', '1')})"
 
 
 @step(0.4)
