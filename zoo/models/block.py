@@ -53,6 +53,7 @@ class Block(eqx.Module):
         self.ls1 = None if layer_scale is None else LayerScale(dim, layer_scale)
         self.ls2 = None if layer_scale is None else LayerScale(dim, layer_scale)
 
+    @eqx.filter_jit  # traced once for all blocks
     def __call__(
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> Float[Array, "tokens dim"]:

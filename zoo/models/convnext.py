@@ -110,6 +110,7 @@ class Block(eqx.Module):
         self.ls = LayerScale(dim, layer_scale)
         self.activation = activation
 
+    @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
         y = pointwise(self.norm, convolve(self.dwconv, x))
         y = pointwise(self.pwconv2, self.activation(pointwise(self.pwconv1, y)))
