@@ -40,6 +40,7 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     found in the module it wraps, else constants.
     """
     call: Callable[..., Any] = fn
+    separate = params is not None
     if params is None and array_leaves(fn):
         params, call = fn, _call_module
     inputs = structs(specs)
@@ -59,7 +60,7 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     paths = [path_name(leaves[i][0]) or "param" for i in slots]
     values = [parameter(names.take(p), leaves[i][1]) for p, i in zip(paths, slots, strict=True)]
     arguments = [Value(as_shape(s.shape), s.dtype, kind="input") for s in inputs]
-    for value, name in zip(arguments, input_names(fn, len(inputs), params is not fn), strict=True):
+    for value, name in zip(arguments, input_names(fn, len(inputs), separate), strict=True):
         value.name = name
     constants = Constants(closed_over(fn), names)
     nodes: list[Node] = []

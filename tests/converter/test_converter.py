@@ -93,6 +93,8 @@ def test_names_of_inputs_and_outputs():
     export = converter.to_onnx(fn, [(2,)])
     assert [v.name for v in export.model.graph.inputs] == ["image"]
     assert [v.name for v in export.model.graph.outputs] == ["loud", "quiet"]
+    defaults = converter.to_onnx(lambda x, slope=0.1: jnp.maximum(x, slope * x), [(2,)])
+    assert [v.name for v in defaults.model.graph.inputs] == ["x"]
     renamed = converter.to_onnx(fn, [(2,)], input_names=["x"], output_names=["a", "b"])
     assert [v.name for v in renamed.model.graph.outputs] == ["a", "b"]
     with pytest.raises(converter.SpecError, match="2 different names"):
