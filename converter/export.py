@@ -100,6 +100,7 @@ def to_onnx(
     path: str | os.PathLike[str] | None = None,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
+    fold: bool = True,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> Export:
@@ -118,6 +119,8 @@ def to_onnx(
         strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
             does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
             what there is.
+        fold: let scales and shifts by parameters, as of a batch norm at inference, change the
+            weights of the convolution before them, instead of being operators.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
 
@@ -137,7 +140,7 @@ def to_onnx(
     graph = retrace()
     _rename(graph, input_names, output_names)
     dump("trace", graph)
-    settings = Settings(opset, attention_layout, strict)
+    settings = Settings(opset, attention_layout, strict, fold)
     if os.environ.get("CONVERTER_CHECK"):
         export = _checked(graph, settings, dump, retrace)
     else:

@@ -10,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from converter import steps
 from converter.arrange import (
-    activation,
     arithmetic,
-    bounds,
     broadcast,
-    contraction,
-    conv_bias,
-    convolution,
-    exact,
-    heads,
     kernels,
     layout,
-    pooling,
-    resize,
-    siblings,
-    take,
 )
 from converter.fuse import (
     affine,
@@ -38,11 +28,7 @@ from converter.fuse import (
     rotary,
     softmax,
 )
-from converter.fuse import resize as resampling
-from converter.fuse.match import Recogniser, rules
 from converter.graph import Graph
-from converter.graph.rewrite import Rule, drop_dead, sweep
-from converter.programs.hoist import hoist, weights
 from converter.settings import Settings
 from converter.simplify import FORMS, simplify
 
@@ -78,128 +64,63 @@ def run(
         watch(step.name, graph)
 
 
-def _sweep(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
-    """A pass that applies rules once, in topological order."""
-    joined = {op: rule for table in tables for op, rule in table.items()}
-
-    def run(graph: Graph, _: Settings) -> bool:
-        changed = sweep(graph, joined).changed
-        drop_dead(graph)
-        return changed
-
-    return run
-
-
-def _recognise(*recognisers: Recogniser) -> Callable[[Graph, Settings], bool]:
-    """A pass that tries recognisers, the first to match having the node."""
-
-    def run(graph: Graph, settings: Settings) -> bool:
-        return sweep(graph, rules(recognisers, settings.notes)).changed
-
-    return run
-
-
-def _simplify(graph: Graph, _: Settings) -> bool:
-    simplify(graph)
-    return False
-
-
-def _resample(graph: Graph, settings: Settings) -> bool:
-    return _recognise(resampling.recogniser(settings.opset))(graph, settings)
-
-
-def _operands(graph: Graph, settings: Settings) -> bool:
-    turned = {"rotary": heads.rotary_rule(settings.opset)}
-    return _sweep(turned, convolution.RULES, resize.RULES)(graph, settings)
-
-
-def _windows(graph: Graph, settings: Settings) -> bool:
-    return _sweep(pooling.rules(settings.opset, settings.strict), bounds.RULES)(graph, settings)
-
-
-def _attention_3d(graph: Graph, settings: Settings) -> bool:
-    if settings.attention_layout != "3d":
-        return False
-    return sweep(graph, {"attention": heads.attention_3d}).changed
-
-
-def _take(graph: Graph, settings: Settings) -> bool:
-    taken = _sweep(take.RULES)(graph, settings)
-    return _sweep(layout.RULES)(graph, settings) or taken
-
-
-def _contract(graph: Graph, settings: Settings) -> bool:
-    return sweep(graph, {"einsum": contraction.rule(weights(graph))}).changed
-
-
-def _share(graph: Graph, _: Settings) -> bool:
-    return siblings.share_transposes(graph)
-
-
-def _split(graph: Graph, _: Settings) -> bool:
-    layout.merge_splits(graph)
-    return False
-
-
-def _exact(graph: Graph, settings: Settings) -> bool:
-    rules = exact.rules(settings.strict, settings.deviations)
-    return sweep(graph, rules).changed
-
-
-def _hoist(graph: Graph, _: Settings) -> bool:
-    hoist(graph)
-    return False
-
-
 PASSES: tuple[Pass, ...] = (
     Pass(
         "simplify",
         "One spelling where JAX has several; nothing dead, known or twice.",
-        _simplify,
+        steps.simplified,
         gone=FORMS,
     ),
     Pass(
         "resample",
         "Products with interpolation matrices become one resize.",
-        _resample,
+        steps.resample,
         after=("simplify",),
     ),
     Pass(
         "pair",
         "Neighbours that are turned alike are seen as pairs, as rotary embeddings write them.",
-        _recognise(pairs.PAIRS),
+        steps.recognised(pairs.PAIRS),
         after=("simplify",),
     ),
     Pass(
         "recognise",
         "Layer norms, GELU, softmax and rotary embeddings get their names.",
-        _recognise(layer_norm.CORE, gelu.GELU, softmax.SOFTMAX, softmax.LOG_SOFTMAX, rotary.ROTARY),
+        steps.recognised(
+            layer_norm.CORE, gelu.GELU, softmax.SOFTMAX, softmax.LOG_SOFTMAX, rotary.ROTARY
+        ),
         after=("pair",),
+    ),
+    Pass(
+        "activate",
+        "Activations that ONNX has an operator for get their names.",
+        steps.activate,
+        after=("recognise",),
     ),
     Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
-        _recognise(rms_norm.RMS_NORM),
+        steps.recognised(rms_norm.RMS_NORM),
         after=("recognise",),
         since=23,
     ),
     Pass(
         "complete",
         "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-        _recognise(affine.AFFINE, prefix.PREFIX),
+        steps.recognised(affine.AFFINE, prefix.PREFIX),
         after=("recognise", "recognise rms norm"),
     ),
     Pass(
         "attend",
         "A softmax between two products becomes attention.",
-        _recognise(attention.ATTENTION),
+        steps.recognised(attention.ATTENTION),
         after=("recognise", "complete"),
         since=23,
     ),
     Pass(
         "operands",
         "Rotary embeddings, convolutions and resizes take ONNX's order of axes.",
-        _operands,
+        steps.operands,
         after=("recognise", "attend"),
         gone=frozenset({"conv_general_dilated", "rotary"}),
         settles=False,
@@ -207,90 +128,96 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "windows",
         "Pooling takes ONNX's order of axes; indices are brought within bounds as JAX does.",
-        _windows,
+        steps.windows,
         after=("operands",),
         settles=False,
     ),
     Pass(
         "attention 3d",
         "Attention takes its heads side by side where that was asked for.",
-        _attention_3d,
+        steps.attention_3d,
         after=("attend", "operands"),
         settles=False,
     ),
-    Pass("settle", "What was rearranged is simplified.", _simplify, after=("attention 3d",)),
+    Pass("settle", "What was rearranged is simplified.", steps.simplified, after=("attention 3d",)),
+    Pass(
+        "channels",
+        "What lies between convolutions takes their order of axes where that saves transposes.",
+        steps.turn_regions,
+        after=("settle",),
+    ),
     Pass(
         "take",
         "Gathers along one axis, and chains of reshapes, transposes and slices in their shortest.",
-        _take,
-        after=("settle",),
+        steps.shorten,
+        after=("settle", "channels"),
     ),
     Pass(
         "contract",
         "Contractions become matrix products.",
-        _contract,
+        steps.contract,
         after=("attend", "take"),
         gone=frozenset({"einsum"}),
     ),
     Pass(
         "share transposes",
         "The equal parts of a value are transposed as one.",
-        _share,
+        steps.share_parts,
         after=("contract",),
     ),
     Pass(
         "absorb",
-        "A bias goes into its convolution, a mean into its pool; relu gets its name.",
-        _sweep(conv_bias.RULES, pooling.MEAN, activation.RULES),
+        "Scales and shifts go into their convolution, a mean into its pool; relu gets its name.",
+        steps.absorb,
         after=("operands", "windows"),
         settles=False,
     ),
     Pass(
         "select",
         "One entry of an axis is one gather.",
-        _sweep(layout.SELECT),
+        steps.swept(layout.SELECT),
         after=("share transposes",),
         settles=False,
     ),
     Pass(
         "split",
         "Slices that cover an axis together are one split.",
-        _split,
+        steps.merge_splits,
         after=("share transposes", "select"),
         settles=False,
     ),
     Pass(
         "broadcast",
         "What the next operation broadcasts by itself is not written.",
-        _sweep(broadcast.RULES),
+        steps.swept(broadcast.RULES),
         after=("contract",),
         settles=False,
     ),
     Pass(
         "exact",
         "Where the runtime's operators may differ from JAX, that is noted, or mended if strict.",
-        _exact,
+        steps.be_exact,
         after=("split", "broadcast"),
         settles=False,
     ),
     Pass(
         "arithmetic",
         "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
-        _sweep(arithmetic.RULES),
+        steps.swept(arithmetic.RULES),
         after=("exact",),
         settles=False,
     ),
     Pass(
         "kernels",
         "What the runtime has no kernel for is computed in a dtype that it has one for.",
-        _sweep(kernels.RULES),
+        steps.swept(kernels.RULES),
         after=("arithmetic",),
         settles=False,
     ),
     Pass(
         "hoist",
         "What depends on parameters alone becomes a parameter, computed when the file is saved.",
-        _hoist,
+        steps.take_out,
         after=("kernels",),
         settles=False,
     ),

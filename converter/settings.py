@@ -15,6 +15,8 @@ AttentionLayout: TypeAlias = Literal["4d", "3d"]
 class Settings:
     """The target's opset and layout, and whether to be exact at any cost.
 
+    With ``fold`` scales and shifts by parameters go into the weights before them.
+
     ``notes`` gets structures that were nearly recognised, ``deviations`` nodes that may give other
     numbers than JAX, each under a sentence that says when.
     """
@@ -22,5 +24,6 @@ class Settings:
     opset: int
     attention_layout: AttentionLayout = "4d"
     strict: bool = False
+    fold: bool = True
     notes: list[NearMiss] = field(default_factory=list)
     deviations: list[tuple[str, Node]] = field(default_factory=list)

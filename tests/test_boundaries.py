@@ -20,7 +20,7 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 ROOMS = {
     "converter": (
         *("errors", "graph", "targets", "expand", "jaxprs", "trace", "programs", "simplify"),
-        *("fuse", "settings", "arrange", "passes", "lower", "tidy", "files", "precision"),
+        *("fuse", "settings", "arrange", "steps", "passes", "lower", "tidy", "files", "precision"),
         *("judge", "export", "bisection"),
     ),
     "weights": (

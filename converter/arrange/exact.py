@@ -92,6 +92,11 @@ TABLE: dict[str, Deviation] = {
     "logistic": Deviation(
         "a sigmoid is off by up to 1e-7, which far below zero is all of it", _logistic
     ),
+    **dict.fromkeys(
+        ("elu", "celu", "selu"),
+        Deviation("an exponential linear unit next to zero is off by up to 1e-7 times its scale"),
+    ),
+    "swish": Deviation("a sigmoid is off by up to 1e-7, which far below zero is all of it"),
     "reduce_sum": Deviation(
         "a sum of 64-bit integers beyond 2**53 is rounded", sum_by_product, _is_int64
     ),

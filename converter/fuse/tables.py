@@ -12,27 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.graph import Node, Value, dims
-from converter.graph.operations import ELEMENTWISE
+from converter.graph.operations import ELEMENTWISE, UNARY
 from converter.graph.rewrite import Editor
-
-# One operand, applied to each element alone.
-UNARY = frozenset(
-    (
-        "abs",
-        "convert_element_type",
-        "cos",
-        "exp",
-        "integer_pow",
-        "log",
-        "neg",
-        "rsqrt",
-        "sin",
-        "sqrt",
-        "square",
-        "tan",
-        "tanh",
-    )
-)
 
 
 def half(editor: Editor, value: Value, axis: int, interleaved: bool) -> Value | None:

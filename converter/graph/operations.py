@@ -45,6 +45,20 @@ ELEMENTWISE: dict[str, Callable[..., jax.Array]] = {
 }
 
 
+UNARY = frozenset(
+    {
+        *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh"),
+        *("convert_element_type", "copy", "digamma", "erf", "erf_inv", "erfc", "exp"),
+        *("exp2", "expm1", "floor", "gelu", "integer_pow", "is_finite", "lgamma", "log", "log1p"),
+        *("logistic", "neg", "not", "one_minus_square", "population_count", "reduce_precision"),
+        *("clip", "hard_sigmoid", "hard_swish", "softplus", "mish", "swish", "soft_sign"),
+        *("leaky_relu", "elu", "selu", "celu"),
+        *("relu", "round", "rsqrt", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh"),
+    }
+)
+"""One operand, applied to each element alone; ``leaky_relu`` may have slopes that fit it."""
+
+
 def einsum(
     x: jax.Array, y: jax.Array, *, lhs: Any, rhs: Any, out: Any, dtype: Any, precision: Any = None
 ) -> jax.Array:
@@ -93,6 +107,21 @@ def _wide(x: jax.Array) -> jax.Array:
 def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
     """x * Phi(x), with erf or with the tanh approximation."""
     return jax.nn.gelu(x, approximate=approximate)
+
+
+def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
+    """As ONNX computes it: near 0 digits are lost that ``expm1`` keeps."""
+    return jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))
+
+
+def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), as ONNX computes it."""
+    return jnp.maximum(x, 0) + alpha * (jnp.exp(jnp.minimum(x, 0) / alpha) - 1)
+
+
+def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
+    """x, times the slope where it is negative."""
+    return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
 
 
 def rotary(
@@ -232,6 +261,17 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "rms_norm": rms_norm,
     "relu": lambda x: jnp.maximum(x, 0),
     "gelu": gelu,
+    "clip": lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high),
+    "hard_sigmoid": jax.nn.hard_sigmoid,
+    "hard_swish": jax.nn.hard_swish,
+    "softplus": jax.nn.softplus,
+    "mish": jax.nn.mish,
+    "swish": jax.nn.silu,
+    "soft_sign": jax.nn.soft_sign,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
+    "selu": lambda x: 1.0507009873554805 * elu(x, alpha=1.6732632423543772),
+    "celu": celu,
     "rotary": rotary,
     "rotary_heads": rotary_heads,
     "attention": attention,

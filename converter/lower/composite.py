@@ -11,7 +11,42 @@ from converter.graph import dims
 from converter.lower.build import Builder
 from converter.lower.registry import rule, table
 
-table({"relu": "Relu"})
+table(
+    {
+        "relu": "Relu",
+        "hard_swish": "HardSwish",
+        "selu": "Selu",
+        "softplus": "Softplus",
+        "mish": "Mish",
+        "swish": "Swish",
+        "soft_sign": "Softsign",
+    }
+)
+
+
+@rule("clip")
+def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
+    return b.op("Clip", x, b.like(low), b.like(high))
+
+
+@rule("hard_sigmoid")
+def _(b: Builder, x: ir.Value) -> ir.Value:
+    return b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@rule("leaky_relu")
+def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
+    return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
+
+
+@rule("elu")
+def _(b: Builder, x: ir.Value, *, alpha: float = 1.0) -> ir.Value:
+    return b.op("Elu", x, alpha=alpha)
+
+
+@rule("celu")
+def _(b: Builder, x: ir.Value, *, alpha: float) -> ir.Value:
+    return b.op("Celu", x, alpha=alpha)
 
 
 @rule("matmul")

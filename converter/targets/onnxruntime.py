@@ -66,6 +66,7 @@ KERNELS: Mapping[str, Missing] = {
         ("atan2", "cbrt", "digamma", "erf_inv", "erfc", "expm1", "lgamma", "log1p", "exp2"),
         Missing(HALF),
     ),
+    "celu": Missing({"float16": "float32"}),
     "sign": Missing({"float16": "float32"}),  # of NaN it makes 0
 }
 """By operation of the graph."""

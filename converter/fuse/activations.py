@@ -1,0 +1,87 @@
+"""Activations that ONNX has an operator for, in the spellings of JAX, of Keras and by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from converter.fuse.spelling import Spelling
+
+Array = jax.Array
+
+SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
+"""Of Klambauer et al., 2017, arXiv:1706.02515; what ONNX's Selu has by default."""
+
+
+def _clip(x: Array, low: Array, high: Array) -> Array:
+    return lax.min(lax.max(x, low), high)
+
+
+def _clip_from_above(x: Array, low: Array, high: Array) -> Array:
+    return lax.max(lax.min(x, high), low)
+
+
+def _relu6(x: Array) -> Array:
+    return jnp.minimum(jnp.maximum(x, 0), 6)
+
+
+def _softplus(x: Array) -> Array:
+    return jnp.logaddexp(x, 0.0)
+
+
+def _softplus_turned(x: Array) -> Array:
+    return jnp.logaddexp(0.0, x)
+
+
+def _hard_sigmoid(x: Array) -> Array:
+    return _relu6(x + 3) / 6
+
+
+def _elu(x: Array, alpha: Array | float) -> Array:
+    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
+
+
+def _unit_elu(x: Array) -> Array:
+    return jnp.where(x > 0, x, jnp.expm1(jnp.where(x > 0, 0.0, x)))
+
+
+def _ordered(low: float, high: float) -> bool:
+    return low <= high
+
+
+def _falls(slope: float | None) -> bool:
+    """``max(x, slope * x)`` has the slope below zero only if it is less than one."""
+    return slope is not None and 0 < slope < 1
+
+
+ACTIVATIONS = (
+    Spelling("clip", "min", _clip, _ordered),
+    Spelling("clip", "min", _clip_from_above, _ordered),
+    Spelling("hard_sigmoid", "min", _hard_sigmoid),
+    Spelling("hard_sigmoid", "min", lambda x: _relu6(x + 3) * (1 / 6)),
+    Spelling("hard_swish", "min", lambda x: x * _hard_sigmoid(x)),
+    Spelling("hard_swish", "min", lambda x: x * _relu6(x + 3) / 6),
+    Spelling("hard_swish", "min", lambda x: x * _relu6(x + 3) * (1 / 6)),
+    Spelling("hard_swish", "min", lambda x: x * (_relu6(x + 3) * (1 / 6))),
+    Spelling("softplus", "log1p", _softplus),
+    Spelling("softplus", "log1p", _softplus_turned),
+    Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), since=18),
+    Spelling("swish", "logistic", lambda x: x * lax.logistic(x), since=24),
+    Spelling("soft_sign", "abs", lambda x: x / (jnp.abs(x) + 1)),
+    Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x >= 0, x, slope * x)),
+    Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x > 0, x, slope * x)),
+    Spelling("leaky_relu", "max", lambda x, slope: jnp.maximum(x, slope * x), _falls),
+    Spelling("elu", "expm1", _elu),
+    Spelling("selu", "expm1", lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
+    Spelling("elu", "expm1", _unit_elu),
+    Spelling(
+        "celu",
+        "expm1",
+        lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
+    ),
+)
+"""What has others in it comes after them."""
+
+INEXACT = frozenset({"swish", "elu", "selu", "celu"})
+"""Where ONNX Runtime's operator is less precise than what JAX does."""

@@ -1,0 +1,158 @@
+"""Recognisers whose equations are JAX functions: what is written like one of them is one of them.
+
+A spelling is traced and simplified as the user's function was, so that both take the same form, and
+then the two graphs are compared node by node. Equality of the graphs is the proof.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import permutations
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from converter.fuse.match import EQUAL, Uses, View, materialise, operands, proved, rules, whole
+from converter.graph import Graph, Node, Value, dims
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor, Rule, sweep
+from converter.simplify import simplify
+from converter.trace import trace
+
+Bound: TypeAlias = dict[str, View]
+"""What the arguments of a spelling are in the user's graph, by name."""
+
+COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
+
+DTYPES = ("float32", "float16")
+"""What ONNX's activations take at every opset."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """``formula(x, …)`` is the operation ``op``; ``sign`` is one of the primitives in it.
+
+    Arguments but ``x`` are numbers in the user's function, and the operation's parameters, if
+    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then.
+    """
+
+    op: str
+    sign: str
+    formula: Callable[..., jax.Array]
+    accepts: Callable[..., bool] = lambda **numbers: True
+    since: int = 17
+
+
+def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
+    """Give what is spelled in the graph its name, in place; whether there was anything."""
+    present = {node.op for node in graph.walk()}
+    chosen = tuple(s for s in table if s.sign in present and s.since <= opset)
+    return bool(chosen) and sweep(graph, _rules(chosen)).changed
+
+
+def _rules(table: tuple[Spelling, ...]) -> dict[str, Rule]:
+    found = [
+        proved(spelling.op, (_pattern(table[: i + 1]).op(),), *_proof(table[: i + 1]))
+        for i, spelling in enumerate(table)
+    ]
+    return rules(found, [])
+
+
+@cache
+def _pattern(table: tuple[Spelling, ...]) -> View:
+    """The last spelling's result; what is in it and spelled before has its name there too."""
+    *before, spelling = table
+    names = list(inspect.signature(spelling.formula).parameters)
+    graph = trace(spelling.formula, [((2, 3) if name == "x" else (), "float32") for name in names])
+    for value, name in zip(graph.inputs, names, strict=True):
+        value.name = name
+    simplify(graph)
+    sweep(graph, _rules(tuple(before)))
+    return whole(graph.outputs[0])
+
+
+def _proof(
+    table: tuple[Spelling, ...],
+) -> tuple[Callable[[Node, Uses], Bound | None], Callable[[Node, Bound, Editor], Value]]:
+    spelling = table[-1]
+
+    def prove(node: Node, uses: Uses) -> Bound | None:
+        if node.out.dtype.name not in DTYPES:
+            return None
+        found = _same(_pattern(table), View(node.out, tuple(range(node.out.rank))), {})
+        if found is None or not found["x"].fills(node.out.shape):
+            return None
+        numbers = {name: scalar(view.base) for name, view in found.items() if name != "x"}
+        return found if spelling.accepts(**numbers) else None
+
+    def build(node: Node, found: Bound, editor: Editor) -> Value:
+        shape, dtype = node.out.shape, node.out.dtype
+        numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
+        inputs = [materialise(editor, found["x"], shape, dtype)]
+        inputs += [
+            _small(editor, found[k], shape) for k, number in numbers.items() if number is None
+        ]
+        params = {k: float(number) for k, number in numbers.items() if number is not None}
+        return editor.add(spelling.op, inputs, shape, dtype, params)
+
+    return prove, build
+
+
+def _small(editor: Editor, view: View, shape: dims.Shape) -> Value:
+    """An operand of the result's rank, with one entry along the axes that it does not have."""
+    ones = tuple(1 if a is None else d for a, d in zip(view.axes, shape, strict=True))
+    return materialise(editor, view, ones)
+
+
+def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
+    """What the arguments have to be for the two to be the same, if they can be."""
+    value = pattern.base
+    if value.kind == "input":
+        return _bound(value.name, view, bound)
+    if value.kind == "const":
+        number, wanted = scalar(view.base), scalar(value)
+        return bound if number is not None and _near(number, wanted, view) else None
+    node = value.node
+    if node is None or view.op() != node.op or not _same_params(node, view):
+        return None
+    terms, parts = operands(pattern), operands(view)
+    orders = permutations(parts) if node.op in COMMUTATIVE else (parts,)
+    return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
+
+
+def _bound(name: str, view: View, bound: Bound) -> Bound | None:
+    """With an argument that is this; all but ``x`` and slopes are numbers, and ``x`` is none."""
+    if name != "slope" and (name == "x") == (scalar(view.base) is not None):
+        return None
+    known = bound.get(name, view)
+    return {**bound, name: view} if _equal(known, view) else None
+
+
+def _all_same(terms: Sequence[View], parts: Sequence[View], bound: Bound) -> Bound | None:
+    found: Bound | None = bound
+    for term, part in zip(terms, parts, strict=True):
+        found = None if found is None else _same(term, part, found)
+    return found
+
+
+def _equal(one: View, other: View) -> bool:
+    """Whether both are one value, or one number."""
+    number = scalar(one.base)
+    return one == other or (number is not None and number == scalar(other.base))
+
+
+def _same_params(node: Node, view: View) -> bool:
+    params = view.node().params
+    return params.keys() == node.params.keys() and all(
+        _near(params[name], value, view) if isinstance(value, float) else params[name] == value
+        for name, value in node.params.items()
+    )
+
+
+def _near(number: float, wanted: float | None, view: View) -> bool:
+    slack = EQUAL + float(jnp.finfo(view.base.dtype).eps)
+    return wanted is not None and abs(number - wanted) <= slack * abs(wanted)

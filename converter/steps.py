@@ -1,0 +1,131 @@
+"""What the passes run: rules that are swept over a graph, and what needs all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from converter.arrange import (
+    activation,
+    bounds,
+    channels,
+    contraction,
+    conv_affine,
+    convolution,
+    exact,
+    heads,
+    layout,
+    pooling,
+    resize,
+    siblings,
+    take,
+)
+from converter.fuse import (
+    activations,
+    spelling,
+)
+from converter.fuse import resize as resampling
+from converter.fuse.match import Recogniser, rules
+from converter.graph import Graph, Node, Value
+from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
+from converter.programs.hoist import hoist, weights
+from converter.settings import Settings
+from converter.simplify import simplify
+
+
+def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
+    """A pass that applies rules once, in topological order; of several the first that can."""
+    joined: dict[str, Rule] = {}
+    for table in tables:
+        for op, rule in table.items():
+            joined[op] = _either(joined[op], rule) if op in joined else rule
+
+    def run(graph: Graph, _: Settings) -> bool:
+        changed = sweep(graph, joined).changed
+        drop_dead(graph)
+        return changed
+
+    return run
+
+
+def _either(one: Rule, other: Rule) -> Rule:
+    def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
+        found = one(node, editor)
+        return other(node, editor) if found is None else found
+
+    return rule
+
+
+def recognised(*recognisers: Recogniser) -> Callable[[Graph, Settings], bool]:
+    """A pass that tries recognisers, the first to match having the node."""
+
+    def run(graph: Graph, settings: Settings) -> bool:
+        return sweep(graph, rules(recognisers, settings.notes)).changed
+
+    return run
+
+
+def simplified(graph: Graph, _: Settings) -> bool:
+    simplify(graph)
+    return False
+
+
+def resample(graph: Graph, settings: Settings) -> bool:
+    return recognised(resampling.recogniser(settings.opset))(graph, settings)
+
+
+def activate(graph: Graph, settings: Settings) -> bool:
+    avoided = activations.INEXACT if settings.strict else ()
+    table = [s for s in activations.ACTIVATIONS if s.op not in avoided]
+    return spelling.recognise(graph, table, settings.opset)
+
+
+def operands(graph: Graph, settings: Settings) -> bool:
+    turned = {"rotary": heads.rotary_rule(settings.opset)}
+    return swept(turned, convolution.RULES, resize.RULES)(graph, settings)
+
+
+def windows(graph: Graph, settings: Settings) -> bool:
+    return swept(pooling.rules(settings.opset, settings.strict), bounds.RULES)(graph, settings)
+
+
+def attention_3d(graph: Graph, settings: Settings) -> bool:
+    if settings.attention_layout != "3d":
+        return False
+    return sweep(graph, {"attention": heads.attention_3d}).changed
+
+
+def turn_regions(graph: Graph, _: Settings) -> bool:
+    return channels.turn_channels(graph)
+
+
+def shorten(graph: Graph, settings: Settings) -> bool:
+    taken = swept(take.RULES)(graph, settings)
+    return swept(layout.RULES)(graph, settings) or taken
+
+
+def contract(graph: Graph, settings: Settings) -> bool:
+    return sweep(graph, {"einsum": contraction.rule(weights(graph))}).changed
+
+
+def share_parts(graph: Graph, _: Settings) -> bool:
+    return siblings.share_transposes(graph)
+
+
+def absorb(graph: Graph, settings: Settings) -> bool:
+    scales = conv_affine.rules(weights(graph), settings.fold)
+    return swept(scales, pooling.MEAN, activation.RULES)(graph, settings)
+
+
+def merge_splits(graph: Graph, _: Settings) -> bool:
+    layout.merge_splits(graph)
+    return False
+
+
+def be_exact(graph: Graph, settings: Settings) -> bool:
+    rules = exact.rules(settings.strict, settings.deviations)
+    return sweep(graph, rules).changed
+
+
+def take_out(graph: Graph, _: Settings) -> bool:
+    hoist(graph)
+    return False

@@ -1,0 +1,133 @@
+"""Activations get their names in every spelling, and give JAX's numbers at the edges too."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+from tests.converter.test_edges import units
+
+EDGES = np.array(
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        1e-8,
+        -1e-8,
+        -3.0,
+        3.0,
+        6.0,
+        7.0,
+        -20.0,
+        88.0,
+        1e30,
+        -1e30,
+    ],
+    np.float32,
+)
+X = np.concatenate([EDGES, np.linspace(-7, 7, 45, dtype=np.float32)]).reshape(3, 20)
+
+SPELLINGS = {
+    "Clip": [
+        jax.nn.relu6,
+        lambda x: jnp.clip(x, -1.5, 2),
+        lambda x: jnp.maximum(jnp.minimum(2.0, x), -1.5),
+    ],
+    "HardSigmoid": [jax.nn.hard_sigmoid, lambda x: jax.nn.relu6(x + 3) * (1 / 6)],
+    "HardSwish": [
+        jax.nn.hard_swish,
+        lambda x: x * jax.nn.relu6(3 + x) / 6,
+        lambda x: x * jax.nn.relu6(x + 3.0) * (1 / 6),
+        lambda x: jax.nn.hard_sigmoid(x) * x,
+    ],
+    "Softplus": [jax.nn.softplus, lambda x: jnp.logaddexp(x, 0), lambda x: jnp.logaddexp(0.0, x)],
+    "Mish": [jax.nn.mish, lambda x: jnp.tanh(jax.nn.softplus(x)) * x],
+    "Swish": [jax.nn.silu, lambda x: jax.nn.sigmoid(x) * x],
+    "Softsign": [jax.nn.soft_sign, lambda x: x / (1 + abs(x))],
+    "LeakyRelu": [
+        jax.nn.leaky_relu,
+        lambda x: jnp.where(x > 0, x, x * 0.2),
+        lambda x: jnp.maximum(x, 0.2 * x),
+    ],
+    "Elu": [jax.nn.elu, lambda x: jax.nn.elu(x, 0.7)],
+    "Celu": [lambda x: jax.nn.celu(x, 0.7)],
+    "Selu": [jax.nn.selu],
+}
+CASES = [(op, i) for op, forms in SPELLINGS.items() for i in range(len(forms))]
+
+
+def ops(export):
+    return [node.op_type for node in export.model.graph]
+
+
+@pytest.mark.parametrize(("op", "form"), CASES)
+def test_a_spelling(op, form):
+    fn = SPELLINGS[op][form]
+    export = converter.to_onnx(fn, [X], opset=24)
+    assert ops(export) == [op]
+    got = converter.session(export).run(None, {"x": X})[0]
+    wanted = np.asarray(jax.jit(fn)(X))
+    # ONNX Runtime's Sigmoid and its exponential units keep absolute precision only.
+    floor = 4e-7 if op in ("Swish", "Elu", "Celu", "Selu") else 1e-37
+    np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=floor)
+
+
+@pytest.mark.parametrize("op", SPELLINGS)
+def test_float16(op):
+    fn, x = SPELLINGS[op][0], X[1:].astype(np.float16)
+    export = converter.to_onnx(fn, [x], opset=24)
+    assert op in ops(export)
+    assert converter.check(export, fn, [x]).passed
+
+
+@pytest.mark.parametrize("op", ["Swish", "Elu", "Celu", "Selu"])
+def test_what_is_inexact_is_said_or_left_out(op):
+    fn = SPELLINGS[op][0]
+    assert len(converter.to_onnx(fn, [X], opset=24).report.deviations) == 1
+    strict = converter.to_onnx(fn, [X], opset=24, strict=True)
+    assert op not in ops(strict)
+    assert strict.report.deviations == []
+    got = converter.session(strict).run(None, {"x": X})[0]
+    assert units(got, np.asarray(jax.jit(fn)(X))).max() <= 4
+
+
+NEAR = {
+    "clip the other way": lambda x: jnp.minimum(jnp.maximum(x, 2.0), -1.5),
+    "another six": lambda x: jnp.clip(x + 3, 0, 6) / 6.1,
+    "another three": lambda x: x * jnp.clip(x + 3.1, 0, 6) / 6,
+    "two numbers": lambda x: jnp.tanh(jax.nn.softplus(x)) * (x + 1),
+    "a steep slope": lambda x: jnp.maximum(x, 1.5 * x),
+    "a bound that is an array": lambda x: jnp.minimum(jnp.maximum(x, x[:1]), 6),
+    "another unit": lambda x: jnp.where(x > 0.5, x, jnp.expm1(jnp.where(x > 0.5, 0.0, x))),
+    "another base": lambda x: jnp.maximum(x, 0) + 0.7 * jnp.expm1(jnp.minimum(x, 0) / 0.8),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_a_near_miss(name):
+    fn, x = NEAR[name], X[1:]
+    export = converter.to_onnx(fn, [x], opset=24)
+    whole = {"HardSwish", "HardSigmoid", "Mish", "LeakyRelu", "Elu", "Celu"}
+    assert not whole & set(ops(export))
+    got = converter.session(export).run(None, {export.model.graph.inputs[0].name: x})[0]
+    np.testing.assert_allclose(got, np.asarray(jax.jit(fn)(x)), rtol=2e-6, atol=1e-7)
+
+
+def test_slopes_that_are_parameters():
+    layer = eqx.nn.PReLU(0.3)
+    layer = eqx.tree_at(lambda m: m.negative_slope, layer, jnp.linspace(-0.5, 2, 20))
+    export = converter.to_onnx(layer, [X])
+    assert ops(export) == ["PRelu"]
+    assert list(export.model.graph.initializers) == ["negative_slope"]
+    got = converter.session(export).run(None, {export.model.graph.inputs[0].name: X})[0]
+    np.testing.assert_array_equal(got, np.asarray(layer(X)))
+
+
+def test_older_opsets_and_other_types():
+    assert ops(converter.to_onnx(jax.nn.mish, [X], opset=17)) == ["Softplus", "Tanh", "Mul"]
+    assert ops(converter.to_onnx(jax.nn.silu, [X], opset=23)) == ["Sigmoid", "Mul"]
+    assert "Clip" not in ops(converter.to_onnx(jax.nn.relu6, [((3, 4), "int32")]))
