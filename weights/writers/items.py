@@ -45,12 +45,14 @@ def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> 
         path: LazyTensor(shape, "float32", partial(weights.arrays.__getitem__, path))
         for path, shape in shapes.items()
     }
-    outs = list(invert(plan(naming.rules, shapes), leaves))
-    optional = [out for out in outs if out.source.optional]
+    found = invert(plan(naming.rules, shapes), leaves)
     # What a reader would fill in. All or none: a model has a bias in every layer or in no layer.
-    if all(np.array_equal(o.tensor.read(), o.missing(o.tensor.shape)) for o in optional):
-        outs = [out for out in outs if not out.source.optional]
-    tensors = {out.source.key: out.tensor for out in outs}
+    needed = not all(
+        np.array_equal(tensor.read(), source.missing(source.shape))
+        for source, tensor in found.items()
+        if source.optional
+    )
+    tensors = {s.key: tensor for s, tensor in found.items() if needed or not s.optional}
     tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}
     # Only Equimo has keys that must be there although they hold zeros.
     if naming.name == "equimo" and naming.zero:

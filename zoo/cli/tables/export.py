@@ -1,18 +1,13 @@
 """What an export wrote, and how far files are from JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zoo.cli.tables import passed, print_lines, print_table
+from zoo.export.many import Outcome
+from zoo.export.run import Exported
+from zoo.manifest.schema import Comparison, Manifest, Variant, Verification
 from zoo.manifest.words import limit, megabytes, misses, origin, worst, worst_of
-
-if TYPE_CHECKING:
-    from zoo.export.many import Outcome
-    from zoo.export.run import Exported
-    from zoo.manifest.schema import Comparison, Manifest, Variant, Verification
 
 
 def show_exports(exports: Sequence[Exported]) -> None:
