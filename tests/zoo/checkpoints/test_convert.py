@@ -19,7 +19,7 @@ from weights import bind, open_checkpoint
 from weights.progress import Quiet
 from weights.tensors import LazyTensor
 from weights.writers.equimo import write_archive
-from weights.writers.items import Item, items_for
+from weights.writers.items import items_for
 from weights.writers.pth import write_pth
 from zoo.checkpoints.convert import write, write_folder
 from zoo.checkpoints.load import shapes as shapes_of
@@ -82,7 +82,7 @@ def test_meta(source, tmp_path):
 def test_torch_begins_every_storage_at_a_multiple_of_64(tmp_path):
     tensors = [np.ones(shape, np.float32) for shape in ((3,), (2, 5), (1,), ())]
     lazies = [LazyTensor(array.shape, "float32", lambda a=array: a) for array in tensors]
-    write_pth(tmp_path / "w.pth", [Item(f"t{i}", t) for i, t in enumerate(lazies)], Quiet())
+    write_pth(tmp_path / "w.pth", {f"t{i}": t for i, t in enumerate(lazies)}, Quiet())
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "w.pth") as archive:
