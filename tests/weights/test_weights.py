@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from tests.loading import load
+from tests.loading import load, naming_of
 from tests.synthetic import save_pth
 from weights import LazyTensor, leaf_shapes, locate, open_checkpoint, random_weights
 from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
@@ -37,7 +37,7 @@ def test_rules_cover_every_model(name):
 
 @pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
 def test_files_of_dinov3_have_the_published_keys(name):
-    plans = plan(zoo.info(name).naming("meta").rules, shapes(zoo.info(name).config))
+    plans = plan(naming_of(zoo.info(name), "meta").rules, shapes(zoo.info(name).config))
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
     keys |= {"convnext_tiny": 180, "convnext_large": 342}
     short = name.removeprefix("dinov3_")

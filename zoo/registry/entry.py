@@ -97,10 +97,6 @@ class ModelInfo:
         """The names in which its checkpoints are read: publishers', and the leaves' own paths."""
         return (*self.namings, LEAVES)
 
-    def naming(self, name: str) -> Naming:
-        """The naming called `name`. **Raises** `StopIteration` if there is none."""
-        return next(naming for naming in self.namings if naming.name == name)
-
     def config_for(self, naming: str) -> Config:
         """The model that a checkpoint with these names belongs to."""
         return self.published.get(naming, self.config)

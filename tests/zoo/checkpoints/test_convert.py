@@ -14,6 +14,7 @@ import torch
 import zoo
 from tests import loading
 from tests.formats import CONFIGS, NANO, huggingface_model, seeded
+from tests.loading import naming_of
 from tests.synthetic import make_image, save_pth
 from weights import bind, open_checkpoint
 from weights.progress import Quiet
@@ -56,7 +57,7 @@ def load(config, path):
 
 
 def items(naming, config, weights):
-    return items_for(zoo.info("dinov3_vits16").naming(naming), weights, shapes_of(config))
+    return items_for(naming_of(zoo.info("dinov3_vits16"), naming), weights, shapes_of(config))
 
 
 def test_meta(source, tmp_path):
