@@ -193,8 +193,7 @@ PUBLISHED = Published(
     archive="family_w.tar.lz4",
     repository="somebody/w",
     hub=(),
-    licence_page="https://licence",
-    download_page="https://download",
+    advice="Accept https://licence and see https://download.",
 )
 
 

@@ -82,8 +82,9 @@ class ModelInfo:
             archive=self.archive,
             repository=self.repository,
             hub=self.hub,
-            licence_page=self.licence.page,
-            download_page=self.licence.download,
+            advice=f"Accept the licence ({self.licence.page}) and download {self.file} from "
+            f"{self.licence.download}, or name a file with `--weights PATH`, or try things out "
+            "with `--weights random`.",
             embedded=DATA / self.checkpoint if self.embedded else None,
         )
 
