@@ -155,7 +155,7 @@ def test_huggingfaces_own_file_has_the_same_keys(tmp_path):
     huggingface_model(NANO, state).save_pretrained(tmp_path / "theirs")
     theirs = open_checkpoint(tmp_path / "theirs").tensors
     weights = load(NANO, tmp_path / "theirs")
-    ours = {item.key: item.shape for item in items("huggingface", NANO, weights)}
+    ours = {key: each.shape for key, each in items("huggingface", NANO, weights).items()}
     assert ours == {key: tensor.shape for key, tensor in theirs.items()}
 
 
