@@ -2,26 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
 from zoo.export.request import read_sides
+from zoo.images.pixel_values import Size
 from zoo.runtime import NodeArg
 
 FLOATS = {"float": "float32", "double": "float64", "float16": "float16"}
 SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
 
 
-Size: TypeAlias = tuple[int, int]
-"""(height, width)."""
-
-
 @dataclass(frozen=True)
 class Options:
-    """What to measure how; batch and size are None where they are left to the files."""
+    """What to measure how; batch and size (height, width) are None where files decide."""
 
     batch: int | None = None
     size: Size | None = None

@@ -4,15 +4,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from weights.distributions import Shape
 from zoo.bench.inputs import Spec
-
-Shape: TypeAlias = tuple[int, ...]
 
 SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
 """Attributes of a convolution that say what it computes."""
