@@ -2,6 +2,8 @@
 
 from weights import Weights, load_weights, open_checkpoint
 from weights.load import nearest
+from weights.mapping import Naming
+from zoo.registry.entry import ModelInfo
 from zoo.registry.families import dinov3
 
 
@@ -9,3 +11,8 @@ def load(path, shapes, namings=dinov3.NAMINGS) -> Weights:
     """The weights at `path`, in whichever of these namings is the nearest."""
     checkpoint = open_checkpoint(path)
     return load_weights(checkpoint, nearest(namings, checkpoint.tensors), shapes)
+
+
+def naming_of(entry: ModelInfo, name: str) -> Naming:
+    """The names of a publisher for a model's tensors."""
+    return next(naming for naming in entry.namings if naming.name == name)

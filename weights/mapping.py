@@ -5,7 +5,7 @@ and writing.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 
@@ -116,11 +116,12 @@ class Naming:
 
 @dataclass(frozen=True)
 class Source:
-    """A key of a file, the shape it must have, and whether it may be missing."""
+    """A key of a file, the shape it must have, whether it may be missing and is what then."""
 
     key: str
     shape: Shape
     optional: bool
+    missing: Callable[[Shape], Float32]
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,11 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> Plan:
         keys = rule.match(target)
         if keys is not None:
             pairs = zip(keys, rule.transform.source_shapes(shape), strict=bool(keys))
-            sources = tuple(Source(k.removesuffix("?"), s, k.endswith("?")) for k, s in pairs)
-            return Plan(target, shape, sources, rule)
+            sources = (
+                Source(key.removesuffix("?"), source, key.endswith("?"), rule.missing)
+                for key, source in pairs
+            )
+            return Plan(target, shape, tuple(sources), rule)
     raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
 
 
@@ -245,8 +249,7 @@ def _listed(names: list[str]) -> str:
 def _read(item: Plan, file: Mapping[str, LazyTensor]) -> Float32:
     if not item.sources:
         return item.rule.missing(item.shape)
-    missing = item.rule.missing
-    values = (file[s.key].read() if s.key in file else missing(s.shape) for s in item.sources)
+    values = (file[s.key].read() if s.key in file else s.missing(s.shape) for s in item.sources)
     return item.rule.transform.apply(*values)
 
 
@@ -255,16 +258,7 @@ def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
     return [item.target for item in plans if not any(source.key in file for source in item.sources)]
 
 
-@dataclass(frozen=True)
-class Out:
-    """A tensor to write, and what it would be taken for if it were left out."""
-
-    tensor: LazyTensor
-    source: Source
-    missing: Callable[[Shape], Float32]
-
-
-def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[Out]:
+def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> dict[Source, LazyTensor]:
     """The tensors of a file in another naming, from a model's leaves.
 
     A source that several leaves are parts of is the sum of what each gives.
@@ -273,9 +267,10 @@ def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> Iterator[
     for item in plans:
         for index, source in enumerate(item.sources):
             parts.setdefault(source, []).append((item.rule, leaves[item.target], index))
-    for source, shared in parts.items():
-        tensor = LazyTensor(source.shape, "float32", partial(_sum, shared))
-        yield Out(tensor, source, shared[0][0].missing)
+    return {
+        source: LazyTensor(source.shape, "float32", partial(_sum, shared))
+        for source, shared in parts.items()
+    }
 
 
 def _sum(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:

@@ -13,7 +13,6 @@ from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
 from weights.namings import meta
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.items import Item
 from weights.writers.pth import write_pth
 
 
@@ -49,9 +48,9 @@ def write_checkpoint(
     """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
     stream = stream_state(shapes, seed, DRAWS, copies)
     whole = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
-    items = [
+    items = {
         # Read once each, in this order, which is the stream's.
-        Item(key, LazyTensor(whole[key], "float32", lambda: next(stream)[1]), meta.dtype(key))
+        key: LazyTensor(whole[key], meta.dtype(key), lambda: next(stream)[1])
         for key in sorted(whole)
-    ]
+    }
     write_pth(path, items, listener)

@@ -31,8 +31,8 @@ def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:
         for path, value in values.items()
     }
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
-    outs = invert(plan(naming.rules, shapes), leaves)
-    return {out.source.key: np.array(out.tensor.read()) for out in outs}
+    found = invert(plan(naming.rules, shapes), leaves)
+    return {source.key: np.array(tensor.read()) for source, tensor in found.items()}
 
 
 def transformers_model(kind: Any, settings: Any, naming: Naming, values: Values) -> Any:

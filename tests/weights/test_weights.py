@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from tests.loading import load
+from tests.loading import load, naming_of
 from tests.synthetic import save_pth
 from weights import LazyTensor, leaf_shapes, locate, open_checkpoint, random_weights
 from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
@@ -37,7 +37,7 @@ def test_rules_cover_every_model(name):
 
 @pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
 def test_files_of_dinov3_have_the_published_keys(name):
-    plans = plan(zoo.info(name).naming("meta").rules, shapes(zoo.info(name).config))
+    plans = plan(naming_of(zoo.info(name), "meta").rules, shapes(zoo.info(name).config))
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
     keys |= {"convnext_tiny": 180, "convnext_large": 342}
     short = name.removeprefix("dinov3_")
@@ -193,8 +193,7 @@ PUBLISHED = Published(
     archive="family_w.tar.lz4",
     repository="somebody/w",
     hub=(),
-    licence_page="https://licence",
-    download_page="https://download",
+    advice="Accept https://licence, download https://download, or give `--weights PATH`.",
 )
 
 
@@ -233,10 +232,8 @@ def test_places_are_searched_in_order(places):
         path.unlink()
     with pytest.raises(WeightsNotFound) as error:
         locate(PUBLISHED, Progress())
-    for part in (*map(str, (own, here, torch)), "https://licence", "https://download"):
+    for part in (*map(str, (own, here, torch)), PUBLISHED.advice):
         assert part in str(error.value)
-    assert "--weights PATH" in str(error.value)
-    assert "--weights random" in str(error.value)
     with pytest.raises(WeightsNotFound, match="no other"):
         find_named("other", PUBLISHED)
 

@@ -21,8 +21,8 @@ class Published:
     `wanted` is the name to ask for. `checkpoint` is the authors' file; where its name carries the
     beginning of its sha256, that is `digest`. `archive` is Equimo's; `repository` holds
     transformers' or timm's files, on the hub; `hub` are files that the hub's cache may hold, the
-    first of which is downloaded where there are none. `embedded` is a file that a package brings
-    along.
+    first of which is downloaded where there are none. `advice` says how to go on without.
+    `embedded` is a file that a package brings along.
     """
 
     wanted: str
@@ -31,18 +31,8 @@ class Published:
     archive: str
     repository: str
     hub: tuple[HubFile, ...]
-    licence_page: str
-    download_page: str
+    advice: str
     embedded: Path | None = None
-
-    @property
-    def advice(self) -> str:
-        """How to go on without."""
-        return (
-            f"Accept the licence ({self.licence_page}) and download {self.wanted} from "
-            f"{self.download_page}, or name a file with `--weights PATH`, or try things out with "
-            "`--weights random`."
-        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.progress import Progress
-from weights.sources.hub import DIGEST, HubFile, ask, status, unreachable
+from weights.sources.hub import DIGEST, HubFile, status, unreachable
 
 ATTEMPTS = 4
 """How often in a row a connection may break without a new byte."""
@@ -42,7 +42,7 @@ def part_of(target: Path) -> Path:
 def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     """Download a file to `part`, after the bytes that are there, and give its sha256.
 
-    The size is asked for where it is not known; then `part` must be of the newest commit.
+    The size of the file has to be known.
 
     **Raises** `Unreachable`, and `part` stays for the next attempt; or `WrongDigest`, and it is
     removed.
@@ -50,8 +50,7 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     import httpx2
 
     size = file.size
-    if size is None:
-        return fetch(ask(file, advice), part, advice, listener)
+    assert size is not None
     listener.stage(f"downloading {file}", size)
     part.parent.mkdir(parents=True, exist_ok=True)
     if not part.exists() or part.stat().st_size > size:

@@ -14,7 +14,8 @@ from weights.containers.equimo import METADATA, WEIGHTS, Pieces
 from weights.containers.npy import header
 from weights.containers.records import ALTERNATIVES, BLOCK_PREFIX, Part, convnext_rows, vit_rows
 from weights.progress import Progress
-from weights.writers.items import Item
+from weights.tensors import LazyTensor
+from weights.writers.items import Items, data, size
 
 SCALARS = {
     # Dropout probability, and whether dropout is off.
@@ -24,38 +25,37 @@ SCALARS = {
 
 
 def write_archive(
-    path: Path, items: Sequence[Item], metadata: Mapping[str, Any], listener: Progress
+    path: Path, items: Items, metadata: Mapping[str, Any], listener: Progress
 ) -> None:
     """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
     text = json.dumps(metadata).encode()
-    size = sum(len(head) + (item.size if item else 0) for head, item in records(items))
+    total = sum(len(head) + (size(tensor) if tensor else 0) for head, tensor in records(items))
     with (
         lz4.frame.open(path, "wb", content_checksum=True) as file,
         tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
     ):
         archive.addfile(_member(METADATA, len(text)), BytesIO(text))
-        archive.addfile(_member(WEIGHTS, size), Pieces(_content(items, listener)))
+        archive.addfile(_member(WEIGHTS, total), Pieces(_content(items, listener)))
 
 
-def _content(items: Sequence[Item], listener: Progress) -> Iterator[bytes | memoryview]:
-    for head, item in records(items):
+def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
+    for head, tensor in records(items):
         yield head
-        if item:
-            yield item.data()
-            listener.step(item.size)
+        if tensor:
+            yield data(tensor)
+            listener.step(size(tensor))
 
 
-def records(items: Sequence[Item]) -> Iterator[tuple[bytes, Item | None]]:
+def records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
     """The beginning of every record, and the tensor whose values follow; None for a scalar."""
-    tensors = {item.key: item for item in items}
-    for name, shape in convnext_rows([item.shape for item in items]) or _vit_rows(tensors):
+    for name, shape in convnext_rows([each.shape for each in items.values()]) or _vit_rows(items):
         if not shape:
             yield SCALARS[name.rpartition(".")[2]], None
         else:
-            yield header(tensors[name].shape, "<f4"), tensors[name]
+            yield header(items[name].shape, "<f4"), items[name]
 
 
-def _vit_rows(keys: Mapping[str, Item]) -> Part:
+def _vit_rows(keys: Items) -> Part:
     """The records of a vision transformer whose arrays are exactly these keys."""
     prefixes = "", BLOCK_PREFIX.format(i=0), ""
     pairs = zip(ALTERNATIVES, prefixes, strict=True)
@@ -63,7 +63,7 @@ def _vit_rows(keys: Mapping[str, Item]) -> Part:
     return vit_rows(before, block, after, sum(key.endswith(".attn.qkv.weight") for key in keys))
 
 
-def _pick(options: Sequence[Part], prefix: str, keys: Mapping[str, Item]) -> Part:
+def _pick(options: Sequence[Part], prefix: str, keys: Items) -> Part:
     """The part that is there; scalars always are."""
     for part in options:
         if all(prefix + name in keys for name, shape in part if shape):

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,47 +16,40 @@ from weights.namings import meta
 from weights.tensors import LazyTensor, Weights
 from weights.transforms import zeros
 
-
-@dataclass(frozen=True)
-class Item:
-    """A tensor to write: its key, its values, and the type they get in the file."""
-
-    key: str
-    tensor: LazyTensor
-    dtype: str = "float32"
-
-    @property
-    def shape(self) -> Shape:
-        return self.tensor.shape
-
-    @property
-    def size(self) -> int:
-        """Bytes in the file."""
-        return math.prod(self.shape) * stored(self.dtype).itemsize
-
-    def data(self) -> memoryview:
-        """The bytes for the file, little-endian; bfloat16 is rounded to."""
-        values = np.ascontiguousarray(self.tensor.read(), stored(self.dtype))
-        return values.reshape(-1).view(np.uint8).data
+Items: TypeAlias = Mapping[str, LazyTensor]
+"""Tensors to write by their keys; the types are those that they get in the file."""
 
 
-def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> list[Item]:
+def size(tensor: LazyTensor) -> int:
+    """Bytes in the file."""
+    return math.prod(tensor.shape) * stored(tensor.dtype).itemsize
+
+
+def data(tensor: LazyTensor) -> memoryview:
+    """The bytes for the file, little-endian; bfloat16 is rounded to."""
+    values = np.ascontiguousarray(tensor.read(), stored(tensor.dtype))
+    return values.reshape(-1).view(np.uint8).data
+
+
+def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> Items:
     """The tensors of a file that uses `naming`, from weights for a model with these leaves."""
     leaves = {
         path: LazyTensor(shape, "float32", partial(weights.arrays.__getitem__, path))
         for path, shape in shapes.items()
     }
-    outs = list(invert(plan(naming.rules, shapes), leaves))
-    optional = [out for out in outs if out.source.optional]
+    found = invert(plan(naming.rules, shapes), leaves)
     # What a reader would fill in. All or none: a model has a bias in every layer or in no layer.
-    if all(np.array_equal(o.tensor.read(), o.missing(o.tensor.shape)) for o in optional):
-        outs = [out for out in outs if not out.source.optional]
-    tensors = {out.source.key: out.tensor for out in outs}
+    needed = not all(
+        np.array_equal(tensor.read(), source.missing(source.shape))
+        for source, tensor in found.items()
+        if source.optional
+    )
+    tensors = {s.key: tensor for s, tensor in found.items() if needed or not s.optional}
     tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}
     # Only Equimo has keys that must be there although they hold zeros.
     if naming.name == "equimo" and naming.zero:
         tensors = _zero_biases(tensors) | tensors
-    return [Item(key, tensor, meta.dtype(key)) for key, tensor in tensors.items()]
+    return {key: replace(tensor, dtype=meta.dtype(key)) for key, tensor in tensors.items()}
 
 
 def _zero_biases(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:

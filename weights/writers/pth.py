@@ -6,13 +6,13 @@ Source: `torch/serialization.py` and `torch/_utils.py`; see `weights.containers.
 import math
 import struct
 import zipfile
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from weights.containers.pth import contiguous
 from weights.distributions import Shape
 from weights.progress import Progress
-from weights.writers.items import Item
+from weights.tensors import LazyTensor
+from weights.writers.items import Items, data, size
 
 ROOT = "archive"
 STORAGES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
@@ -23,18 +23,18 @@ ALIGNMENT = 64
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def write_pth(path: Path, items: Sequence[Item], listener: Progress) -> None:
+def write_pth(path: Path, items: Items, listener: Progress) -> None:
     """A file that `torch.load(path, weights_only=True, mmap=True)` reads."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         archive.writestr(_member("data.pkl"), pickle(items))
         archive.writestr(_member("byteorder"), b"little")
-        for index, item in enumerate(items):
+        for index, tensor in enumerate(items.values()):
             info = _member(f"data/{index}")
-            info.file_size = item.size
+            info.file_size = size(tensor)
             info.extra = _padding(archive, info)
             with archive.open(info, "w", force_zip64=True) as member:
-                member.write(item.data())
-            listener.step(item.size)
+                member.write(data(tensor))
+            listener.step(size(tensor))
         archive.writestr(_member("version"), b"3\n")
 
 
@@ -50,17 +50,18 @@ def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     return b"FB" + struct.pack("<H", room) + b"Z" * room
 
 
-def pickle(items: Iterable[Item]) -> bytes:
+def pickle(items: Items) -> bytes:
     """The program that rebuilds the dictionary, in protocol 2."""
-    return b"\x80\x02}(" + b"".join(_entry(i, item) for i, item in enumerate(items)) + b"u."
+    entries = (_entry(index, *item) for index, item in enumerate(items.items()))
+    return b"\x80\x02}(" + b"".join(entries) + b"u."
 
 
-def _entry(index: int, item: Item) -> bytes:
-    storage = _text("storage") + b"ctorch\n" + STORAGES[item.dtype].encode() + b"\n"
-    storage += _text(str(index)) + _text("cpu") + _number(math.prod(item.shape))
-    view = _number(0) + _tuple(item.shape) + _tuple(contiguous(item.shape))
+def _entry(index: int, key: str, tensor: LazyTensor) -> bytes:
+    storage = _text("storage") + b"ctorch\n" + STORAGES[tensor.dtype].encode() + b"\n"
+    storage += _text(str(index)) + _text("cpu") + _number(math.prod(tensor.shape))
+    view = _number(0) + _tuple(tensor.shape) + _tuple(contiguous(tensor.shape))
     end = b"\x89ccollections\nOrderedDict\n)RtR"
-    return _text(item.key) + b"ctorch._utils\n_rebuild_tensor_v2\n((" + storage + b"tQ" + view + end
+    return _text(key) + b"ctorch._utils\n_rebuild_tensor_v2\n((" + storage + b"tQ" + view + end
 
 
 def _text(text: str) -> bytes:

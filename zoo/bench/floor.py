@@ -51,11 +51,7 @@ def _single(product: Product, threads: int) -> Task:
     left = ir.val("left", ir.DataType.FLOAT, product.left)
     right = ir.val("right", ir.DataType.FLOAT, product.right)
     array = np.random.default_rng(0).standard_normal(product.right, np.float32)
-    attributes = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in product.attributes
-    }
-    node = ir.node(product.op, [left, right], attributes)
+    node = ir.node(product.op, [left, right], dict(product.attributes))
     fed = {} if product.constant else {"right": array}
     if product.constant:
         right.const_value = ir.tensor(array, name="right")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
 from zoo.export.request import read_sides
+from zoo.images.pixel_values import Size
 from zoo.runtime import NodeArg
 
 FLOATS = {"float": "float32", "double": "float64", "float16": "float16"}
@@ -16,12 +17,14 @@ SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the user asked for; None where that is left to the file. `usual` is for open sizes."""
+class Options:
+    """What to measure how; batch and size (height, width) are None where files decide."""
 
-    batch: int | None
-    size: tuple[int, int] | None
-    usual: tuple[int, int] = (224, 224)
+    batch: int | None = None
+    size: Size | None = None
+    threads: int = 1
+    rounds: int = 20
+    torch: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Spec:
         return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
 
 
-def read_size(text: str | None) -> tuple[int, int] | None:
+def read_size(text: str | None) -> Size | None:
     """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
     if text is None:
         return None
@@ -46,8 +49,10 @@ def read_size(text: str | None) -> tuple[int, int] | None:
     return sides
 
 
-def settle(file: object, inputs: Sequence[NodeArg], wanted: Wanted) -> list[Spec]:
-    """The inputs of a file with numbers for all dimensions.
+def settle(
+    file: object, inputs: Sequence[NodeArg], options: Options, usual: Size = (224, 224)
+) -> list[Spec]:
+    """The inputs of a file with numbers for all dimensions, a `usual` size where it is open.
 
     The first dimension is the batch; height and width are the last two of four in floats, the
     second and third in bytes.
@@ -55,7 +60,9 @@ def settle(file: object, inputs: Sequence[NodeArg], wanted: Wanted) -> list[Spec
     **Raises** `BadRequest` for another batch or size than the file's own, or where another
     dimension is open.
     """
-    return [Spec(each.name, _dtype(file, each), _shape(file, each, wanted)) for each in inputs]
+    return [
+        Spec(each.name, _dtype(file, each), _shape(file, each, options, usual)) for each in inputs
+    ]
 
 
 def _dtype(file: object, declared: NodeArg) -> str:
@@ -65,22 +72,22 @@ def _dtype(file: object, declared: NodeArg) -> str:
     return FLOATS.get(inner, inner)
 
 
-def _shape(file: object, declared: NodeArg, wanted: Wanted) -> tuple[int, ...]:
+def _shape(file: object, declared: NodeArg, options: Options, usual: Size) -> tuple[int, ...]:
     # What was asked for an axis, and what it usually has.
-    known: dict[int, tuple[int | None, int]] = {0: (wanted.batch, 1)}
+    known: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
     if len(declared.shape) == 4:
         first = 1 if "uint8" in declared.type else 2
-        asked = wanted.size or (None, None)
-        known |= {first + side: (asked[side], wanted.usual[side]) for side in (0, 1)}
+        asked = options.size or (None, None)
+        known |= {first + side: (asked[side], usual[side]) for side in (0, 1)}
     dims: list[int] = []
     for axis, dim in enumerate(declared.shape):
-        side, usual = known.get(axis, (None, 0))
+        side, otherwise = known.get(axis, (None, 0))
         if isinstance(dim, int) and side not in (None, dim):
             raise BadRequest(
                 f"{file}: {declared.name} {list(declared.shape)} has {dim} where {side} was asked "
                 "for: leave out --batch or --size, or name a file with open dimensions."
             )
-        dims.append(dim if isinstance(dim, int) else side or usual)
+        dims.append(dim if isinstance(dim, int) else side or otherwise)
         if dims[-1] < 1:
             raise BadRequest(
                 f"{file}: {declared.name} {list(declared.shape)} leaves {dim} open, which is "

@@ -12,22 +12,11 @@ from zoo import runtime
 from zoo.bench.against import torch_task
 from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
-from zoo.bench.inputs import Spec, Wanted, draw, settle
+from zoo.bench.inputs import Options, Spec, draw, settle
 from zoo.bench.products import products
 from zoo.bench.rounds import Task, interleave, run, session
 from zoo.errors import BadFile
 from zoo.manifest.read import near
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to measure how. `size` is (height, width)."""
-
-    batch: int | None = None
-    size: tuple[int, int] | None = None
-    threads: int = 1
-    rounds: int = 20
-    torch: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,10 +82,9 @@ def _open(file: Path, options: Options) -> tuple[list[Spec], Task]:
         raise BadFile(f"{file} is no file: name .onnx files.")
     manifest = near(file)
     usual = [manifest.preprocessing.size] if manifest else []
-    wanted = Wanted(options.batch, options.size, *usual)
     try:
         live = session(file, options.threads)
-        specs = settle(file, live.get_inputs(), wanted)
+        specs = settle(file, live.get_inputs(), options, *usual)
         task = run(live, draw(specs))
         task()
     except runtime.ERRORS as error:

@@ -2,23 +2,28 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from weights.distributions import Shape
 from zoo.bench.inputs import Spec
-
-Shape: TypeAlias = tuple[int, ...]
 
 SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
 """Attributes of a convolution that say what it computes."""
 
 SUSPECTS = ("MatMul", "Gemm", "Attention", "Conv", "Einsum", "LSTM", "GRU", "RNN")
 """Parts of the names of operators that multiply matrices."""
+
+SECOND = {
+    **{"Attention": 1, "Conv": 1, "ConvInteger": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1},
+    **{"QLinearConv": 3, "QLinearMatMul": 3},
+}
+"""ONNX's own operators that are counted, and which input is the second factor. Quantised ones count
+as in floats."""
 
 DEPTH = 4
 """How many nodes may lie between a weight and its product (casts, transposes, scales)."""
@@ -72,11 +77,10 @@ def products(model: ir.Model, specs: Sequence[Spec]) -> Products:
     common.ShapeInferencePass()(model)
     found = Products()
     for node in model.graph.all_nodes():
-        read = READERS.get(node.op_type) if node.domain == "" else None
         inner = node.graph is not model.graph
         try:
-            if read is not None and not inner:
-                found.counts.update(read(node))
+            if node.op_type in SECOND and node.domain == "" and not inner:
+                found.counts.update(_read(node))
                 continue
         except UnsettledError:
             pass
@@ -107,34 +111,24 @@ def _constant(value: ir.Value | None, depth: int = DEPTH) -> bool:
     return all(_constant(each, depth - 1) for each in producer.inputs)
 
 
-def _matmul(right: int) -> Callable[[ir.Node], list[Product]]:
-    def read(node: ir.Node) -> list[Product]:
-        a, b = _shape(node.inputs[0]), _shape(node.inputs[right])
-        # A vector is a matrix with one row, or one column.
-        a = a if len(a) > 1 else (1, *a)
-        b = b if len(b) > 1 else (*b, 1)
-        return [Product("MatMul", a, b, _constant(node.inputs[right]))]
-
-    return read
-
-
-def _gemm(node: ir.Node) -> list[Product]:
-    a, b = _shape(node.inputs[0]), _shape(node.inputs[1])
-    a = a[::-1] if _int(node, "transA", 0) else a
-    b = b[::-1] if _int(node, "transB", 0) else b
-    return [Product("MatMul", a, b, _constant(node.inputs[1]))]
-
-
-def _conv(right: int) -> Callable[[ir.Node], list[Product]]:
-    def read(node: ir.Node) -> list[Product]:
-        known: Mapping[str, ir.Attr] = node.attributes
-        attributes = tuple((name, _plain(known[name])) for name in SPATIAL if name in known)
-        output = _shape(node.outputs[0])
-        left, weight = node.inputs[0], node.inputs[right]
-        sides = _shape(left), _shape(weight), _constant(weight)
-        return [Product("Conv", *sides, attributes, output)]
-
-    return read
+def _read(node: ir.Node) -> list[Product]:
+    """What a node of `SECOND` multiplies."""
+    if node.op_type == "Attention":
+        return _attention(node)
+    second = node.inputs[SECOND[node.op_type]]
+    left, right = _shape(node.inputs[0]), _shape(second)
+    known: Mapping[str, ir.Attr] = node.attributes
+    if "Conv" in node.op_type:
+        attributes = tuple((name, known[name].value) for name in SPATIAL if name in known)
+        sides = left, right, _constant(second)
+        return [Product("Conv", *sides, attributes, _shape(node.outputs[0]))]
+    # Only of `Gemm`.
+    left = left[::-1] if node.attributes.get_int("transA", 0) else left
+    right = right[::-1] if node.attributes.get_int("transB", 0) else right
+    # A vector is a matrix with one row, or one column.
+    left = left if len(left) > 1 else (1, *left)
+    right = right if len(right) > 1 else (*right, 1)
+    return [Product("MatMul", left, right, _constant(second))]
 
 
 def _attention(node: ir.Node) -> list[Product]:
@@ -143,7 +137,7 @@ def _attention(node: ir.Node) -> list[Product]:
         raise UnsettledError
     queries, keys, values = map(_shape, node.inputs[:3])
     if len(queries) == 3:
-        heads = _int(node, "q_num_heads", 0), _int(node, "kv_num_heads", 0)
+        heads = [node.attributes.get_int(name, 0) for name in ("q_num_heads", "kv_num_heads")]
         queries, keys, values = (
             (side[0], count, side[1], side[2] // count)
             for side, count in zip((queries, keys, values), (*heads, heads[1]), strict=True)
@@ -153,29 +147,3 @@ def _attention(node: ir.Node) -> list[Product]:
     scores = Product("MatMul", queries, (batch, heads_, width, keys[2]), False)
     left = (batch, heads_, length, keys[2])
     return [scores, Product("MatMul", left, (batch, heads_, keys[2], values[3]), False)]
-
-
-def _int(node: ir.Node, name: str, default: int) -> int:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_int()
-
-
-def _plain(attribute: ir.Attr) -> str | int | Shape:
-    if attribute.type == ir.AttributeType.INTS:
-        return tuple(attribute.as_ints())
-    if attribute.type == ir.AttributeType.STRING:
-        return attribute.as_string()
-    return attribute.as_int()
-
-
-READERS: dict[str, Callable[[ir.Node], list[Product]]] = {
-    "Attention": _attention,
-    "Conv": _conv(1),
-    "ConvInteger": _conv(1),
-    "Gemm": _gemm,
-    "MatMul": _matmul(1),
-    "MatMulInteger": _matmul(1),
-    "QLinearConv": _conv(3),
-    "QLinearMatMul": _matmul(3),
-}
-"""How products are read off a node of ONNX's own operators. Quantised ones count as in floats."""

@@ -14,7 +14,11 @@ from weights.distributions import Shape
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.progress import Progress
-from weights.writers.items import Item, items_for
+from weights.writers.equimo import write_archive
+from weights.writers.eqx import write_eqx
+from weights.writers.items import Items, items_for, size
+from weights.writers.pth import write_pth
+from weights.writers.safetensors import write_safetensors
 from zoo.checkpoints.load import Loaded, load_checkpoint, open_named, shapes, variants
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
@@ -137,7 +141,7 @@ def convert(
     items = items_for(naming, weights, leaves)
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
-    progress.stage(f"writing {target.name}", sum(item.size for item in items))
+    progress.stage(f"writing {target.name}", sum(map(size, items.values())))
     with staged(target.parent) as stage, writing(target):
         write(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():
@@ -164,30 +168,22 @@ def check_free(target: Path, form: str, force: bool) -> None:
         )
 
 
-def write(naming: str, path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
+def write(naming: str, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
     """A checkpoint in one of the forms."""
     if naming in FORMATS["pytorch"]:
-        from weights.writers.pth import write_pth
-
         write_pth(path, items, progress)
     elif naming == "equimo":
-        from weights.writers.equimo import write_archive
-
         write_archive(path, items, equimo_metadata(entry.config), progress)
     elif naming == "eqx":
-        from weights.writers.eqx import write_eqx
-
         write_eqx(path, items, progress)
     else:
         write_folder(path, items, entry, progress)
 
 
-def write_folder(path: Path, items: list[Item], entry: ModelInfo, progress: Progress) -> None:
+def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
     """A folder that transformers loads."""
-    from weights.writers.safetensors import write_safetensors
-
     path.mkdir()
-    key_bias = any(item.key.endswith(".k_proj.bias") for item in items)
+    key_bias = any(key.endswith(".k_proj.bias") for key in items)
     write_json(path / CONFIG, transformers_config(entry.config, key_bias))
     how = transformers_processor(entry.preprocessing)
     write_json(path / PROCESSOR, how)

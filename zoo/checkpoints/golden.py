@@ -10,14 +10,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
+import converter
 from weights import bind
 from weights.mapping import plan, source_shapes
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from zoo.checkpoints.load import Loaded, shapes
+from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import staged, writing
 from zoo.models.build import abstract
@@ -44,8 +48,6 @@ class Golden:
 def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:
     """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
     if reference == "transformers":
-        from zoo.checkpoints.transformers import run_transformers
-
         outputs = run_transformers(entry, loaded, values)
         name = f"transformers {version('transformers')}"
     elif reference.endswith(".npz"):
@@ -101,9 +103,6 @@ def read(path: Path) -> Golden:
 
 def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     """Largest absolute difference of the model in JAX, by output."""
-    import equinox as eqx
-    import jax
-
     model = bind(abstract(loaded.config), loaded.weights.arrays)
     result = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))(model, golden.pixel_values)
     return differences(golden, result._asdict())
@@ -111,9 +110,7 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
     """Largest absolute difference of an exported file, by output."""
-    from converter.judge.runtime import run
-
-    return differences(golden, run(file, [golden.pixel_values]))
+    return differences(golden, converter.run(file, [golden.pixel_values]))
 
 
 def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:

@@ -20,7 +20,6 @@ from weights.errors import MappingError
 from weights.load import fits, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
-from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.models.build import abstract
 from zoo.models.config import Config, ViTConfig
@@ -52,7 +51,9 @@ def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = F
     """
     if isinstance(choice, Seed):
         return Loaded(entry.config, random_weights(shapes(entry.config), choice.value))
-    found = Found(choice, "") if isinstance(choice, Path) else find(entry, listener, offline)
+    if isinstance(choice, Path):
+        return load_checkpoint(open_named(choice), entry)
+    found = locate(entry.places, listener, offline)
     return load_checkpoint(open_named(found.path), entry, found.sha256)
 
 
@@ -81,11 +82,6 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo, sha256: str | None
     naming = naming_for(checkpoint, entry)
     config = entry.config_for(naming.name)
     return Loaded(config, load_weights(checkpoint, naming, shapes(config), sha256))
-
-
-def find(entry: ModelInfo, listener: Progress, offline: bool = False) -> Found:
-    """The checkpoint in one of the usual places, or from the hub."""
-    return locate(entry.places, listener, offline)
 
 
 def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:

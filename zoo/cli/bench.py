@@ -28,10 +28,10 @@ def bench(
     The files take turns, and their matrix products alone are measured as well.
     """
     from zoo.bench import measure
-    from zoo.bench.inputs import read_size
+    from zoo.bench.inputs import Options, read_size
     from zoo.cli.tables.bench import record, show_bench
 
-    wanted = measure.Options(batch, read_size(size), threads, rounds, against == "torch")
+    wanted = Options(batch, read_size(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.bench(files, wanted, progress)
     print_result(json, found, show_bench, record)

@@ -100,7 +100,7 @@ def wanted(name: str, options: Options) -> Wanted:
     """The files of an export that is only talked about."""
     import converter
 
-    request = read_request(name, options, converter.OPSETS)
+    request = read_request(info(name), options, converter.OPSETS)
     return request.weights, dict.fromkeys(request.targets, request.options.precision)
 
 
@@ -110,7 +110,7 @@ def export_one(name: str, options: Options, json: bool) -> int:
     from zoo.cli.tables.export import show_exports
     from zoo.export import run as pipeline
 
-    request = read_request(name, options, converter.OPSETS)
+    request = read_request(info(name), options, converter.OPSETS)
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
     warn_nonfinite(exports[0].nonfinite)

@@ -1,31 +1,14 @@
 """One line for each build: what it is doing, and then what became of it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from zoo.artifacts.build.plan import Plan
 from zoo.export.many import Outcome
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-
-@contextmanager
-def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
-    """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
-    if not sys.stderr.isatty():
-        yield Log()
-        return
-    from rich import progress as rich
-    from rich.console import Console
-
-    columns = (rich.SpinnerColumn(), "{task.fields[model]}", "{task.description}")
-    with rich.Progress(*columns, rich.TimeElapsedColumn(), console=Console(stderr=True)) as shown:
-        yield Rows(shown, plans)
 
 
 class Log:
@@ -58,6 +41,17 @@ class Rows:
 
     def finished(self, plan: Plan, outcome: Outcome) -> None:
         self.rich.update(self.rows[plan], description=summary(outcome), completed=1)
+
+
+@contextmanager
+def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
+    """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
+    if not sys.stderr.isatty():
+        yield Log()
+        return
+    columns = (SpinnerColumn(), "{task.fields[model]}", "{task.description}", TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        yield Rows(shown, plans)
 
 
 def summary(outcome: Outcome) -> str:

@@ -27,7 +27,8 @@ def push(
     json: options.Json = False,
 ) -> None:
     """Upload a verified folder to the hub as one commit, once you add --apply."""
-    from zoo.hub.push import BRANCH, Target, commit, plan
+    from zoo.hub.pull import BRANCH
+    from zoo.hub.push import Target, commit, plan
 
     with progress_bar() as progress:
         planned = plan(folder, Target(repo, revision or BRANCH, private), progress)

@@ -14,7 +14,7 @@ from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
 from zoo.manifest import schema
-from zoo.manifest.choices import Layout, Precision
+from zoo.manifest.choices import Layout
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.registry.entry import ModelInfo
 from zoo.version import __version__
@@ -26,15 +26,11 @@ def describe(request: Request, file: Path, made: Made, provenance: weights.Prove
     """The manifest of one exported file."""
     files = tuple(File.at(path) for path in (file, sidecar_path(file)) if path.exists())
     variant = describe_variant(made, request.options.layout, [each.name for each in files])
-    name = variant_name(variant.precision, variant.opset)
+    # From opset 23 on there is an operator for all of attention.
+    fused = variant.precision == "fp32" and variant.opset >= 23
+    name = "fused" if fused else variant.precision
     empty = header(request.model, request.signature, provenance)
     return empty.changed(files=files, variants={name: variant}, complete=True)
-
-
-def variant_name(precision: Precision, opset: int) -> str:
-    """What a file that was exported alone is called in its manifest."""
-    # From opset 23 on there is an operator for all of attention.
-    return "fused" if precision == "fp32" and opset >= 23 else precision
 
 
 def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenance) -> Manifest:

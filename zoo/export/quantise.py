@@ -88,15 +88,14 @@ def _affine(node: ir.Node) -> list[ir.Value]:
     """Scale and shift of a norm that nothing else reads; a decomposed norm ends in `x * scale`."""
     if node.op_type == "LayerNormalization":
         found = list(node.inputs[1:])
-    elif node.op_type == "Mul":
+    elif node.op_type in ("Mul", "Add"):
         found = [value for value in node.inputs if _own(value, 1)]
-    elif node.op_type == "Add":
-        found = [value for value in node.inputs if _own(value, 1)]
+    else:
+        return []
+    if node.op_type == "Add":
         scaled = next((v.producer() for v in node.inputs if v is not None and v.producer()), None)
         scale = _affine(scaled) if found and scaled is not None and _alone(scaled) else []
         found = [*scale, *found] if scale else []
-    else:
-        return []
     vectors = [value for value in found if value is not None and _own(value, 1)]
     return vectors if len(vectors) == len(found) else []
 

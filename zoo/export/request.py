@@ -11,7 +11,6 @@ from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, manifest_path, sidecar_path
 from zoo.manifest.choices import Input, Layout, Precision
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import info
 
 
 @dataclass(frozen=True)
@@ -62,13 +61,8 @@ class Request:
     targets: tuple[Path, ...]
 
 
-def read_request(model: str, options: Options, supported: range) -> Request:
+def read_request(entry: ModelInfo, options: Options, supported: range) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
-    return read_own(info(model), options, supported)
-
-
-def read_own(entry: ModelInfo, options: Options, supported: range) -> Request:
-    """The same for a model that is described by an entry of its own."""
     opsets = tuple(dict.fromkeys(options.opsets))
     for opset in opsets:
         if opset not in supported:

@@ -67,7 +67,7 @@ def to_onnx(
     """
     import converter
     from zoo.export.own import own
-    from zoo.export.request import Options, read_own
+    from zoo.export.request import Options, read_request
     from zoo.export.run import export
 
     target = Path(path)
@@ -90,7 +90,7 @@ def to_onnx(
         force=True,
         verify=verify,
     )
-    request = read_own(subject.entry, options, converter.OPSETS)
+    request = read_request(subject.entry, options, converter.OPSETS)
     with bar() as progress:
         (exported,) = export(request, subject.model, subject.weights, progress)
     if exported.nonfinite:

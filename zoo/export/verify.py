@@ -81,15 +81,12 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
     batches = BATCHES if signature.batch is None else (signature.batch,) * views
     if signature.size is not None:
         return ((batch, signature.size) for batch in batches)
-    stride = entry.config.stride
+    stride, (height, width) = entry.config.stride, entry.native
     sides = (
-        [
-            round(share * side / stride) * stride
-            for share, side in zip(shares, entry.native, strict=True)
-        ]
-        for shares in SIDES
+        (round(tall * height / stride) * stride, round(wide * width / stride) * stride)
+        for tall, wide in SIDES
     )
-    return zip(itertools.cycle(batches), ((height, width) for height, width in sides))
+    return zip(itertools.cycle(batches), sides)
 
 
 def verify(

@@ -20,7 +20,13 @@ def cached(model: str, variant: str, revision: str | None, offline: bool) -> Pat
     place = cache.folder(cache.MODELS, f"{namespace()}/{model}")
     asked = Wanted(model, (variant,), place, revision)
     if offline or COMMIT.fullmatch(revision or ""):
-        commit = _noted(asked)
+        noted = cache.noted(place, asked.manifest.revision)
+        if noted is None:
+            raise BadFile(
+                f"{asked.manifest.repository} at {asked.manifest.revision} was never loaded into "
+                f"{place}, and offline=True forbids asking: load it once without."
+            )
+        commit = noted
     else:
         commit = ask(asked.manifest, f"{asked.advice} Or load with offline=True.").revision
     folder = place / commit
@@ -31,17 +37,6 @@ def cached(model: str, variant: str, revision: str | None, offline: bool) -> Pat
     with writing(place):
         cache.note(place, revision or BRANCH, commit)
     return folder
-
-
-def _noted(asked: Wanted) -> str:
-    """The commit that a revision was at when it was asked for last."""
-    commit = cache.noted(asked.folder, asked.manifest.revision)
-    if commit is None:
-        raise BadFile(
-            f"{asked.manifest.repository} at {asked.manifest.revision} was never loaded into "
-            f"{asked.folder}, and offline=True forbids asking: load it once without."
-        )
-    return commit
 
 
 def _has(folder: Path, variant: str) -> bool:

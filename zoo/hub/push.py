@@ -1,13 +1,16 @@
 """A verified folder to a hub: every file that its manifest names, in one commit or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import httpx2
+from huggingface_hub import CommitOperationAdd, HfApi, get_token
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.hf_api import RepoSibling
+from huggingface_hub.utils import disable_progress_bars
 
 from weights.errors import Unreachable
 from weights.files import sha256
@@ -15,12 +18,8 @@ from weights.progress import Progress
 from weights.sources.hub import FORBIDDEN, reason, status
 from zoo.artifacts.audit.files import check_folder
 from zoo.errors import BadRequest
+from zoo.hub.pull import BRANCH
 from zoo.manifest.schema import MANIFEST
-
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import RepoSibling
-
-BRANCH = "main"
 
 TOKEN = "set HF_TOKEN to a token of yours that may write to {}"
 
@@ -81,10 +80,6 @@ def plan(folder: Path, target: Target, progress: Progress) -> Plan:
 
 def _look(target: Target) -> tuple[str, dict[str, RepoSibling] | None]:
     """What the hub has now, in words and by name; None where that is not known."""
-    import httpx2
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-
     kind = "private" if target.private else "public"
     try:
         found = HfApi().model_info(
@@ -127,10 +122,6 @@ def commit(planned: Plan) -> str:
     **Raises** `BadRequest` without a token, or `Unreachable`: the repository then holds what it
     held before.
     """
-    import httpx2
-    from huggingface_hub import CommitOperationAdd, HfApi, get_token
-    from huggingface_hub.utils import disable_progress_bars
-
     target = planned.target
     if get_token() is None:
         raise BadRequest(f"pushing needs a token: {TOKEN.format(target.repository)}.")

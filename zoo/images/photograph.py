@@ -1,12 +1,9 @@
 """The photograph that exported files are checked on. `data/README.md` states its licence."""
 
-from __future__ import annotations
-
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from PIL import Image, ImageOps
+from PIL.Image import Transpose
 
 INSET = 0.04
 """What one step of cropping takes off each side."""
@@ -15,24 +12,20 @@ STEPS = 8
 """How many crops there are before they repeat."""
 
 
-def photograph() -> Image:
+def photograph() -> Image.Image:
     """A cat, 336 x 224 pixels, RGB."""
-    from PIL import Image
-
     with as_file(files("zoo") / "data" / "chelsea.png") as path, Image.open(path) as image:
         return image.convert("RGB")
 
 
-def photographs(count: int) -> list[Image]:
+def photographs(count: int) -> list[Image.Image]:
     """The photograph, mirrored, cropped, mirrored and cropped, cropped further …"""
     image = photograph()
     return [_variant(image, index) for index in range(count)]
 
 
-def photographs_of_one_size(count: int, step: int) -> list[Image]:
+def photographs_of_one_size(count: int, step: int) -> list[Image.Image]:
     """The photograph cropped so many steps, every other step on its side; mirrored, flipped …"""
-    from PIL.Image import Transpose
-
     image = _variant(photograph(), 2 * step)
     image = image.transpose(Transpose.ROTATE_90) if step % 2 else image
     turns = (Transpose.FLIP_LEFT_RIGHT, Transpose.FLIP_TOP_BOTTOM, Transpose.ROTATE_180)
@@ -40,9 +33,7 @@ def photographs_of_one_size(count: int, step: int) -> list[Image]:
     return [turned[index % len(turned)] for index in range(count)]
 
 
-def _variant(image: Image, index: int) -> Image:
-    from PIL import ImageOps
-
+def _variant(image: Image.Image, index: int) -> Image.Image:
     inset = INSET * (index // 2 % STEPS)
     width, height = image.size
     left, top = round(inset * width), round(inset * height)

@@ -47,11 +47,6 @@ def origin(weights: Weights) -> str:
     return f"{weights.name or weights.kind}{digest}{published}"
 
 
-def misses(variant: Variant) -> list[str]:
-    """What looked like a pattern and was not fused."""
-    return [f"not fused: {miss.pattern}: {miss.reason}" for miss in variant.near_misses]
-
-
 def megabytes(manifest: Manifest, variant: Variant) -> str:
     """Of a variant's files."""
     return f"{sum(manifest.listed[name].bytes for name in variant.files) / 1e6:.1f}"

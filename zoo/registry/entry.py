@@ -82,8 +82,9 @@ class ModelInfo:
             archive=self.archive,
             repository=self.repository,
             hub=self.hub,
-            licence_page=self.licence.page,
-            download_page=self.licence.download,
+            advice=f"Accept the licence ({self.licence.page}) and download {self.file} from "
+            f"{self.licence.download}, or name a file with `--weights PATH`, or try things out "
+            "with `--weights random`.",
             embedded=DATA / self.checkpoint if self.embedded else None,
         )
 
@@ -96,10 +97,6 @@ class ModelInfo:
     def readable(self) -> tuple[Naming, ...]:
         """The names in which its checkpoints are read: publishers', and the leaves' own paths."""
         return (*self.namings, LEAVES)
-
-    def naming(self, name: str) -> Naming:
-        """The naming called `name`. **Raises** `StopIteration` if there is none."""
-        return next(naming for naming in self.namings if naming.name == name)
 
     def config_for(self, naming: str) -> Config:
         """The model that a checkpoint with these names belongs to."""

@@ -35,7 +35,8 @@ options = json.loads(sys.argv[1])
 offline = options.pop("offline", False)
 file = HubFile("somebody/models", "w.bin", **options)
 try:
-    found = locate(Published("w", "w.bin", "", "", "", (file,), "LICENCE", "PAGE"), Told(), offline)
+    places = Published("w", "w.bin", "", "", "", (file,), "LICENCE, PAGE, --weights PATH")
+    found = locate(places, Told(), offline)
     print(json.dumps([str(found.path), found.where, found.sha256]))
 except WeightsError as error:
     print(json.dumps(f"{type(error).__name__}: {error}"))

@@ -11,7 +11,7 @@ import pytest
 
 import zoo
 from tests.hub_server import COMMIT, Hub, serving
-from tests.loading import load
+from tests.loading import load, naming_of
 from weights.progress import Quiet
 from weights.writers.equimo import write_archive
 from weights.writers.items import items_for
@@ -46,7 +46,7 @@ def archive(vits16) -> bytes:
     """The seeded ViT-S/16 as Equimo's archive."""
     weights = load(vits16.path, vits16.shapes)
     path = vits16.path.with_name(NAME)
-    items = items_for(zoo.info("dinov3_vits16").naming("equimo"), weights, vits16.shapes)
+    items = items_for(naming_of(zoo.info("dinov3_vits16"), "equimo"), weights, vits16.shapes)
     write_archive(path, items, equimo_metadata(vits16.config), Quiet())
     content = path.read_bytes()
     path.unlink()

@@ -8,8 +8,9 @@ import pytest
 
 import zoo
 from weights import bind, random_weights
-from zoo.artifacts.build.extras import clients_preprocessing, golden, golden_sample
+from zoo.artifacts.build.extras import golden, golden_sample
 from zoo.checkpoints.load import shapes
+from zoo.export.describe import header
 from zoo.export.make import Maker
 from zoo.export.request import Signature
 from zoo.export.verify import reference
@@ -28,9 +29,9 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     signature = Signature(size, 1)
     samples = reference(entry, model, weights.arrays, signature)
     maker = Maker(entry, model, weights, signature, "4d", samples)
-    how = clients_preprocessing(maker)
+    how = header(entry, signature, weights.provenance).preprocessing.settings
     assert how.size == (size or (224, 224))
-    got = golden(maker, golden_sample(maker))
+    got = golden(maker, golden_sample(maker, how))
     np.testing.assert_array_equal(got["pixel_values"], pixel_values([photograph()], how, how.size))
     run = jax.vmap(bind(model, weights.arrays))(got.pop("pixel_values"))
     assert set(got) == {"last_hidden_state", "pooler_output"}

@@ -17,7 +17,7 @@ from zoo.artifacts.build.speed import speeds
 from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
-from zoo.bench.inputs import Spec, Wanted, draw, read_size, settle
+from zoo.bench.inputs import Options, Spec, draw, read_size, settle
 from zoo.bench.products import Product, Products, products
 from zoo.bench.rounds import interleave
 from zoo.checkpoints.settings.huggingface import transformers_config
@@ -177,17 +177,17 @@ def declared(type, shape):
 @pytest.mark.parametrize(
     ("type", "shape", "wanted", "found"),
     [
-        ("float", ["b", 3, "h", "w"], Wanted(None, None), (1, 3, 224, 224)),
-        ("float", ["b", 3, "h", "w"], Wanted(4, (32, 48)), (4, 3, 32, 48)),
-        ("float", [None, 3, 64, "w"], Wanted(2, None, (64, 96)), (2, 3, 64, 96)),
-        ("float16", [1, 3, 8, 8], Wanted(1, (8, 8)), (1, 3, 8, 8)),
-        ("uint8", ["b", "h", "w", 3], Wanted(2, (30, 40)), (2, 30, 40, 3)),
-        ("int64", ["b", 7], Wanted(3, (30, 40)), (3, 7)),
-        ("float", [], Wanted(3, None), ()),
+        ("float", ["b", 3, "h", "w"], (Options(None, None),), (1, 3, 224, 224)),
+        ("float", ["b", 3, "h", "w"], (Options(4, (32, 48)),), (4, 3, 32, 48)),
+        ("float", [None, 3, 64, "w"], (Options(2), (64, 96)), (2, 3, 64, 96)),
+        ("float16", [1, 3, 8, 8], (Options(1, (8, 8)),), (1, 3, 8, 8)),
+        ("uint8", ["b", "h", "w", 3], (Options(2, (30, 40)),), (2, 30, 40, 3)),
+        ("int64", ["b", 7], (Options(3, (30, 40)),), (3, 7)),
+        ("float", [], (Options(3, None),), ()),
     ],
 )
 def test_dimensions_are_settled(type, shape, wanted, found):
-    (spec,) = settle("f.onnx", [declared(type, shape)], wanted)
+    (spec,) = settle("f.onnx", [declared(type, shape)], *wanted)
     assert spec.shape == found
     one, other = draw([spec])["x"], draw([spec])["x"]
     assert one.dtype == spec.dtype
@@ -198,16 +198,16 @@ def test_dimensions_are_settled(type, shape, wanted, found):
 @pytest.mark.parametrize(
     ("type", "shape", "wanted", "words"),
     [
-        ("float", [1, 3, "h", "w"], Wanted(2, None), "--batch"),
-        ("float", ["b", 3, 224, 224], Wanted(None, (224, 192)), "192 was asked"),
-        ("int64", ["b", "sequence"], Wanted(None, None), "leaves sequence open"),
-        ("float", ["b", 0, "h", "w"], Wanted(None, None), "open"),
-        ("string", ["b"], Wanted(None, None), "tensor\\(string\\)"),
+        ("float", [1, 3, "h", "w"], (Options(2, None),), "--batch"),
+        ("float", ["b", 3, 224, 224], (Options(None, (224, 192)),), "192 was asked"),
+        ("int64", ["b", "sequence"], (Options(None, None),), "leaves sequence open"),
+        ("float", ["b", 0, "h", "w"], (Options(None, None),), "open"),
+        ("string", ["b"], (Options(None, None),), "tensor\\(string\\)"),
     ],
 )
 def test_dimensions_that_cannot_be_settled(type, shape, wanted, words):
     with pytest.raises(ZooError, match=words):
-        settle("f.onnx", [declared(type, shape)], wanted)
+        settle("f.onnx", [declared(type, shape)], *wanted)
 
 
 def test_sizes():

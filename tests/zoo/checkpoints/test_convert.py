@@ -14,12 +14,13 @@ import torch
 import zoo
 from tests import loading
 from tests.formats import CONFIGS, NANO, huggingface_model, seeded
+from tests.loading import naming_of
 from tests.synthetic import make_image, save_pth
 from weights import bind, open_checkpoint
 from weights.progress import Quiet
 from weights.tensors import LazyTensor
 from weights.writers.equimo import write_archive
-from weights.writers.items import Item, items_for
+from weights.writers.items import items_for
 from weights.writers.pth import write_pth
 from zoo.checkpoints.convert import write, write_folder
 from zoo.checkpoints.load import shapes as shapes_of
@@ -56,7 +57,7 @@ def load(config, path):
 
 
 def items(naming, config, weights):
-    return items_for(zoo.info("dinov3_vits16").naming(naming), weights, shapes_of(config))
+    return items_for(naming_of(zoo.info("dinov3_vits16"), naming), weights, shapes_of(config))
 
 
 def test_meta(source, tmp_path):
@@ -82,7 +83,7 @@ def test_meta(source, tmp_path):
 def test_torch_begins_every_storage_at_a_multiple_of_64(tmp_path):
     tensors = [np.ones(shape, np.float32) for shape in ((3,), (2, 5), (1,), ())]
     lazies = [LazyTensor(array.shape, "float32", lambda a=array: a) for array in tensors]
-    write_pth(tmp_path / "w.pth", [Item(f"t{i}", t) for i, t in enumerate(lazies)], Quiet())
+    write_pth(tmp_path / "w.pth", {f"t{i}": t for i, t in enumerate(lazies)}, Quiet())
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "w.pth") as archive:
@@ -154,7 +155,7 @@ def test_huggingfaces_own_file_has_the_same_keys(tmp_path):
     huggingface_model(NANO, state).save_pretrained(tmp_path / "theirs")
     theirs = open_checkpoint(tmp_path / "theirs").tensors
     weights = load(NANO, tmp_path / "theirs")
-    ours = {item.key: item.shape for item in items("huggingface", NANO, weights)}
+    ours = {key: each.shape for key, each in items("huggingface", NANO, weights).items()}
     assert ours == {key: tensor.shape for key, tensor in theirs.items()}
 
 

@@ -9,8 +9,8 @@ from weights import Provenance
 from zoo.artifacts.audit.findings import FileReport, Finding, Report
 from zoo.bench.floor import Floor
 from zoo.bench.footprint import Footprint
-from zoo.bench.inputs import Spec
-from zoo.bench.measure import Bench, Contender, Options
+from zoo.bench.inputs import Options, Spec
+from zoo.bench.measure import Bench, Contender
 from zoo.bench.products import Product, Products
 from zoo.cli import build, golden, models, pull, push, verify
 from zoo.cli.dry_run import Planned

@@ -106,7 +106,9 @@ def test_long_names():
 
 def ask(tmp_path, **changes):
     options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
-    return read_request("dinov3_vits16_pretrain_lvd1689m", Options(**options), range(17, 27))
+    return read_request(
+        zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options), range(17, 27)
+    )
 
 
 def test_request(tmp_path):

@@ -17,6 +17,7 @@ import converter
 import zoo
 from converter.judge.runtime import run
 from tests.conftest import GOLDEN
+from tests.loading import naming_of
 from tests.references.convnext import (
     META,
     REFERENCES,
@@ -296,7 +297,7 @@ def written(nano, tmp_path):
     entry = replace(zoo.info("eupe_convnext_tiny"), config=NANO)
     paths = {"meta": "out.pth", "equimo": "out.tar.lz4", "huggingface": "out"}
     for who, name in paths.items():
-        items = items_for(entry.naming(who), weights, shapes(NANO))
+        items = items_for(naming_of(entry, who), weights, shapes(NANO))
         write(who, tmp_path / name, items, entry, Silent())
     return {who: tmp_path / name for who, name in paths.items()}
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from weights.progress import Progress
-from weights.sources.locate import find_named
+from weights.sources.locate import find_named, locate
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding
 from zoo.artifacts.audit.golden import Compare, finding
 from zoo.checkpoints.choice import Choice, Seed, read_weights
-from zoo.checkpoints.load import find, load
+from zoo.checkpoints.load import load
 from zoo.errors import BadFile
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
@@ -83,7 +83,7 @@ def read_choice(
     """The weights that the option names, by default those that the file was made from."""
     if option is not None:
         chosen = read_weights(option)
-        return find(entry, listener).path if chosen == "auto" else chosen
+        return locate(entry.places, listener).path if chosen == "auto" else chosen
     if manifest.weights.seed is not None:
         return Seed(manifest.weights.seed)
     if manifest.weights.name is None:

@@ -40,19 +40,13 @@ def write_extras(
         # transformers.js asks for a sidecar only where it is told of one.
         chunks = {name: 1 for name in outside}
         settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
-    how = clients_preprocessing(maker)
+    how = transformers_processor(manifest.preprocessing.settings)
     write_json(stage / "config.json", settings)
-    write_json(stage / "preprocessor_config.json", transformers_processor(how))
+    write_json(stage / "preprocessor_config.json", how)
     write_arrays(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
     return sorted(path.name for path in stage.iterdir())
-
-
-def clients_preprocessing(maker: Maker) -> Preprocessing:
-    """What clients are to do with images: the model's own, at the size that the files take."""
-    how = maker.entry.preprocessing
-    return how.at(maker.signature.size or how.size)
 
 
 def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
@@ -65,10 +59,9 @@ def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
     }
 
 
-def golden_sample(maker: Maker) -> Sample:
+def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     """The first sample, unless its pixels are not those that the published settings lead to."""
     first = maker.samples[0]
-    how = clients_preprocessing(maker)
     pixels = pixel_values(photographs(1), how, how.size)
     if first.images is not None or np.array_equal(first.pixels, pixels):
         return first

@@ -97,7 +97,7 @@ def finish(
     maker: Maker, config: Config, ledger: Ledger, complete: bool, progress: Progress
 ) -> None:
     """What belongs to all variants; written anew whenever one was made."""
-    sample = golden_sample(maker)
+    sample = golden_sample(maker, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     files = {name: ledger.folder / VARIANTS[name].file for name in ledger.content.variants}
     measured = speeds(files, sample.fed)

@@ -127,17 +127,15 @@ def _learned(config: ViTConfig) -> dict[str, Any]:
 
 def _dinov2(config: ViTConfig) -> dict[str, Any]:
     gated = config.ffn == "swiglu_fused"
+    registers = {"num_register_tokens": config.registers} if config.registers else {}
     return _learned(config) | {
         # A whole number; a gated network's width is two thirds, rounded up to a multiple of 8.
         "mlp_ratio": int(config.hidden * (1.5 if gated else 1) / config.dim),
         "use_swiglu_ffn": gated,
         "layerscale_value": config.layer_scale,
         "qkv_bias": config.qkv_bias,
+        **registers,
     }
-
-
-def _dinov2_with_registers(config: ViTConfig) -> dict[str, Any]:
-    return _dinov2(config) | {"num_register_tokens": config.registers}
 
 
 def _intermediate(config: ViTConfig) -> dict[str, Any]:
@@ -156,7 +154,7 @@ DINOV3 = Kind("DINOv3ViTModel", "dinov3_vit", _dinov3)
 DINOV3_CONVNEXT = Kind("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_convnext)
 DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
 DINOV2_WITH_REGISTERS = Kind(
-    "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2_with_registers, antialias=True
+    "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2, antialias=True
 )
 SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate, asks=True)
 VIT = Kind("ViTForImageClassification", "vit", _classifier, asks=True)

@@ -1,18 +1,13 @@
 """What an export wrote, and how far files are from JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zoo.cli.tables import passed, print_lines, print_table
-from zoo.manifest.words import limit, megabytes, misses, origin, worst, worst_of
-
-if TYPE_CHECKING:
-    from zoo.export.many import Outcome
-    from zoo.export.run import Exported
-    from zoo.manifest.schema import Comparison, Manifest, Variant, Verification
+from zoo.export.many import Outcome
+from zoo.export.run import Exported
+from zoo.manifest.schema import Comparison, Manifest, Variant, Verification
+from zoo.manifest.words import limit, megabytes, origin, worst, worst_of
 
 
 def show_exports(exports: Sequence[Exported]) -> None:
@@ -61,8 +56,9 @@ def _numbers(manifest: Manifest) -> tuple[object, ...]:
 def notes(exports: Sequence[Exported]) -> list[str]:
     """What the table has no room for: places, weights, patterns that were not fused."""
     places = [f"{export.target} was {fate(export)}" for export in exports]
-    unfused = [line for export in exports for line in misses(export.manifest.only)]
-    return [*places, f"weights: {origin(exports[0].manifest.weights)}", *dict.fromkeys(unfused)]
+    missed = (miss for export in exports for miss in export.manifest.only.near_misses)
+    unfused = dict.fromkeys(f"not fused: {miss.pattern}: {miss.reason}" for miss in missed)
+    return [*places, f"weights: {origin(exports[0].manifest.weights)}", *unfused]
 
 
 def fate(export: Exported) -> str:
