@@ -39,7 +39,7 @@ ROOMS = {
     ),
     "zoo": (
         *("errors", "progress", "version", "models", "registry", "images", "files", "runtime"),
-        *("checkpoints", "manifest", "export", "bench", "artifacts", "hub", "cli"),
+        *("checkpoints", "manifest", "export", "bench", "artifacts", "hub", "digits", "cli"),
     ),
 }
 """From the bottom to the top: a room uses itself and the rooms before it."""

@@ -17,12 +17,12 @@ from PIL import Image
 import zoo
 from converter.judge.runtime import run
 from tests.references.digits import by_transformers
-from training.digits import __main__ as train_digits
-from training.digits import data as digits
-from training.digits.training import Recipe, grey, initial, normalised, save, train
 from weights import bind, leaf_values
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.load import load
+from zoo.digits import __main__ as train_digits
+from zoo.digits import data as digits
+from zoo.digits.training import Recipe, grey, initial, normalised, save, train
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.images.pixel_values import pixel_values
 from zoo.models.build import abstract, batched, count_parameters

@@ -1,6 +1,6 @@
 """`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits.
 
-The one model whose weights the package itself holds. `training/digits` makes them, and
+The one model whose weights the package itself holds. `zoo/digits` makes them, and
 `zoo/data/README.md` says how well they do.
 """
 
@@ -27,7 +27,7 @@ MODELS = (
         checkpoint="vit_digits.safetensors",
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
         parameters=168_586,
-        source="training/digits, on scikit-learn's copy of UCI's handwritten digits",
+        source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
         pooler=shared.CLASS_TOKEN,
         embedded=True,
     ),

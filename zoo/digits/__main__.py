@@ -1,4 +1,4 @@
-"""`python -m training.digits`: trains the weights of `vit_digits`, which the package holds."""
+"""`python -m zoo.digits`: trains the weights of `vit_digits`, which the package holds."""
 
 import importlib.util
 from pathlib import Path
@@ -22,8 +22,8 @@ def train_digits(
 ) -> None:
     """Train, write the weights as safetensors, and say how many held-out digits are read right."""
     check(out, validate)
-    from training.digits import data as digits
-    from training.digits.training import Recipe, accuracy, save, train
+    from zoo.digits import data as digits
+    from zoo.digits.training import Recipe, accuracy, save, train
     from zoo.files.staging import staged, writing
 
     entry = info("vit_digits")

@@ -14,12 +14,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from training.digits.data import Digits
 from weights import LazyArrays, LazyTensor, Provenance, Weights, bind, leaf_shapes, leaf_values
 from weights.distributions import periods
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors import write_safetensors
+from zoo.digits.data import Digits
 from zoo.images.pixel_values import channels
 from zoo.models.build import Model, build
 from zoo.models.config import Preprocessing, ViTConfig
