@@ -101,7 +101,7 @@ def test_control(case, opset):
     assert_exports(case, opset)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @wrapped_cases(
     [
         Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,)),

@@ -252,7 +252,7 @@ def test_more_than_32_bits():
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @wrapped_cases(
     [
         Case("where", lambda x, y: jnp.where(x > 0, x * y, jnp.tanh(y)), ((3, 4), (3, 4))),

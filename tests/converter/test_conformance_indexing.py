@@ -157,7 +157,7 @@ def test_indexing(case, opset):
     assert_exports(case, opset)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @wrapped_cases(
     [
         Case("take", lambda x, i: x[jnp.abs(i[:2]) % 4], ((4, 3), ((3,), np.int32))),

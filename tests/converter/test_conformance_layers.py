@@ -108,7 +108,7 @@ def test_layers(case, opset):
     assert_exports(case, opset)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @wrapped_cases(
     [
         Case("MLP", eqx.nn.MLP(3, 4, 8, 2, key=KEY), ((3,),)),

@@ -117,7 +117,7 @@ def test_reduce(case, opset):
     assert_exports(case, opset)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @wrapped_cases(
     [
         Case("sum max", lambda x: (x.sum(0), x.max(1), x.mean()), ((3, 4),)),

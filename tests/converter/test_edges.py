@@ -169,13 +169,13 @@ def _in_onnx_runtime(fn: Callable[..., Any], args: tuple[np.ndarray, ...]) -> li
     return [y.astype(kind) for y, kind in zip(found, kinds, strict=True)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ALL)
 def test_unary(dtype):
     assert_same(UNARY, dtype, edges(dtype))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ALL)
 def test_binary(dtype):
     numbers = edges(dtype)

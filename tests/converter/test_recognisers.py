@@ -358,7 +358,7 @@ ALL = [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_recognised(form, how):
@@ -374,7 +374,7 @@ def test_recognised_in_low_precision(form, dtype, how):
     assert_recognised(low, how, dtype)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_opsets(form, opset):
@@ -383,7 +383,7 @@ def test_opsets(form, opset):
     assert_recognised(replace(form, ops=ops), "vmap1", opset=opset)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", ATTENTIONS, ids=[f.name for f in ATTENTIONS])
 def test_three_dimensional_layout(form, how):

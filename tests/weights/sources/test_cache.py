@@ -188,7 +188,7 @@ def test_a_damaged_file_of_the_cache_is_refused_and_fetched_again(home):
         ({"status": 500}, "answered with an error (500)"),
         ({"statuses": [403]}, "refuses it (403)"),
         ({"token": "t0ken"}, "HF_TOKEN"),
-        ({"stall": -1}, "did not answer in time"),
+        pytest.param({"stall": -1}, "did not answer in time", marks=pytest.mark.full),
     ],
     ids=str,
 )

@@ -156,6 +156,7 @@ def test_a_build_is_resumed(copied, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_other_weights_are_not_mixed(copied, tmp_path):
     content = digest(copied / "manifest.json")
     done = build(MODEL, "--out", "out", "--weights", "random:3", cwd=tmp_path, code=2)
@@ -220,6 +221,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     assert max(seen) == most
 
 
+@pytest.mark.full
 def test_images_as_input(tmp_path):
     """With preprocessing inside, every variant reads the photograph itself."""
     build(MODEL, "--input", "uint8", "--out", "out", cwd=tmp_path)
@@ -287,6 +289,7 @@ def check_nothing_wrong(folder, right):
             assert digest(folder / item["name"]) == item["sha256"], item["name"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("limit", [20_000, 300_000, 600_000])
 def test_no_room(tmp_path, limit):
     """One sentence, and nothing but whole files that were finished before."""
@@ -309,7 +312,9 @@ def test_no_room(tmp_path, limit):
         ((MODEL, "--size", "dynamic", "--input", "uint8"), "--input uint8 resizes images"),
         ((MODEL, "--weights", "nothing.pth"), "nothing.pth does not exist"),
         ((MODEL, "dinov3_vits16", "--weights", "a.pth"), "a.pth is one checkpoint for 2 models"),
-        ((MODEL, "--scheduler", "tcp://127.0.0.1:1"), "does not answer"),
+        pytest.param(
+            (MODEL, "--scheduler", "tcp://127.0.0.1:1"), "does not answer", marks=pytest.mark.full
+        ),
         ((MODEL, "--jobs", "0"), "Input should be greater than or equal to 1"),
         ((MODEL, "--out", "file/x"), "cannot write"),
     ],

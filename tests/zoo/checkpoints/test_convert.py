@@ -96,7 +96,7 @@ def test_torch_begins_every_storage_at_a_multiple_of_64(tmp_path):
     assert torch.load(tmp_path / "w.pth", weights_only=True)["t3"].shape == ()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_equimo(source, tmp_path):
     from equimo.io import load_model
 

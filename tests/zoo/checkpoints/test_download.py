@@ -51,6 +51,7 @@ def test_to_the_cache(zoo, hub):
     assert len(hub.asked) == count
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("from_cache", [False, True])
 def test_to_a_folder(from_cache, zoo, hub):
     if from_cache:

@@ -142,6 +142,7 @@ def test_verify(exported, vits16):
     assert "other weights" in done.stderr
 
 
+@pytest.mark.full
 def test_verify_notices_a_changed_file(tmp_path):
     call(EXPORT, "dinov3_vits16", "--weights", "random", "--no-verify", cwd=tmp_path)
     assert "passed" in call(ZOO, "verify", NAME, cwd=tmp_path).stdout

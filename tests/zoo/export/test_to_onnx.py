@@ -55,7 +55,8 @@ def run(path, pixels):
     return dict(zip(names, live.run(names, fed), strict=True))
 
 
-@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("opset", [23, 18])
 def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
     path = tmp_path / "mine.onnx"
     manifest = zoo.to_onnx(fine_tuned, path, opset=opset, size=(8, 12))
@@ -93,6 +94,7 @@ def test_precisions(fine_tuned, tmp_path, precision):
     assert manifest.only.precision == precision and manifest.only.passed
 
 
+@pytest.mark.full
 def test_images_of_eight_bits(fine_tuned, tmp_path):
     path = tmp_path / "mine.onnx"
     zoo.to_onnx(fine_tuned, path, input="uint8", batch=2, opset=18)
@@ -102,6 +104,7 @@ def test_images_of_eight_bits(fine_tuned, tmp_path):
     np.testing.assert_allclose(got["logits"], wanted, rtol=0, atol=ATOL)
 
 
+@pytest.mark.full
 def test_hidden_states(fine_tuned, tmp_path):
     path = tmp_path / "mine.onnx"
     manifest = zoo.to_onnx(fine_tuned, path, layers=[1, 3])

@@ -93,6 +93,7 @@ def test_initial_parameters_of_the_trained_network():
     assert digest(zoo.create("vit_digits", key=jr.key(0))) == "d7c87997c6d51fdd"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_of_one_configuration_have_one_structure(name):
     """Though they are built separately: what is static in them is equal."""

@@ -141,6 +141,7 @@ def test_seeded_checkpoint_is_the_recipes(checkpoint, expected):
     assert set(torch.load(checkpoint, weights_only=True)) == set(state)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_agrees_with_the_original(size, model, expected):
     image, want = case(expected, size)
@@ -182,6 +183,7 @@ def test_agrees_with_other_libraries(who, nano):
         assert error <= 1e-5, output
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("who", ["equimo", "transformers"])
 def test_the_published_size_agrees(who, loaded, model):
     image = make_image(8, 96, 160)
@@ -393,7 +395,8 @@ def test_height_and_width_may_stay_open(model, expected, tmp_path):
         assert_file(tmp_path / "model.onnx", expected, size)
 
 
-@pytest.mark.parametrize("as_maps", [False, True])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("as_maps", [True, False])
 def test_stages_in_a_file(as_maps, nano):
     model = bind(abstract(NANO), nano)
     images = np.stack([make_image(seed, 64, 96) for seed in (1, 2)])

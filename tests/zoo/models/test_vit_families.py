@@ -89,7 +89,7 @@ def case(name, who, size=None):
     return want, forward(model_of(config), image)._asdict()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_agrees_with_equimo(name):
     want, got = case(name, "equimo")
@@ -113,7 +113,7 @@ WITH_TRANSFORMERS = [name for name, found in REFERENCES.items() if "transformers
 SAME_POSITIONS = ["dinov2_vits14_reg", "tips_vits14_hr", "siglip2_vitb16_224"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "factors"),
     [
