@@ -18,6 +18,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from converter.errors import SpecError
+from converter.products import settle_products
 
 Precision = Literal["float16", "bfloat16"]
 
@@ -77,6 +78,7 @@ def lower_precision(
             value.dtype = half
             value.const_value = _as(value.const_value, half)
     _join(model.graph, nodes, half)
+    settle_products(model)
     return model
 
 
@@ -201,6 +203,7 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
+    settle_products(model)
     return model
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from converter.graph import Node, Value, const, dims, make_node
-from converter.graph.constants import scalar
 from converter.graph.dtypes import is_integer
 from converter.graph.rewrite import Editor, Rule
 from converter.targets.onnxruntime import KERNELS
@@ -48,38 +47,6 @@ def _widened(editor: Editor, x: Value, dtype: str, shifted: bool) -> Value:
 def _narrowed(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
     whole = editor.binary("sub", x, const(LOWEST, np.int64)) if shifted else x
     return editor.convert(whole, dtype)
-
-
-def _matmul(node: Node, editor: Editor) -> Value | list[Value] | None:
-    """As many axes in both operands where one is turned and scaled.
-
-    ONNX Runtime's optimiser joins transposes and scales with products, and falls over operands of
-    fewer axes in float16 as it does.
-    """
-    x, y = node.inputs
-    if x.rank == y.rank or not (_turned_and_scaled(x) or _turned_and_scaled(y)):
-        return _detour(node, editor)
-    rank = max(x.rank, y.rank)
-    y = editor.reshape(y, (*y.shape, 1)) if y.rank == 1 else y
-    x, y = (editor.reshape(v, (*(1 for _ in range(rank - v.rank)), *v.shape)) for v in (x, y))
-    batch = dims.broadcast([x.shape[:-2], y.shape[:-2]])
-    assert batch is not None
-    types = [((*batch, x.shape[-2], y.shape[-1]), node.out.dtype)]
-    made = make_node("matmul", [x, y], types, node.params, source=node.source)
-    found = _detour(made, editor)
-    if found is None:
-        editor.nodes.append(made)
-    product = made.out if found is None else found[0]
-    return editor.reshape(product, node.out.shape)
-
-
-def _turned_and_scaled(x: Value) -> bool:
-    """A transpose times or over one number."""
-    node = x.node
-    if node is None or node.op not in ("mul", "div"):
-        return False
-    turned = any(v.node is not None and v.node.op == "transpose" for v in node.inputs)
-    return turned and any(scalar(v) is not None for v in node.inputs)
 
 
 # ------------------------------------------------------------------------ reductions of integers
@@ -146,7 +113,6 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(KERNELS, _detour),
-    "matmul": _matmul,
     "reduce_sum": _sum,
     "reduce_prod": _product,
     "reduce_max": _extreme,

@@ -65,8 +65,7 @@ def check(
 
     Args:
         model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
-            else is run with and without ONNX Runtime's optimiser, of which one fusion stays off
-            for models that hold float16, because it crashes.
+            else is run with and without ONNX Runtime's optimiser.
         fn: called with the inputs; its leaves are compared with the outputs in order.
         inputs: arrays; without them several are drawn (ordinary, repeated, zero and large numbers,
             at the extremes of named dimensions), which takes an export.

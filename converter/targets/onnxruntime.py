@@ -89,3 +89,20 @@ def has_kernel(operator: str, dtype: Any) -> bool:
 UNMOVED_ZERO = -0.0
 """ONNX Runtime moves a Pad whose filler is zero into the pooling behind it: that pads a MaxPool
 with -inf, and an AveragePool with more than it takes. It leaves a filler of -0.0 where it is."""
+
+MOVES_TRANSPOSITIONS = frozenset(
+    {
+        *("Abs", "Add", "And", "ArgMax", "ArgMin", "Cast", "CastLike", "Ceil", "Celu", "Clip"),
+        *("Concat", "Cos", "CumSum", "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Expand"),
+        *("Flatten", "Floor", "Gather", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid"),
+        *("HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log"),
+        *("LogSoftmax", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu"),
+        *("Pad", "Pow", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"),
+        *("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"),
+        *("Relu", "Reshape", "Resize", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Slice"),
+        *("Softmax", "Softplus", "Softsign", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish"),
+        *("Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where", "Xor"),
+    }
+)
+"""Operators behind which ONNX Runtime's optimiser may move a transposition that is before them; a
+Reshape only where it adds or removes axes of one."""
