@@ -21,7 +21,7 @@ ROOMS = {
     "converter": (
         *("errors", "graph", "targets", "expand", "jaxprs", "trace", "programs", "simplify"),
         *("fuse", "settings", "arrange", "steps", "passes", "lower", "products", "tidy", "files"),
-        *("precision", "judge", "export", "bisection"),
+        *("precision", "result", "judge", "export", "bisection"),
     ),
     "weights": (
         *(

@@ -185,3 +185,8 @@ def test_a_file_without_its_graph(tmp_path):
     assert not wrong.passed
     with pytest.raises(converter.CheckError, match="pass inputs"):
         converter.check(tmp_path / "model.onnx", attention)
+
+
+def test_what_cannot_be_run():
+    with pytest.raises(converter.CheckError, match=r"model must be an export, .* int"):
+        converter.check(3, jnp.sin, [np.float32(1)])
