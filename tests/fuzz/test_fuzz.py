@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import select
+import sys
 from collections import Counter
 
 import pytest
 
 from tests.fuzz import draw as drawing
 from tests.fuzz.draw import Limits, draw
-from tests.fuzz.hunt import hunt
+from tests.fuzz.hunt import Worker, hunt
 from tests.fuzz.judge import Outcome, judge
 from tests.fuzz.program import Program, Spec, Step, printed, source
 from tests.fuzz.shrink import shrink
@@ -31,6 +33,22 @@ def assert_fine(indices: range, seed: int, steps: int) -> Counter[str]:
 def test_programs():
     counts = assert_fine(range(100), seed=11, steps=4)
     assert counts["right"] > 60
+
+
+TALKER = """
+print('true\\nfalse\\n{"kind": "right"}', flush=True)
+input()
+"""
+
+
+def test_a_worker_is_heard_to_the_end():
+    """It says several things before anybody asks."""
+    worker = Worker([], [sys.executable, "-c", TALKER])
+    told = []
+    while len(told) < 3 and select.select([worker], [], [], 10)[0]:
+        told.append(worker.take())
+    worker.end()
+    assert told == [None, None, Outcome("right")]
 
 
 @pytest.mark.hunt
