@@ -56,7 +56,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            bufsize=0,  # a line that lay in a buffer of ours would not make `select` say it is there
+            bufsize=0,  # `select` does not see what lies in a buffer of ours
         )
         self.index = -1
         self._since = 0.0
