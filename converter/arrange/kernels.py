@@ -12,6 +12,7 @@ import numpy as np
 from converter.graph import Graph, Node, Value, const, dims, make_node
 from converter.graph.constants import scalar
 from converter.graph.dtypes import is_integer
+from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule
 from converter.targets.onnxruntime import KERNELS, Missing
 from converter.targets.schemas import BFLOAT16_SINCE
@@ -119,8 +120,14 @@ def _lines(node: Node, editor: Editor) -> Value:
 
 
 def _sum(node: Node, editor: Editor) -> Value | list[Value] | None:
-    wide = node.out.dtype in (np.int64, np.uint64)
-    return _sum_by_product(node, editor) if wide else _detour(node, editor)
+    if node.out.dtype not in (np.int64, np.uint64):
+        return _detour(node, editor)
+    return None if _is_of_sizes(node.inputs[0]) else _sum_by_product(node, editor)
+
+
+def _is_of_sizes(x: Value) -> bool:
+    """Made of constants and sizes alone: no sum of such coordinates comes near 2**53."""
+    return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
 
 def _sum_by_product(node: Node, editor: Editor) -> Value:
