@@ -20,6 +20,7 @@ from converter.graph import Node
 from converter.graph.evaluate import Sizes, evaluate, run_node
 from converter.judge.samples import samples
 from converter.trace import trace
+from tests.fuzz.errors import ANY, IN_JAX
 from tests.fuzz.program import Program, function
 
 FINE = ("right", "refused", "deviates", "overflows", "invalid", "no kernel")
@@ -62,7 +63,7 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
         )
     except (converter.Unsupported, converter.SpecError) as error:
         return Outcome("refused", str(error), _plain(str(error)))
-    except Exception as error:  # a fuzzer hunts for these
+    except ANY as error:
         return _raised("exception", error)
     try:
         verdict = converter.check(export, _reference(fn, params, tell))
@@ -70,7 +71,7 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
         return Outcome("wrong", str(error), "type")
-    except Exception as error:
+    except ANY as error:
         return _unfit(program, error)
     if verdict.passed or converter.check(export, _eager(fn, params)).passed:
         return Outcome("right")
@@ -110,7 +111,7 @@ def _reference(
         try:
             results = call(*inputs) if params is None else call(params, *inputs)
             return jax.block_until_ready(results)
-        except Exception as error:
+        except IN_JAX as error:
             raise Invalid(f"{type(error).__name__}: {error}") from error
         finally:
             tell(False)

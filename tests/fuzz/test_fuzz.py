@@ -9,9 +9,10 @@ from collections import Counter
 import pytest
 
 from tests.fuzz import draw as drawing
-from tests.fuzz.draw import Limits, draw
+from tests.fuzz.draw import draw
 from tests.fuzz.hunt import Worker, hunt
 from tests.fuzz.judge import Outcome, judge
+from tests.fuzz.pool import Limits
 from tests.fuzz.program import Program, Spec, Step, printed, source
 from tests.fuzz.shrink import shrink
 from tests.fuzz.steps import STEPS
@@ -31,8 +32,15 @@ def assert_fine(indices: range, seed: int, steps: int) -> Counter[str]:
 
 
 def test_programs():
-    counts = assert_fine(range(100), seed=11, steps=4)
-    assert counts["right"] > 60
+    counts = assert_fine(range(300), seed=11, steps=4)
+    assert counts["right"] > 250
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(300, 3300, 500))
+def test_further_programs(first):
+    counts = assert_fine(range(first, first + 500), seed=11, steps=4)
+    assert counts["right"] > 400
 
 
 TALKER = """
