@@ -23,11 +23,14 @@ from converter.trace import trace
 from tests.fuzz.errors import ANY, IN_JAX
 from tests.fuzz.program import Program, function
 
-FINE = ("right", "refused", "deviates", "overflows", "invalid", "no kernel")
+FINE = ("right", "refused", "deviates", "overflows", "invalid", "no kernel", "too small")
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion is
 right. `overflows`: something outgrows float16 in JAX, which norms and attention compute in float32
 in the file. `invalid`: JAX itself does not run it. `no kernel`: it holds bfloat16, for which ONNX
-Runtime has few kernels on CPUs, and says so."""
+Runtime has few kernels on CPUs, and says so. `too small`: a window does not fit into an axis of
+named size; ONNX Runtime says so, where JAX has no elements."""
+
+TOO_SMALL = re.compile(r"Calculated output dimension is negative|Conv node.*Invalid input shape")
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ def _unfit(program: Program, error: Exception) -> Outcome:
         return _raised("check raises", error)
     if "NotImplemented" in type(error).__name__ and "bfloat16" in str(program):
         return Outcome("no kernel", str(error))
+    if TOO_SMALL.search(str(error)) and not all(s.is_static for s in program.inputs.values()):
+        return Outcome("too small", str(error))
     kind = "does not load" if any(f.name == "session" for f in frames) else "does not run"
     return Outcome(kind, str(error), _plain(str(error)))
 
