@@ -114,9 +114,7 @@ NUMBERS = [
     Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True),
     Case("minimum of padding", padded_minimum, [(1, 1)]),
     Case("exact gelu far below zero", lambda x: jax.nn.gelu(x * 4, False), [(9,)], strict=True),
-    Case(
-        "epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), "float64")], x64=True
-    ),
+    Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), "float64")], x64=True),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
 ]
 

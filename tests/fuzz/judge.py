@@ -23,13 +23,25 @@ from converter.trace import trace
 from tests.fuzz.errors import ANY, IN_JAX
 from tests.fuzz.program import Program, function
 
-FINE = ("right", "refused", "deviates", "overflows", "invalid", "no kernel", "too small")
+FINE = (
+    "right",
+    "refused",
+    "deviates",
+    "overflows",
+    "invalid",
+    "no kernel",
+    "too small",
+    "promised",
+)
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion is
 right. `overflows`: something outgrows float16 in JAX, which norms and attention compute in float32
 in the file. `invalid`: JAX itself does not run it. `no kernel`: it holds bfloat16, for which ONNX
 Runtime has few kernels on CPUs, and says so. `too small`: a window does not fit into an axis of
-named size; ONNX Runtime says so, where JAX has no elements."""
+named size; ONNX Runtime says so, where JAX has no elements. `promised`: an index leaves the array
+in the gradient of `x.at[i].min` or `max`, where JAX promises that none does."""
 
+OUTSIDE = re.compile(r"indices element out of data bounds|invalid indice found")
+EXTREMES = re.compile(r"\.at\[.*\]\.(min|max)\(")
 TOO_SMALL = re.compile(r"Calculated output dimension is negative|Conv node.*Invalid input shape")
 
 
@@ -136,6 +148,8 @@ def _unfit(program: Program, error: Exception) -> Outcome:
         return Outcome("no kernel", str(error))
     if TOO_SMALL.search(str(error)) and not all(s.is_static for s in program.inputs.values()):
         return Outcome("too small", str(error))
+    if OUTSIDE.search(str(error)) and "grad" in str(program) and EXTREMES.search(str(program)):
+        return Outcome("promised", str(error))
     kind = "does not load" if any(f.name == "session" for f in frames) else "does not run"
     return Outcome(kind, str(error), _plain(str(error)))
 
