@@ -25,8 +25,6 @@ OPERATORS = {
     **{f: f.capitalize() for f in ("cos", "cosh", "round", "sin", "sinh", "tan")},
     **dict.fromkeys(("avg_pool", "sum_pool"), "AveragePool"),
     **dict.fromkeys(("max_pool", "max_pool_scatter"), "MaxPool"),
-    **{"elu": "Elu", "hard_sigmoid": "HardSigmoid", "hard_swish": "HardSwish", "mish": "Mish"},
-    **{"selu": "Selu", "softplus": "Softplus", "soft_sign": "Softsign"},
     "conv": "Conv",
     "conv_transpose": "ConvTranspose",
 }
