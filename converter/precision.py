@@ -19,6 +19,7 @@ from onnx_ir.passes import common
 
 from converter.errors import SpecError
 from converter.products import settle_products
+from converter.targets.schemas import BFLOAT16_SINCE
 
 Precision = Literal["float16", "bfloat16"]
 
@@ -42,9 +43,6 @@ BODIES = {"If", "Loop", "Scan"}
 
 IN_FLOAT32 = frozenset(POWERS | COORDINATES | TYPED | BODIES)
 """Operators that are never lowered."""
-
-BFLOAT16_SINCE = {"Conv": 22, "ConvTranspose": 22, "AveragePool": 22, "GlobalAveragePool": 22}
-"""Opsets below which these do not take bfloat16 (ONNX's operator pages)."""
 
 ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
 """Operators that join what they feed: `x * x` of a mean of squares is as large as the mean."""

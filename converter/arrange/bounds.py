@@ -176,7 +176,7 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
     return editor.add("slice", [x], node.out.shape, x.dtype, params)
 
 
-SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+SCATTERS = ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max")
 RULES: dict[str, Rule] = {
     "gather": _gather,
     **dict.fromkeys(SCATTERS, _scatter),

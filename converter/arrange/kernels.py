@@ -9,16 +9,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.graph import Node, Value, const, dims, make_node
+from converter.graph import Graph, Node, Value, const, dims, make_node
 from converter.graph.dtypes import is_integer
+from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule
-from converter.targets.onnxruntime import KERNELS
+from converter.targets.onnxruntime import KERNELS, Missing
+from converter.targets.schemas import BFLOAT16_SINCE
 
 LOWEST = np.iinfo(np.int64).min
 
 
+OPERATORS = {
+    **{f: f.capitalize() for f in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
+    **{f: f.capitalize() for f in ("cos", "cosh", "round", "sin", "sinh", "tan")},
+    **dict.fromkeys(("avg_pool", "sum_pool"), "AveragePool"),
+    **dict.fromkeys(("max_pool", "max_pool_scatter"), "MaxPool"),
+    "conv": "Conv",
+    "conv_transpose": "ConvTranspose",
+}
+"""The operators that operations are written with, where an opset may lack them in bfloat16."""
+
+
+def rules(opset: int) -> dict[str, Rule]:
+    """The detours of an opset."""
+    late = (op for op, name in OPERATORS.items() if opset < BFLOAT16_SINCE[name])
+    return {**RULES, **dict.fromkeys(late, _in_float32)}
+
+
+def _in_float32(node: Node, editor: Editor) -> list[Value] | None:
+    return _through(node, editor, Missing({"bfloat16": "float32"}))
+
+
 def _detour(node: Node, editor: Editor) -> list[Value] | None:
-    missing = KERNELS[node.op]
+    return _through(node, editor, KERNELS[node.op])
+
+
+def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
     dtype = node.inputs[missing.first].dtype
     wide = missing.detour.get(dtype.name)
     if wide is None:
@@ -61,10 +87,17 @@ def _lines(node: Node, editor: Editor) -> Value:
 
 
 def _sum(node: Node, editor: Editor) -> Value | list[Value] | None:
-    return sum_by_product(node, editor) if node.out.dtype == np.uint64 else _detour(node, editor)
+    if node.out.dtype not in (np.int64, np.uint64):
+        return _detour(node, editor)
+    return None if _is_of_sizes(node.inputs[0]) else _sum_by_product(node, editor)
 
 
-def sum_by_product(node: Node, editor: Editor) -> Value:
+def _is_of_sizes(x: Value) -> bool:
+    """Made of constants and sizes alone: no sum of such coordinates comes near 2**53."""
+    return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
+
+
+def _sum_by_product(node: Node, editor: Editor) -> Value:
     """64 bits wrap in a product with ones, which is the one sum that ONNX Runtime adds exactly."""
     x = _lines(node, editor)
     ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
@@ -78,7 +111,9 @@ def _product(node: Node, editor: Editor) -> Value | None:
         return None
     x = _lines(node, editor)
     axis, size = x.rank - 1, x.shape[-1]
-    if not dims.is_static(size) or size == 0:
+    if not dims.is_static(size):
+        return _product_in_turn(x, node.out, editor)
+    if size == 0:
         return None
     while size > 1:
         half = size // 2
@@ -89,6 +124,20 @@ def _product(node: Node, editor: Editor) -> Value | None:
         x = editor.concatenate([x, rest], axis) if size % 2 else x
         size = half + size % 2
     return editor.reshape(x, node.out.shape)
+
+
+def _product_in_turn(x: Value, out: Value, editor: Editor) -> Value:
+    """One factor after the other along the last axis, whose length only the caller knows."""
+    last = x.rank - 1
+    start = editor.broadcast(const(1, out.dtype), out.shape, ())
+    lines = editor.transpose(x, (last, *range(last)))
+    carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
+    times = make_node("mul", [carry, factor], [(out.shape, out.dtype)])
+    params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
+    scan = make_node("scan", [start, lines], [(out.shape, out.dtype)], params)
+    scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
+    editor.nodes.append(scan)
+    return scan.out
 
 
 def _extreme(node: Node, editor: Editor) -> Value | list[Value] | None:

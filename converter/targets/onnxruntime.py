@@ -58,7 +58,7 @@ KERNELS: Mapping[str, Missing] = {
     **dict.fromkeys(("top_k", "approx_top_k"), Missing(SORTED, order=True)),
     "matmul": Missing({**NARROW, **BOOL}),
     **dict.fromkeys(
-        ("scatter-add", "scatter-sub", "scatter-mul", "scatter-max", "scatter-min"),
+        ("scatter-add", "scatter-mul", "scatter-max", "scatter-min"),
         Missing({"float16": "float32", **BOOL}),
     ),
     # Formulas of several steps: in half precision each of them would be seen.
