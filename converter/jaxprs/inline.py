@@ -10,6 +10,8 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
+from converter import expand
+from converter.expand.registry import Expansion
 from converter.expand.scatter import scatter_apply
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
@@ -85,6 +87,9 @@ class Inliner:
             return inner.inline(_widened(eqn), inputs, nodes)
         if name in CALLS:
             return inner.inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
+        expansion = expand.find(name)
+        if expansion is not None and expansion.knows(eqn.params.keys() - HINTS):
+            return inner.inline(_instead(eqn, expansion), inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
         node.source = inner.sources
         nodes.append(node)
@@ -102,6 +107,13 @@ def _expanded(eqn: Any) -> Any:
     """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
     types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
     return jax.make_jaxpr(lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))(*types)
+
+
+def _instead(eqn: Any, expansion: Expansion) -> Any:
+    """What the expansion of a primitive makes of the operands."""
+    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    params = {k: v for k, v in eqn.params.items() if k in expansion.reads}
+    return jax.make_jaxpr(lambda *xs: expansion.function(*xs, **params))(*types)
 
 
 def _widened(eqn: Any) -> Any:

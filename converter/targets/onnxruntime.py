@@ -34,6 +34,7 @@ UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
 BOOL: Detour = {"bool": "int32"}
 SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
 HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
+FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 # int64 goes another way: ReduceMax compares the low halves of its numbers, as signed ones.
 EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
 # ReduceSum adds in float64 and saturates where JAX wraps; what is left exact of it is in int64.
@@ -61,12 +62,15 @@ KERNELS: Mapping[str, Missing] = {
         ("scatter-add", "scatter-mul", "scatter-max", "scatter-min"),
         Missing({"float16": "float32", **BOOL}),
     ),
+    "max_pool_scatter": Missing(HALF),
     # Formulas of several steps: in half precision each of them would be seen.
     **dict.fromkeys(
-        ("atan2", "cbrt", "digamma", "erf_inv", "erfc", "expm1", "lgamma", "log1p", "exp2"),
+        ("atan2", "cbrt", "erf_inv", "erfc", "expm1", "log1p", "exp2"),
         Missing(HALF),
     ),
     "celu": Missing({"float16": "float32"}),
+    # Near their zeros what their formulas add up cancels.
+    **dict.fromkeys(("digamma", "lgamma"), Missing(FLOATS)),
     "sign": Missing({"float16": "float32"}),  # of NaN it makes 0
 }
 """By operation of the graph."""

@@ -83,3 +83,19 @@ def test_bfloat16(name, opset):
     export = converter.to_onnx(fn, [X.shape], opset=opset)
     (got,) = run(converter.emulate_bfloat16(export.model), [X]).values()
     np.testing.assert_array_equal(got, fn(X))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("opset", [17, 23])
+def test_gradients_of_pools(dtype, opset):
+    """ONNX Runtime scatters no sums of halves, and pools no bfloat16."""
+
+    def pool(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID")
+
+    def fn(x):
+        return jax.vjp(pool, x)[1](jnp.ones((2, 3), x.dtype))[0]
+
+    x = X.astype(dtype)
+    (got,) = run(converter.to_onnx(fn, [x], opset=opset), [x]).values()
+    np.testing.assert_array_equal(got, fn(jnp.asarray(x)))
