@@ -7,6 +7,9 @@ table (``converter/targets``).
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 
 from converter.graph import Graph, Node, Value, const, dims, make_node
@@ -32,12 +35,13 @@ OPERATORS = {
 
 def rules(opset: int) -> dict[str, Rule]:
     """The detours of an opset."""
-    late = (op for op, name in OPERATORS.items() if opset < BFLOAT16_SINCE[name])
-    return {**RULES, **dict.fromkeys(late, _in_float32)}
+    late = [op for op, name in OPERATORS.items() if opset < BFLOAT16_SINCE[name]]
+    return {**RULES, **{op: partial(_through, missing=_without_bfloat16(op)) for op in late}}
 
 
-def _in_float32(node: Node, editor: Editor) -> list[Value] | None:
-    return _through(node, editor, Missing({"bfloat16": "float32"}))
+def _without_bfloat16(op: str) -> Missing:
+    missing = KERNELS.get(op, Missing({}))
+    return replace(missing, detour={**missing.detour, "bfloat16": "float32"})
 
 
 def _detour(node: Node, editor: Editor) -> list[Value] | None:
