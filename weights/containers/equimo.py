@@ -144,7 +144,7 @@ def _checkpoint(
     expected = metadata.get(CHECKSUM, digest)
     if expected != digest:
         raise WrongDigest(
-            f"{path} is damaged: its metadata tells of weights with sha256 {expected!s:.12}…, "
+            f"{path} is damaged: its metadata tells of weights with sha256 {expected!a:.13}…, "
             f"these have {digest!s:.12}…: download it again."
         )
     version = "2.x" if "format_version" in metadata else "1.x"

@@ -187,6 +187,8 @@ class Machine:
         if not texts or len(module) + len(name) > LONGEST_NAME:
             raise Malformed
         text = f"{module}.{name}"
+        if not (text.isascii() and text.isprintable()):  # it is shown, and could steer a terminal
+            raise Malformed
         # A name of torch's alone does nothing; what may be called is decided when it is called.
         if text not in CALLS and module not in ("torch", "torch.storage"):
             raise Refused(text)

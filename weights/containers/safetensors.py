@@ -100,7 +100,7 @@ def parse_object(text: bytes) -> dict[str, Any]:
     within("its table (in bytes)", len(text), LARGEST_TABLE)
     within("its table (in values)", sum(map(text.count, (b",", b"[", b"{"))), MOST_VALUES)
     try:
-        value: Any = json.loads(text, object_pairs_hook=_unique)
+        value: Any = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise Damaged("its table is not JSON, or names a tensor twice") from error
     if not isinstance(value, dict):
