@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -66,7 +67,7 @@ def table(rng: random.Random, text: bytes) -> bytes:
                 other, name = _place(rng, value)
                 holder[key] = json.loads(json.dumps(other[name]))
             case _:
-                holder[key] = rng.choice(VALUES)
+                holder[key] = copy.deepcopy(rng.choice(VALUES))
         if not value:
             break
     return _written(rng, value)

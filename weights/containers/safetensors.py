@@ -149,6 +149,12 @@ def read_sharded(index: Path) -> Checkpoint:
     )
 
 
+def shards(index: Path) -> list[str]:
+    """The files that an index names. **Raises** `NotACheckpoint`."""
+    with sound(index, "index of safetensors files"):
+        return sorted(set(_weight_map(index).values()))
+
+
 def _weight_map(index: Path) -> dict[str, str]:
     """Tensor to file. No folders, no `..`: every file lies beside the index."""
     places: Any = read_object(index).get("weight_map")
