@@ -86,9 +86,9 @@ def forget_compiled_functions() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def vits16(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    """DINOv3 ViT-S/16 as a file (86 MB); the published one's name would promise its digest."""
+    """DINOv3 ViT-S/16 (86 MB), found by its repository's name; the file's promises a digest."""
     entry = info("dinov3_vits16")
-    path = tmp_path_factory.mktemp("vits16") / "dinov3_vits16.pth"
+    path = tmp_path_factory.mktemp("vits16") / Path(entry.repository).name
     return make_golden("dinov3_vits16", entry.config, path)
 
 
