@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-WRITES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.utime", "open"}
+REMOVALS = {"os.remove", "os.rmdir"}
+WRITES = REMOVALS | {"os.rename", "os.mkdir", "os.truncate", "os.utime", "open"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Watch:
     """Counts what happens to the files of a folder, and strikes."""
 
     def __init__(self, order: Order, told: int) -> None:
-        self.order, self.told, self.count = order, told, 0
+        self.order, self.told, self.count, self.struck = order, told, 0, False
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         if event not in WRITES or not isinstance(arguments[0], str | os.PathLike):
@@ -47,9 +48,12 @@ class Watch:
             return
         self.count += 1
         os.write(self.told, b".")
-        if self.count == self.order.at and self.order.action == "ENOSPC":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if self.count == self.order.at:
+        if self.order.action == "ENOSPC":
+            # Removing needs no room: the next change that does is refused.
+            if self.count >= self.order.at > 0 and not self.struck and event not in REMOVALS:
+                self.struck = True
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        elif self.count == self.order.at:
             os.kill(os.getpid(), getattr(signal, self.order.action))
 
 

@@ -63,7 +63,7 @@ def stopped(run, name, points, folder):
         check(content(place), old, new)
         left = content(place, hidden=True)
         assert all(Path(file).parts[0].startswith(".") or ".zoo-" in file for file in left), left
-        # What is removed on the way out may be what fails.
+        # What fails may be nothing that the command needs.
         assert status in (ACTIONS[action], 0), (name, action, at)
         if action != "SIGKILL" and name not in ("pull", "build"):
             assert not left, (name, action, at)
@@ -100,4 +100,4 @@ def test_a_command_that_is_stopped(name, run, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_stopped_at_many_points(name, run, tmp_path):
-    stopped(run, name, 50, tmp_path)
+    stopped(run, name, 12, tmp_path)
