@@ -17,7 +17,7 @@ from tests.files import archives, changes, programs
 from weights import open_checkpoint
 from weights.progress import Quiet
 from weights.tensors import FLOATS, LazyTensor
-from weights.writers.items import Item
+from weights.writers.items import Items
 from weights.writers.pth import write_pth
 from weights.writers.safetensors import write_safetensors
 from zoo.manifest.read import read as read_manifest
@@ -47,11 +47,11 @@ def arrays() -> dict[str, np.ndarray]:
     return {f"blocks.{i}.w": rng.random(shape, np.float32) for i, shape in enumerate(shapes)}
 
 
-def items() -> list[Item]:
-    return [
-        Item(key, LazyTensor(value.shape, "float32", lambda value=value: value))
+def items() -> Items:
+    return {
+        key: LazyTensor(value.shape, "float32", lambda value=value: value)
         for key, value in arrays().items()
-    ]
+    }
 
 
 def read_checkpoint(path: Path) -> None:
@@ -104,11 +104,12 @@ def of_sharded(folder: Path) -> dict[str, bytes]:
     """An index, and the two files that it names."""
     places = {}
     shards = {}
-    for number, half in enumerate((items()[:2], items()[2:])):
+    tensors = list(items().items())
+    for number, half in enumerate((dict(tensors[:2]), dict(tensors[2:]))):
         name = f"model-{number}.safetensors"
         write_safetensors(folder / name, half, Quiet())
         shards[name] = (folder / name).read_bytes()
-        places |= dict.fromkeys((item.key for item in half), name)
+        places |= dict.fromkeys(half, name)
     index = {"metadata": {"total_size": 300}, "weight_map": places}
     return {INDEX: json.dumps(index).encode()} | shards
 
