@@ -15,7 +15,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class Hub:
     """What the server holds, as `repository@revision/name`, and how it behaves.
 
-    `status` answers every request; `statuses` the next downloads, one each. `cut` closes the
+    `status` answers every request; `statuses` the next downloads and `busy` the next requests, one
+    each, with the headers `refusal`. `cut` closes the
     connection after so many bytes, once for every entry; `cuts` does so at bytes of one file.
     `whole` sends all of a file where a part was asked for, `flip` one wrong byte; `token` is asked
     for. `small` says that files have git's names, as small ones do, and not their sha256.
@@ -28,6 +29,8 @@ class Hub:
     files: dict[str, bytes] = field(default_factory=dict)
     status: int | None = None
     statuses: list[int] = field(default_factory=list)
+    busy: list[int] = field(default_factory=list)
+    refusal: dict[str, str] = field(default_factory=dict)
     cut: list[int] = field(default_factory=list)
     cuts: dict[str, list[int]] = field(default_factory=dict)
     whole: bool = False
@@ -107,7 +110,9 @@ def serving(hub: Hub) -> Iterator[Hub]:
             if hub.status is not None:
                 return self.refuse(hub.status, {})
             if hub.statuses and found and send:
-                return self.refuse(hub.statuses.pop(0), {})
+                return self.refuse(hub.statuses.pop(0), hub.refusal)
+            if hub.busy and found:
+                return self.refuse(hub.busy.pop(0), hub.refusal)
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                 return self.refuse(401, {"X-Error-Code": "GatedRepo"})
             if name not in hub.files:

@@ -8,6 +8,12 @@ import pytest
 
 import zoo
 from tests import measure
+from weights.containers import bounds, lz4, npy
+from weights.containers.equimo import LARGEST_METADATA
+from weights.containers.pickles import BUDGET
+from weights.containers.safetensors import MOST_VALUES
+from zoo.manifest.read import LARGEST_MANIFEST
+from zoo.manifest.read import MOST_VALUES as MOST_IN_MANIFEST
 
 CONTENT = json.loads((measure.FOLDER / "models.json").read_text())
 JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
@@ -17,12 +23,28 @@ JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/security.md"])
 def test_places_that_are_named_are_there(page):
     named = re.findall(
         r"`((?:zoo|weights|converter|tests|docs|benchmarks)/[\w./*-]+)`", (ROOT / page).read_text()
     )
     assert not [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
+
+
+def test_the_page_on_security_says_what_the_readers_hold():
+    said = (ROOT / "docs" / "security.md").read_text()
+    counts = (bounds.MOST_TENSORS, MOST_VALUES, BUDGET, lz4.FREE_BLOCKS, MOST_IN_MANIFEST)
+    assert all(f" {count:,}" in said for count in counts)
+    sizes = {bounds.LARGEST_TABLE: "4 MiB", npy.LARGEST_HEADER: "16 KiB"}
+    sizes |= {LARGEST_METADATA: "1 MiB", lz4.FREE_CONTENT: "64 MiB", LARGEST_MANIFEST: "4 MiB"}
+    assert all(size == _bytes(text) and text in said for size, text in sizes.items())
+    assert f"| {bounds.MOST_DIMENSIONS}, each below 2^48" in said and bounds.LARGEST_SIDE == 1 << 48
+    assert f"{lz4.RATIO} bytes for one" in said
+
+
+def _bytes(text):
+    number, unit = text.split()
+    return int(number) << {"KiB": 10, "MiB": 20}[unit]
 
 
 def test_the_page_shows_the_numbers():

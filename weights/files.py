@@ -5,6 +5,7 @@ is to be read in a few hundred MB.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float
 import numpy as np
 
 from weights.distributions import Float32, Shape
-from weights.errors import Damaged, NotACheckpoint
+from weights.errors import Damaged, NotACheckpoint, WrongDigest
 from weights.tensors import FLOATS, LazyTensor
 
 PIECE = 8 << 20
@@ -94,6 +95,26 @@ def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
             if step is not None:
                 step(count)
     return digest.hexdigest()
+
+
+# As torch.hub names files. Eight figures alone may be a date.
+PROMISE = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})\.\w+")
+
+
+def promised(path: Path) -> str:
+    """How the sha256 of a file begins, if its name says so."""
+    found = PROMISE.fullmatch(path.name)
+    return found[1] if found else ""
+
+
+def hold_to_name(path: Path, digest: str) -> None:
+    """**Raises** `WrongDigest` if the name promises another sha256."""
+    if not digest.startswith(promised(path)):
+        raise WrongDigest(
+            f"{path} is damaged, or another file: its name says that its sha256 begins with "
+            f"{promised(path)}, but it is {digest:.12}…: download it again, or rename it if it is "
+            "your own."
+        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from weights.distributions import Shape
 from weights.errors import BadValues, NotACheckpoint
-from weights.files import Checkpoint
+from weights.files import Checkpoint, hold_to_name
 from weights.mapping import Naming, apply, filled, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 
@@ -21,8 +21,11 @@ def load_weights(
     **Arguments:** what `open_checkpoint` found, whose names it uses, the path and shape of each
     leaf, and the checkpoint's sha256 if somebody computed it already.
 
-    **Raises** `MappingError` where the file does not fit, `BadValues` where a mask is NaN.
+    **Raises** `MappingError` where the file does not fit, `BadValues` where a mask is NaN,
+    `WrongDigest` where the file's name promises another digest.
     """
+    digest = digest or checkpoint.sha256()
+    hold_to_name(checkpoint.path, digest)
     file = naming.normalise(checkpoint.tensors)
     plans = plan(naming.rules, shapes)
     tensors = apply(naming, plans, file)
@@ -32,7 +35,7 @@ def load_weights(
     provenance = Provenance(
         kind=naming.name,
         name=checkpoint.path.name,
-        sha256=digest or checkpoint.sha256(),
+        sha256=digest,
         rope_periods=periods if PERIODS in shapes else None,
     )
     missing = tuple(name for name in made_up if name != PERIODS)

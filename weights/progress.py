@@ -1,5 +1,6 @@
 """Progress of long work: the one protocol for all who want to be told."""
 
+import sys
 from typing import Protocol
 
 
@@ -14,12 +15,19 @@ class Progress(Protocol):
         """So many more bytes of the stage are done."""
         ...
 
+    def note(self, text: str) -> None:
+        """Something to be read, whoever does not watch the work."""
+        ...
+
 
 class Quiet:
-    """Nobody is told."""
+    """Nobody is told but of what has to be read."""
 
     def stage(self, text: str, total: int | None = None) -> None:
         pass
 
     def step(self, size: int) -> None:
         pass
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)

@@ -59,13 +59,17 @@ class Provenance:
 
     `kind` is whose names the file uses (`"meta"`, `"google"`, `"original"`, `"equimo"`,
     `"huggingface"`, `"timm"`) or `"random"`. A file has a `name`, without its folder, and a
-    `sha256`; random weights have a `seed`. `rope_periods` is `"file"`, or `"float32"` where the
-    file holds none and they are computed.
+    `sha256`; one from a hub the `repository`, its owner (`publisher`) and the commit (`revision`).
+    Random weights have a `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds
+    none and they are computed.
     """
 
     kind: str
     name: str | None = None
     sha256: str | None = None
+    repository: str | None = None
+    revision: str | None = None
+    publisher: str | None = None
     seed: int | None = None
     rope_periods: str | None = None
 

@@ -53,6 +53,9 @@ class Lines:
             print(f"  {done:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s", file=sys.stderr)
             self.told = now
 
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
 
 class Bar:
     """Progress as a bar of rich's."""
@@ -66,3 +69,6 @@ class Bar:
 
     def step(self, size: int) -> None:
         self.rich.advance(self.task, size)
+
+    def note(self, text: str) -> None:
+        self.rich.console.print(text, markup=False, highlight=False)

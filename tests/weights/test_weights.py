@@ -1,5 +1,6 @@
 """Mapping, lazy values, random weights, and where files are looked for."""
 
+import hashlib
 import tracemalloc
 
 import numpy as np
@@ -189,10 +190,10 @@ class Progress:
 PUBLISHED = Published(
     wanted="w-e3b0c442.pth",
     checkpoint="w-e3b0c442.pth",
-    digest="e3b0c442",  # of nothing
     archive="family_w.tar.lz4",
     repository="somebody/w",
     hub=(),
+    terms="https://licence",
     advice="Accept https://licence, download https://download, or give `--weights PATH`.",
 )
 
@@ -238,10 +239,23 @@ def test_places_are_searched_in_order(places):
         find_named("other", PUBLISHED)
 
 
-def test_a_damaged_file_in_a_cache(places):
-    (places[2] / PUBLISHED.checkpoint).write_bytes(b"not nothing")
+@pytest.mark.parametrize("place", range(3))
+def test_a_damaged_file_in_a_folder_or_cache(place, places):
+    (places[place] / PUBLISHED.checkpoint).write_bytes(b"not nothing")
     with pytest.raises(WrongDigest, match="its sha256 begins with e3b0c442"):
         locate(PUBLISHED, Progress())
+
+
+def test_a_file_that_is_named_is_held_to_its_name(tiny7b, tmp_path):
+    whole = tiny7b.path.read_bytes()
+    digest = hashlib.sha256(whole).hexdigest()
+    # A date is no promise, and torch.hub's names have eight digits of sixteen at least.
+    for name in (f"w-{digest[:8]}.pth", f"w-{digest}.pth", "w-20260102.pth", "w-feed.pth"):
+        (tmp_path / name).write_bytes(whole)
+        assert load(tmp_path / name, tiny7b.shapes).provenance.sha256 == digest
+    (tmp_path / "w-08c60483.pth").write_bytes(whole)
+    with pytest.raises(WrongDigest, match=f"begins with 08c60483, but it is {digest[:12]}"):
+        load(tmp_path / "w-08c60483.pth", tiny7b.shapes)
 
 
 def test_not_found_mentions_the_unset_variable(places, monkeypatch):

@@ -1,4 +1,8 @@
-"""What reading a checkpoint may cost, whatever the file says; every reader keeps to it."""
+"""What reading a checkpoint may cost, whatever the file says; every reader keeps to it.
+
+Telling what is in a file takes less than 5 seconds and 300 MB, and reading a tensor no more memory
+than the tensor. What has to be decompressed for that takes a second for every 100 MB of content.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +16,11 @@ MOST_DIMENSIONS = 8
 LARGEST_SIDE = 1 << 48
 """Entries along an axis, and of a storage: beyond every file, and exact in a product of eight."""
 
-MOST_TENSORS = 100_000
-"""Tensors of a file; a network of 7 billion parameters has 700."""
+MOST_TENSORS = 10_000
+"""Tensors of a file, or of all the files of an index; a network of 7 billion parameters has 700."""
+
+LARGEST_TABLE = 4 << 20
+"""Bytes of a table of tensors, whatever its format; one of 700 tensors takes 0.1 MB."""
 
 
 def shape_of(sizes: Sequence[Any]) -> Shape:

@@ -18,7 +18,7 @@ from weights.containers.bounds import within
 from weights.containers.lz4 import FrameBytes, Place, blocks
 from weights.containers.npy import scan
 from weights.containers.records import record_names
-from weights.containers.safetensors import parse_object
+from weights.containers.safetensors import parse_object, read_object
 from weights.errors import Damaged, WrongDigest
 from weights.files import PIECE, Bytes, Checkpoint, FileBytes, sound
 from weights.tensors import LazyTensor
@@ -101,7 +101,7 @@ def _member(stream: Pieces) -> tarfile.TarInfo | None:
         within("an extended header", info.size, LARGEST_METADATA)
         extended = stream.read(info.size + -info.size % TAR_BLOCK)
         info = _tar_header(stream)
-        if info is None or re.search(rb"\d+ (link)?path=", extended):
+        if info is None or re.search(rb" (link)?path=", extended):
             raise Damaged("it has a member whose name is not what it seems")
         # Where the plain header has no room for the size of 8 GB and more.
         size = re.search(rb"^\d+ size=(\d{1,15})$", extended, re.MULTILINE)
@@ -122,9 +122,7 @@ def read_folder(path: Path) -> Checkpoint:
     """An archive that was extracted."""
     weights = path / WEIGHTS
     with sound(path, KIND), weights.open("rb") as file:
-        if (path / METADATA).stat().st_size > LARGEST[METADATA]:
-            raise Damaged(f"{METADATA} is far too large")
-        metadata = parse_object((path / METADATA).read_bytes())
+        metadata = read_object(path / METADATA)
         stream = Pieces(iter(lambda: file.read(PIECE), b""))
         content = _scan(stream, weights.stat().st_size, FileBytes(weights), metadata)
     return _checkpoint(path, "Equimo folder", weights, metadata, content)
@@ -146,7 +144,7 @@ def _checkpoint(
     expected = metadata.get(CHECKSUM, digest)
     if expected != digest:
         raise WrongDigest(
-            f"{path} is damaged: its metadata tells of weights with sha256 {expected!s:.12}…, "
+            f"{path} is damaged: its metadata tells of weights with sha256 {expected!a:.13}…, "
             f"these have {digest!s:.12}…: download it again."
         )
     version = "2.x" if "format_version" in metadata else "1.x"

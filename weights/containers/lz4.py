@@ -15,6 +15,7 @@ from typing import BinaryIO, Self
 import lz4.block
 import lz4.frame
 
+from weights.containers.bounds import within
 from weights.errors import Damaged
 from weights.files import sound
 
@@ -25,6 +26,15 @@ WINDOW = 64 << 10
 
 SPACING = 16 << 20
 """Decompressed bytes between two places to start from."""
+
+RATIO = 16
+"""Bytes that one of the file may become, beyond those that come for nothing; weights barely halve,
+and the format could do 255."""
+
+FREE_CONTENT = 64 << 20
+
+FREE_BLOCKS = 10_000
+"""Blocks that may be as small as they like; the others hold a kilobyte on average."""
 
 BLOCK_SIZES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 
@@ -95,7 +105,7 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
     header = read_header(file)
     file.seek(0)
     decoder = lz4.frame.LZ4FrameDecompressor()
-    place = Place(0, header.length, b"")
+    place, count = Place(0, header.length, b""), 0
     try:
         decoder.decompress(file.read(header.length))
         while not decoder.eof:
@@ -108,7 +118,9 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
                 decoder.decompress(file.read(4))
                 if not decoder.eof:
                     raise Damaged("it ends too early")
-            place = place.after(block, data)
+            place, count = place.after(block, data), count + 1
+            within("its content", place.offset, FREE_CONTENT + RATIO * place.position)
+            within("its content (in blocks)", count, FREE_BLOCKS + (place.offset >> 10))
             if data:
                 yield data
     except (RuntimeError, EOFError, ValueError) as error:

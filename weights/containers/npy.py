@@ -62,7 +62,7 @@ def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
     **Raises** `Damaged`.
     """
     position = 0
-    for _ in range(MOST_TENSORS):
+    for _ in range(MOST_TENSORS + 1):
         if position == size:
             return
         header = read_header(stream)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
-from weights.containers.bounds import shape_of
+from weights.containers.bounds import LARGEST_SIDE, shape_of
 from weights.errors import Damaged
 
 BUDGET = 500_000
@@ -84,9 +84,11 @@ def _dictionary(pairs: Any = ()) -> dict[Any, Any]:
 
 
 def _check_keys(keys: Sequence[Any]) -> None:
-    # Hashing a tuple of tuples of tuples … would overflow the interpreter's own stack.
-    if not all(type(key) in (str, int) for key in keys):
-        raise Malformed
+    # Hashing a tuple of tuples of tuples … would overflow the interpreter's own stack, and integers
+    # beyond its words can all have one hash, so that a dictionary of them takes hours.
+    for key in keys:
+        if type(key) is not str and not (type(key) is int and 0 <= key < LARGEST_SIDE):
+            raise Malformed
 
 
 # What may be called, and what that makes. Nothing of the modules themselves is touched.
@@ -185,6 +187,8 @@ class Machine:
         if not texts or len(module) + len(name) > LONGEST_NAME:
             raise Malformed
         text = f"{module}.{name}"
+        if not (text.isascii() and text.isprintable()):  # it is shown, and could steer a terminal
+            raise Malformed
         # A name of torch's alone does nothing; what may be called is decided when it is called.
         if text not in CALLS and module not in ("torch", "torch.storage"):
             raise Refused(text)

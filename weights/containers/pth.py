@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
 from weights.containers.pickles import Other, Refused, Storage, Tensor, load
 from weights.containers.zips import ERRORS, locate
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
 from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, stored, unreadable
 from weights.tensors import FLOATS, LazyTensor
-
-LARGEST_PICKLE = 16 << 20
-"""Bytes; a table of 600 tensors takes 0.1 MB."""
 
 # Training scripts save the network inside one of these, next to the optimiser's state.
 WRAPPERS = ("teacher", "model", "state_dict")
@@ -43,13 +41,14 @@ def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
     with sound(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(path, members)
         try:
-            content = load(archive.read("data.pkl", LARGEST_PICKLE))
+            content = load(archive.read("data.pkl", LARGEST_TABLE))
         except Refused as error:
             raise UnsafeCheckpoint(
                 f"{path} was refused because it holds more than tensors ({error}), and loading it "
                 "could run code that it brings along: give a file that holds a state dict only."
             ) from error
         state = unprefix(unwrap(content))
+        within("its table (in tensors)", len(state), MOST_TENSORS)
         tensors = {key: archive.tensor(key, value) for key, value in state.items()}
     return Checkpoint(path, "PyTorch archive", (path,), tensors)
 

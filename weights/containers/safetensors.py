@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.containers.bounds import MOST_TENSORS, shape_of, within
+from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, shape_of, within
 from weights.distributions import Shape
 from weights.errors import Damaged
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 
-LARGEST_HEADER = 10_000_000
-"""Bytes; a hundred for each of as many tensors as are read. The reference takes ten times that."""
+MOST_VALUES = 20 * MOST_TENSORS
+"""Values of a JSON table. An object in memory takes 50 times its bytes in the file."""
 
 INDEX = "model.safetensors.index.json"
 """The table that says which file holds which tensor."""
-
-LARGEST_INDEX = 16 << 20
 
 KIND = "safetensors file"
 
@@ -75,7 +73,7 @@ def read_header(path: Path) -> tuple[dict[str, Entry], Mapping[str, Any]]:
     size = path.stat().st_size
     with sound(path, KIND), path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, LARGEST_HEADER):
+        if size < 8 or length > min(size - 8, LARGEST_TABLE):
             raise Damaged(f"its header claims {length} of {size} bytes")
         header = parse_object(file.read(length))
         metadata = header.pop("__metadata__", {})
@@ -91,10 +89,18 @@ def read_header(path: Path) -> tuple[dict[str, Entry], Mapping[str, Any]]:
     return entries, metadata if isinstance(metadata, dict) else {}
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of its own. **Raises** `Damaged`."""
+    with path.open("rb") as file:
+        return parse_object(file.read(LARGEST_TABLE + 1))
+
+
 def parse_object(text: bytes) -> dict[str, Any]:
     """A JSON object without repeated names. **Raises** `Damaged`."""
+    within("its table (in bytes)", len(text), LARGEST_TABLE)
+    within("its table (in values)", sum(map(text.count, (b",", b"[", b"{"))), MOST_VALUES)
     try:
-        value: Any = json.loads(text, object_pairs_hook=_unique)
+        value: Any = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise Damaged("its table is not JSON, or names a tensor twice") from error
     if not isinstance(value, dict):
@@ -123,14 +129,15 @@ def _entry(key: str, entry: Any, start: int) -> Entry:
 def read_sharded(index: Path) -> Checkpoint:
     """Tensors of several files, by the index beside them. **Raises** `NotACheckpoint`."""
     with sound(index, "index of safetensors files"):
-        if index.stat().st_size > LARGEST_INDEX:
-            raise Damaged("it is far too large for an index")
         places = _weight_map(index)
         files = {name: index.with_name(name) for name in sorted(set(places.values()))}
         missing = [name for name, path in files.items() if not path.is_file()]
         if missing:
             raise Damaged(f"{missing[0]} is missing beside it")
-        shards = {name: read_safetensors(path) for name, path in files.items()}
+        shards: dict[str, Checkpoint] = {}
+        for name, path in files.items():
+            shards[name] = read_safetensors(path)
+            within("its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS)
         lost = [key for key, name in places.items() if key not in shards[name].tensors]
         if lost:
             raise Damaged(f"{places[lost[0]]} lacks {lost[0]}")
@@ -142,9 +149,15 @@ def read_sharded(index: Path) -> Checkpoint:
     )
 
 
+def shards(index: Path) -> list[str]:
+    """The files that an index names. **Raises** `NotACheckpoint`."""
+    with sound(index, "index of safetensors files"):
+        return sorted(set(_weight_map(index).values()))
+
+
 def _weight_map(index: Path) -> dict[str, str]:
     """Tensor to file. No folders, no `..`: every file lies beside the index."""
-    places: Any = parse_object(index.read_bytes()).get("weight_map")
+    places: Any = read_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(
         isinstance(name, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*\.safetensors", name)
         for name in places.values()

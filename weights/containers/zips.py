@@ -1,19 +1,34 @@
 """Zip archives, read without trusting what they say of their members."""
 
+import io
 import zipfile
 import zlib
 from pathlib import Path
 
+from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
 from weights.errors import Damaged
 
 ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError)
 """What Python's library raises about an archive."""
 
 
+OTHERS = 10
+"""Members of an archive that are no tensors."""
+
+
+class _Table(io.FileIO):
+    """A file for `zipfile`, which reads the whole table at once, however large it may be."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        within("its table (in bytes)", size or 0, LARGEST_TABLE) if size != -1 else None
+        return super().read(size)
+
+
 def read_members(path: Path) -> dict[str, zipfile.ZipInfo]:
     """The table of an archive. **Raises** `Damaged`, or one of `ERRORS`."""
-    with zipfile.ZipFile(path) as archive:
+    with _Table(path) as file, zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
+    within("it (in members)", len(infos), MOST_TENSORS + OTHERS)
     members = {info.filename: info for info in infos}
     if len(members) != len(infos):
         raise Damaged("a name is given twice")

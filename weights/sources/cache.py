@@ -101,7 +101,7 @@ def note(repository: Path, revision: str, commit: str) -> None:
     if revision != commit:
         path = _note(repository, revision)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{secrets.token_hex(8)}")
+        fresh = path.with_name(f".{secrets.token_hex(8)}{PART}")
         fresh.write_text(commit)
         fresh.replace(path)
 

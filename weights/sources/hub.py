@@ -4,6 +4,7 @@ The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itse
 """
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,14 @@ REASONS = {
 }
 """What an HTTP status means for who wants a file."""
 
+BUSY = (429, 503)
+
+LONGEST_PAUSE = 300
+"""Seconds that are waited because a server asks for it."""
+
+ATTEMPTS = 4
+"""How often in a row a server may be busy, or a connection break without a new byte."""
+
 COMMIT = re.compile("[0-9a-f]{40}")
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -39,6 +48,11 @@ class HubFile:
 
     def __str__(self) -> str:
         return f"{self.repository}/{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """Whose repository it is."""
+        return self.repository.partition("/")[0]
 
 
 def cached(file: HubFile) -> Path | None:
@@ -63,11 +77,17 @@ def ask(file: HubFile, advice: str) -> HubFile:
     from huggingface_hub.utils import logging
 
     logging.set_verbosity_error()  # our own message says what is needed
-    try:
-        url = hf_hub_url(file.repository, file.name, revision=file.revision)
-        answer = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
-    except (OSError, httpx2.HTTPError, ValueError) as error:
-        raise unreachable(file, error, advice) from error
+    url = hf_hub_url(file.repository, file.name, revision=file.revision)
+    waits = 0
+    while True:
+        try:
+            answer = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
+            break
+        except (OSError, httpx2.HTTPError, ValueError) as error:
+            pause, waits = asked_pause(error), waits + 1
+            if pause is None or waits == ATTEMPTS:
+                raise unreachable(file, error, advice) from error
+            time.sleep(pause)
     commit, size = answer.commit_hash or "", answer.size
     if not COMMIT.fullmatch(commit) or size is None:
         raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
@@ -116,6 +136,18 @@ def status(error: BaseException) -> int | None:
 
     answers = (cause for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
     return next((answer.response.status_code for answer in answers), None)
+
+
+def asked_pause(error: BaseException) -> int | None:
+    """For how many seconds a busy server asks to be left alone, if it says so and they are few."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    for cause in _causes(error):
+        if isinstance(cause, HfHubHTTPError) and cause.response.status_code in BUSY:
+            text = cause.response.headers.get("Retry-After", "")
+            if re.fullmatch(r"\d{1,4}", text, re.ASCII) and int(text) <= LONGEST_PAUSE:
+                return int(text)
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

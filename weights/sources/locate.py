@@ -2,46 +2,55 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from urllib.parse import quote
 
-from weights.errors import WeightsNotFound, WrongDigest
-from weights.files import sha256
+from weights.containers.safetensors import INDEX
+from weights.errors import WeightsNotFound
+from weights.files import hold_to_name, promised, sha256
 from weights.progress import Progress, Quiet
 from weights.sources import cache
 from weights.sources.hub import HubFile, cached
 from weights.sources.transfer import check
+
+TERMS = "terms"
+"""The folder of the cache that says which licences were shown."""
 
 
 @dataclass(frozen=True)
 class Published:
     """Under which names a model's weights were published; those that were not are empty.
 
-    `wanted` is the name to ask for. `checkpoint` is the authors' file; where its name carries the
-    beginning of its sha256, that is `digest`. `archive` is Equimo's; `repository` holds
-    transformers' or timm's files, on the hub; `hub` are files that the hub's cache may hold, the
-    first of which is downloaded where there are none. `advice` says how to go on without.
-    `embedded` is a file that a package brings along.
+    `wanted` is the name to ask for. `checkpoint` is the authors' file, `archive` Equimo's;
+    `repository` holds transformers' or timm's files, on the hub. `hub` are the publishers' files
+    there, the first of which is downloaded where there are none, and `mirrors` copies of somebody
+    else's, which are downloaded for who asks for them. `terms` is the page of the licence, `advice`
+    says how to go on without. `embedded` is a file that a package brings along.
     """
 
     wanted: str
     checkpoint: str
-    digest: str
     archive: str
     repository: str
     hub: tuple[HubFile, ...]
+    terms: str
     advice: str
+    mirrors: tuple[HubFile, ...] = ()
     embedded: Path | None = None
 
 
 @dataclass(frozen=True)
 class Found:
-    """A checkpoint, where it was found, and its sha256 if that was needed."""
+    """A checkpoint, where it was found, its sha256 if that was needed, and at which commit of which
+    repository it is, if it came from a hub."""
 
     path: Path
     where: str
     sha256: str | None = None
+    source: HubFile | None = None
 
 
 def own_folders() -> tuple[Path, ...]:
@@ -65,41 +74,65 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     """The weights of a model: from a folder, from a cache, or from the hub.
 
     **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
-    `WrongDigest` if a cache holds a damaged file.
+    `WrongDigest` if a folder or a cache holds a damaged file.
     """
     found = next(search(published, listener), None)
     if found is None:
         file, advice = downloadable(published, offline)
+        tell_terms(published, file, listener)
         path, digest = cache.fill(file, advice, listener)
-        found = Found(path, f"the hub ({file})", digest)
+        found = _from_hub(path, file, f"the hub ({file})", digest)
     listener.stage(f"weights: {found.path.name}, from {found.where}")
     return found
 
 
-def downloadable(published: Published, offline: bool = False) -> tuple[HubFile, str]:
+def downloadable(
+    published: Published, offline: bool = False, mirror: bool = False
+) -> tuple[HubFile, str]:
     """Which file of a hub to take where there is none, and how to go on without it.
 
     **Raises** `WeightsNotFound`.
     """
-    nowhere = _searched(published)
-    if offline or not published.hub:
+    nowhere, files = _searched(published), published.mirrors if mirror else published.hub
+    if offline or not files:
         hub = "--offline forbids asking" if offline else "none is known to have it freely"
         raise WeightsNotFound(f"There is {nowhere}, and as for a hub, {hub}. {published.advice}")
-    return published.hub[0], f"There is {nowhere}. {published.advice}"
+    return files[0], f"There is {nowhere}. {published.advice}"
+
+
+def tell_terms(published: Published, file: HubFile, listener: Progress) -> None:
+    """Say under which terms a download is, the first time, and whose it is, if not the publishers'.
+
+    Who downloads again has been told.
+    """
+    if file in published.mirrors:
+        listener.note(f"{file.repository} is a copy by {file.owner}, who is not the publisher")
+    told = cache.root() / TERMS / quote(published.terms, safe="")
+    if not told.exists():
+        listener.note(f"these weights have terms of their own: {published.terms}")
+        with suppress(OSError):
+            told.parent.mkdir(parents=True, exist_ok=True)
+            told.touch()
 
 
 def search(published: Published, listener: Progress) -> Iterator[Found]:
     """Everything that is there already, the best first."""
     for path in filter(Path.exists, places(published)):
         where = "this package" if path == published.embedded else str(path.parent)
-        named = path.name == published.checkpoint and path.parent in torch_caches()
-        yield Found(path, where, _digest(path, published, listener) if named else None)
+        yield Found(path, where, _digest(path, listener) if promised(path) else None)
     for file in hub_files(published):
         for copy, holder in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
             if copy is not None:
                 digest = check(copy, file, listener)
-                # Of several files, one digest says nothing.
-                yield Found(copy, f"{holder} ({file})", None if copy.suffix == ".json" else digest)
+                yield _from_hub(copy, file, f"{holder} ({file})", digest)
+
+
+def _from_hub(path: Path, file: HubFile, where: str, digest: str) -> Found:
+    """A file in a cache, which has a folder for each commit."""
+    commit = path.parents[len(Path(file.name).parts) - 1].name
+    # Of several files, one digest says nothing.
+    known = None if path.suffix == ".json" else digest
+    return Found(path, where, known, replace(file, revision=commit))
 
 
 def places(published: Published) -> Iterator[Path]:
@@ -116,19 +149,19 @@ def places(published: Published) -> Iterator[Path]:
 
 def hub_files(published: Published) -> tuple[HubFile, ...]:
     """Files that a download of somebody's, ours or another program's, may have left."""
-    names = ("model.safetensors", "model.safetensors.index.json") if published.repository else ()
-    return (*(HubFile(published.repository, name) for name in names), *published.hub)
+    names = ("model.safetensors", INDEX) if published.repository else ()
+    return (
+        *(HubFile(published.repository, name) for name in names),
+        *published.hub,
+        *published.mirrors,
+    )
 
 
-def _digest(path: Path, published: Published, listener: Progress) -> str:
+def _digest(path: Path, listener: Progress) -> str:
     """The sha256 of a file, which must be the one in its name if there is one."""
     listener.stage(f"checking {path}", path.stat().st_size)
     found = sha256(path, listener.step)
-    if not found.startswith(published.digest):
-        raise WrongDigest(
-            f"{path} is damaged: its name says that its sha256 begins with {published.digest}, "
-            f"but it is {found:.12}…: remove it and download it again."
-        )
+    hold_to_name(path, found)
     return found
 
 

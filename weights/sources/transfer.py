@@ -4,15 +4,14 @@ huggingface-hub's own download keeps what it has only while the process lives.
 """
 
 import time
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
+from weights.containers.safetensors import INDEX, shards
 from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.progress import Progress
-from weights.sources.hub import DIGEST, HubFile, status, unreachable
-
-ATTEMPTS = 4
-"""How often in a row a connection may break without a new byte."""
+from weights.sources.hub import ATTEMPTS, DIGEST, HubFile, ask, asked_pause, status, unreachable
 
 PAUSE = 0.5
 """Seconds before the second of these attempts; the later ones wait longer."""
@@ -27,9 +26,17 @@ SERVER_ERROR = 500
 def download(file: HubFile, target: Path, advice: str, listener: Progress) -> str:
     """Bring a file to its place, complete or not at all, and give its sha256.
 
+    A table of several files comes after those that it names.
+
     **Raises** what `fetch` raises; what there is of the file then lies hidden beside the place.
     """
     digest = fetch(file, part_of(target), advice, listener)
+    names = shards(part_of(target)) if target.name.endswith(INDEX) else ()
+    for place in (target.with_name(name) for name in names):
+        name = str(PurePosixPath(file.name).with_name(place.name))
+        if not place.exists():
+            shard = replace(file, name=name, sha256=None, size=None)
+            download(ask(shard, advice), place, advice, listener)
     part_of(target).replace(target)
     return digest
 
@@ -64,9 +71,10 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
             failures = 0 if part.stat().st_size > have else failures + 1
             if status(error) == NOTHING_LEFT:
                 _check_size(have, size, part, file)
-            if failures == ATTEMPTS or not _is_passing(error):
+            pause = asked_pause(error)
+            if failures == ATTEMPTS or (pause is None and not _is_passing(error)):
                 raise unreachable(file, error, advice) from error
-            time.sleep(PAUSE * failures)
+            time.sleep(PAUSE * failures if pause is None else pause)
     return check(part, file, listener)
 
 

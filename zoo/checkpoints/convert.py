@@ -118,7 +118,10 @@ def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
         return entry
     if not found:
         raise BadRequest(f"{checkpoint.path} fits no model of the zoo: `zoo list` shows them.")
-    if len({info(model).config for model in found}) > 1:
+    named = [name for name in found if checkpoint.path.name in info(name).files]
+    found = named if len(named) == 1 else found
+    # Where only the licences differ, a guess would be a claim about the terms.
+    if len({(info(model).config, info(model).licence) for model in found}) > 1:
         raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}: say which with `--model`.")
     return info(found[0])
 

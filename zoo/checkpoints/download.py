@@ -9,7 +9,7 @@ from weights.files import sha256
 from weights.progress import Progress
 from weights.sources import cache, transfer
 from weights.sources.hub import ask
-from weights.sources.locate import downloadable, search
+from weights.sources.locate import downloadable, search, tell_terms
 from zoo.errors import BadOutput
 from zoo.files.staging import locked, staged, writing
 from zoo.registry.entry import ModelInfo
@@ -25,27 +25,34 @@ class Brought:
     bytes: int
 
 
-def download(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progress) -> Brought:
+def download(
+    entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
+) -> Brought:
     """Bring a model's checkpoint to our cache, or to the folder `out`.
 
-    A dry run says what would be done, and leaves everything as it is.
+    With `mirror` it is the copy that somebody else than the publisher keeps. A dry run says what
+    would be done, and leaves everything as it is.
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
     found = next(search(entry.places, progress), None)
     if found is None:
-        return _fetch(entry, out, dry_run, progress)
+        return _fetch(entry, out, mirror, dry_run, progress)
     if out is None:
         return Brought(entry.name, found.path, found.where, 0)
     return _copy(entry, found.path, out, dry_run, progress)
 
 
-def _fetch(entry: ModelInfo, out: Path | None, dry_run: bool, progress: Progress) -> Brought:
+def _fetch(
+    entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
+) -> Brought:
     """Bring the file from a hub."""
-    file, advice = downloadable(entry.places)
+    file, advice = downloadable(entry.places, mirror=mirror)
     asked = ask(file, advice)
     path = cache.place(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
+    if not dry_run:
+        tell_terms(entry.places, file, progress)
     if not dry_run and out is None:
         cache.fill(file, advice, progress)
     elif not dry_run:

@@ -54,7 +54,16 @@ def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = F
     if isinstance(choice, Path):
         return load_checkpoint(open_named(choice), entry)
     found = locate(entry.places, listener, offline)
-    return load_checkpoint(open_named(found.path), entry, found.sha256)
+    loaded, file = load_checkpoint(open_named(found.path), entry, found.sha256), found.source
+    if file is None:
+        return loaded
+    provenance = replace(
+        loaded.weights.provenance,
+        repository=file.repository,
+        revision=file.revision,
+        publisher=file.owner,
+    )
+    return replace(loaded, weights=replace(loaded.weights, provenance=provenance))
 
 
 def open_named(path: Path) -> Checkpoint:

@@ -47,6 +47,9 @@ def record(entry: ModelInfo) -> dict[str, Any]:
     }
 
 
+COPY = "which is not the publisher's: `zoo weights download --mirror`"
+
+
 def show_models(entries: list[ModelInfo]) -> None:
     """One line a model."""
     from zoo.cli.tables import print_table
@@ -92,6 +95,7 @@ def show_model(entry: ModelInfo) -> None:
         "positions": positions(entry.config),
         "pooler_output": entry.pooler,
         "weights": sources[kind] if found is None else f"on this machine, {found}",
+        "copies": ", ".join(f"{file.repository}, {COPY}" for file in entry.mirrors[:1]) or "none",
         "checkpoint": entry.file,
         "licence": f"{entry.licence.name}, {entry.licence.page}",
         "download": entry.licence.download or "not needed",

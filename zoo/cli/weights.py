@@ -20,6 +20,7 @@ app.callback(invoke_without_command=True)(help_alone)
 TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
 TARGET += "Equinox, or a folder for Hugging Face."
 MODEL = options.value("MODEL", "Which model it is.", autocompletion=options.complete)
+MIRROR = "Take the copy of somebody who is not the publisher, where one is known."
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="A checkpoint: a file or a folder.")]
 Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
 
@@ -81,6 +82,7 @@ def convert_checkpoint(
 def download_checkpoints(
     models: Annotated[list[str], options.models("Names or aliases of models.")],
     out: Annotated[Path | None, options.out("the cache")] = None,
+    mirror: Annotated[bool, options.flag("--mirror", MIRROR)] = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
@@ -88,7 +90,7 @@ def download_checkpoints(
     from zoo.checkpoints.download import download
 
     with progress_bar() as progress:
-        brought = [download(info(model), out, dry_run, progress) for model in models]
+        brought = [download(info(model), out, mirror, dry_run, progress) for model in models]
     if json:
         return print_json(brought)
     for item in brought:

@@ -87,3 +87,7 @@ class Numbered(Progress):
     def step(self, size: int) -> None:
         """So many more bytes are done."""
         self.progress.step(size)
+
+    def note(self, text: str) -> None:
+        """Something to be read."""
+        self.progress.note(text)

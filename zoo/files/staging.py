@@ -119,8 +119,14 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
 
 
 def publish(stage: Path, target: Path) -> None:
-    """Move an export to its place: what the model needs before it, what describes it after."""
+    """Move an export to its place: what the model needs before it, what describes it after.
+
+    What there was goes first where its parts could be taken for one with the new ones.
+    """
     staged_model = stage / target.name
+    manifest_path(target).unlink(missing_ok=True)
+    if sidecar_path(target).exists() or sidecar_path(staged_model).exists():
+        target.unlink(missing_ok=True)
     for place in (sidecar_path, Path, manifest_path):
         if place(staged_model).exists():
             os.replace(place(staged_model), place(target))

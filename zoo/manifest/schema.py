@@ -93,6 +93,11 @@ class Weights(Model):
     kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
     name: str | None = Field(default=None, description="The checkpoint's own name, no folder.")
     sha256: Digest | None = Field(default=None, description="Digest of the checkpoint.")
+    repository: Line | None = Field(default=None, description="The hub's, as `owner/name`.")
+    revision: Line | None = Field(default=None, description="The commit that was downloaded.")
+    publisher: Line | None = Field(
+        default=None, description="Whose repository it is; not the authors if they have another."
+    )
     seed: Annotated[int, Field(ge=0, lt=10**40)] | None = Field(
         default=None, description="What random weights were drawn with."
     )

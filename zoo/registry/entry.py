@@ -38,8 +38,8 @@ class ModelInfo:
     `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
     name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
     `digest` then has all digits. `archive` is Equimo's file, `repository` holds transformers' or
-    timm's files on the hub, and `hub` are files that may be downloaded. What there is none of is
-    empty.
+    timm's files on the hub; `hub` are files that are downloaded, which their publishers have there,
+    and `mirrors` copies that others keep. What there is none of is empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
     included, rotary periods and frequencies not. `pooler` says what `pooler_output` is.
     """
@@ -56,6 +56,7 @@ class ModelInfo:
     archive: str = ""
     repository: str = ""
     hub: tuple[HubFile, ...] = ()
+    mirrors: tuple[HubFile, ...] = ()
     parameters: int
     source: str
     pooler: str
@@ -73,19 +74,37 @@ class ModelInfo:
         return self.checkpoint or self.repository or self.archive
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """What the files are called that can be nothing else."""
+        return tuple(filter(None, (self.checkpoint, self.archive)))
+
+    @property
     def places(self) -> Published:
         """Under which names its weights are looked for."""
         return Published(
             wanted=self.file,
             checkpoint=self.checkpoint,
-            digest=self.digest,
             archive=self.archive,
             repository=self.repository,
             hub=self.hub,
-            advice=f"Accept the licence ({self.licence.page}) and download {self.file} from "
-            f"{self.licence.download}, or name a file with `--weights PATH`, or try things out "
-            "with `--weights random`.",
+            terms=self.licence.page,
+            advice=self._advice,
+            mirrors=self.mirrors,
             embedded=DATA / self.checkpoint if self.embedded else None,
+        )
+
+    @property
+    def _advice(self) -> str:
+        """How to go on without weights."""
+        copies = "".join(
+            f"or take the copy that {file.owner} keeps, who is not the publisher, with "
+            f"`zoo weights download {self.name} --mirror`, "
+            for file in self.mirrors[:1]
+        )
+        return (
+            f"Accept the licence ({self.licence.page}) and download {self.file} from "
+            f"{self.licence.download}, or name a file with `--weights PATH`, {copies}or try things "
+            "out with `--weights random`."
         )
 
     @property

@@ -42,7 +42,7 @@ def read_all(path):
 def refused(path, message=None, kind=WeightsError):
     with pytest.raises(kind, match=message) as error:
         read_all(path)
-    assert "\n" not in str(error.value)
+    assert str(error.value).isprintable()
     assert len(str(error.value)) < 3000
 
 
@@ -175,6 +175,7 @@ SAFETENSORS = {
     "no JSON": (b"{" * 50, b"", None),
     "nested JSON": (b'{"a":' + b"[" * 100_000, b"", None),
     "names twice": (b'{"a":1,"a":2}', b"", None),
+    "UTF-16": ('{"__metadata__":{}}'.encode("utf-16-le"), b"", None),
     "overlapping": ({**entry(), "b": entry()["a"]}, b"\0" * 8, None),
     "hole": (entry(data_offsets=[8, 16]), b"\0" * 16, None),
     "too many bytes": (entry(), b"\0" * 9, None),
@@ -216,6 +217,7 @@ PICKLES = {
     "an instance": b"\x80\x02ios\nsystem\n(tR.",
     "a state": b"\x80\x02X\x01\x00\x00\x00a}b.",
     "an extension": b"\x80\x02\x82\x01.",
+    "a name that clears the screen": b"\x80\x02cos\n\x1b[2J\n)R.",
 }
 
 

@@ -30,12 +30,14 @@ class Told:
         print(text, file=sys.stderr)
     def step(self, size):
         pass
+    def note(self, text):
+        print(text, file=sys.stderr)
 
 options = json.loads(sys.argv[1])
 offline = options.pop("offline", False)
-file = HubFile("somebody/models", "w.bin", **options)
+file = HubFile("somebody/models", options.pop("name", "w.bin"), **options)
 try:
-    places = Published("w", "w.bin", "", "", "", (file,), "LICENCE, PAGE, --weights PATH")
+    places = Published("w", "w.bin", "", "", (file,), "LICENCE", "LICENCE, PAGE, --weights PATH")
     found = locate(places, Told(), offline)
     print(json.dumps([str(found.path), found.where, found.sha256]))
 except WeightsError as error:
@@ -199,6 +201,51 @@ def test_refusals(behaviour, message, home):
     for part in (message, "LICENCE", "PAGE", "--weights PATH"):
         assert part in told
     assert home.names() <= {f"{COMMIT}/.{NAME}.part"}
+
+
+@pytest.mark.parametrize("busy", [[503], [429, 503]])
+def test_a_busy_server_is_left_alone_as_long_as_it_asks(busy, home):
+    """Both of the first question and of the download."""
+    with serving(hub_of(busy=list(busy), statuses=list(busy), refusal={"Retry-After": "1"})) as hub:
+        began = time.monotonic()
+        assert home.locate(hub)[2] == DIGEST
+        assert time.monotonic() - began > 2 * len(busy)
+
+
+@pytest.mark.parametrize("pause", ["100000", "Wed, 21 Oct 2015 07:28:00 GMT", "-1"])
+def test_nobody_waits_for_a_server_that_asks_for_hours(pause, home):
+    with serving(hub_of(busy=[429], refusal={"Retry-After": pause})) as hub:
+        assert "asked too often (429)" in home.locate(hub)
+
+
+def test_terms_are_shown_once(home):
+    with serving(hub_of()) as hub:
+        for told in (True, False):
+            process = home.start(hub.url, {}, {})
+            assert ("terms of their own: LICENCE" in process.communicate()[1]) == told
+            home.file.unlink()
+
+
+INDEX = "model.safetensors.index.json"
+SHARDS = {"model-1.safetensors": b"a" * 5000, "model-2.safetensors": b"b" * 7000}
+
+
+def test_a_checkpoint_in_several_files(home):
+    """The table comes last, so that there is none without its files."""
+    places = {str(number): name for number, name in enumerate(SHARDS)}
+    files = SHARDS | {INDEX: json.dumps({"weight_map": places}).encode()}
+    held = {f"{REPOSITORY}@{COMMIT}/{name}": content for name, content in files.items()}
+    late = {name: held.pop(name) for name in list(held) if name.endswith("model-2.safetensors")}
+    branches = {f"{REPOSITORY}@main": [COMMIT]}
+    with serving(Hub(held, branches=branches, small=True)) as hub:
+        assert "model-2.safetensors was not downloaded" in home.locate(hub, name=INDEX)
+        assert not (home.file.parent / INDEX).exists()
+        hub.files |= late
+        assert home.locate(hub, name=INDEX)[0] == str(home.file.parent / INDEX)
+        assert home.names() == {f"{COMMIT}/{name}" for name in files} | {"refs/main"}
+        for name, content in files.items():
+            assert (home.file.parent / name).read_bytes() == content
+            assert len(hub.gets(f"{REPOSITORY}@{COMMIT}/{name}")) == 1
 
 
 def test_places_for_the_cache(home):

@@ -109,6 +109,9 @@ def test_download_then_cache_then_offline(home, archive):
         assert f"downloading {REPOSITORY}/{NAME}" in told
         assert home.manifest["weights"]["sha256"] == home.file["sha256"]
         assert home.manifest["weights"]["kind"] == "equimo"
+        for key, value in (("repository", REPOSITORY), ("revision", COMMIT)):
+            assert home.manifest["weights"][key] == value
+        assert home.manifest["weights"]["publisher"] == "somebody"
         assert all(
             f"@{COMMIT}/" in request for request, _ in hub.requests if "/api/" not in request
         )
@@ -157,7 +160,7 @@ def test_places_on_disk(home, archive, vits16):
     assert str(equimo) in home.export("http://127.0.0.1:9")
     torch = home.path / ".cache" / "torch" / "hub" / "dinov3" / "weights"
     torch.mkdir(parents=True)
-    (torch / vits16.path.name).write_bytes(vits16.path.read_bytes())
+    (torch / zoo.info("dinov3_vits16").checkpoint).write_bytes(vits16.path.read_bytes())
     home.out = home.path / "other"
     told = home.export("http://127.0.0.1:9", code=2)
     assert "its name says that its sha256 begins with 08c60483" in told

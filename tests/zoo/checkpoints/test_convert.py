@@ -173,13 +173,16 @@ def command(*arguments, cwd, code=0):
     return done
 
 
+MODEL = ("--model", "dinov3_vits16")
+
+
 @pytest.mark.full
 def test_around_the_formats(vits16, tmp_path):
     """Meta to Equimo to transformers to Meta: at the end the file's tensors are there again."""
     steps = ("a.tar.lz4", "folder", "b.pth")
     source = vits16.path
     for step in steps:
-        told = command("convert", source, tmp_path / step, cwd=tmp_path).stdout
+        told = command("convert", source, tmp_path / step, *MODEL, cwd=tmp_path).stdout
         assert "dinov3_vits16 for" in told
         source = tmp_path / step
     got = open_checkpoint(source).tensors
@@ -189,7 +192,7 @@ def test_around_the_formats(vits16, tmp_path):
     told = command("inspect", tmp_path / "folder", cwd=tmp_path).stdout
     for words in ("Hugging Face transformers", "dinov3_vits16", "safetensors", "computed"):
         assert words in told
-    again = command("convert", source, tmp_path / "a.tar.lz4", cwd=tmp_path, code=2)
+    again = command("convert", source, tmp_path / "a.tar.lz4", *MODEL, cwd=tmp_path, code=2)
     assert "--force" in again.stderr
     assert json.loads((tmp_path / "folder" / "config.json").read_text())["hidden_size"] == 384
 
@@ -199,7 +202,7 @@ def test_force_replaces_what_the_command_writes_and_nothing_else(vits16, tmp_pat
     (folder / "photos").mkdir(parents=True)
     (folder / "photos" / "cat.png").write_bytes(b"mine")
     (folder / "config.json").write_text("{}")
-    command("convert", vits16.path, folder, "--force", cwd=tmp_path)
+    command("convert", vits16.path, folder, "--force", *MODEL, cwd=tmp_path)
     assert (folder / "photos" / "cat.png").read_bytes() == b"mine"
     names = {path.name for path in folder.iterdir()}
     assert names == {"photos", "config.json", "preprocessor_config.json", "model.safetensors"}
@@ -209,7 +212,7 @@ def test_force_replaces_what_the_command_writes_and_nothing_else(vits16, tmp_pat
     told = command("convert", vits16.path, "w.pth", "--force", cwd=tmp_path, code=2).stderr
     assert "w.pth is a folder" in told and (tmp_path / "w.pth").is_dir()
     (folder / "model.safetensors.index.json").write_text("{}")
-    told = command("convert", vits16.path, folder, "--force", cwd=tmp_path, code=2).stderr
+    told = command("convert", vits16.path, folder, "--force", *MODEL, cwd=tmp_path, code=2).stderr
     assert "in several files" in " ".join(told.split())
 
 
@@ -220,6 +223,8 @@ def test_wrong_use(vits16, tmp_path):
         (("convert", vits16.path, "a.txt"), "says nothing of a format"),
         (("convert", small, "a.pth"), "fits no model of the zoo"),
         (("convert", vits16.path, "a.pth", "--model", "dinov3_vitb16"), "not dinov3_vitb16"),
+        # EUPE's file of this size has the same keys and shapes, and another licence.
+        (("convert", vits16.path, "a.pth"), "fits dinov3_vits16 and eupe_vits16: say which"),
         (("inspect", "nothing.pth"), "does not exist"),
     ):
         told = command(*arguments, cwd=tmp_path, code=2).stderr
@@ -237,7 +242,7 @@ def test_a_full_disk_leaves_nothing(vits16, tmp_path):
     )
     for name in ("a.pth", "a.tar.lz4", "folder"):
         done = subprocess.run(
-            [sys.executable, "-c", code, "weights", "convert", str(vits16.path), name],
+            [sys.executable, "-c", code, "weights", "convert", str(vits16.path), name, *MODEL],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,

@@ -99,10 +99,16 @@ def test_a_folder_is_copied_whole(zoo, hub):
 
 def test_an_archive_is_known_by_its_name(zoo, hub):
     """Its folders on the hub do not matter in ours."""
-    archive = zoo_info("dinov3_vits16").hub[0]
+    (archive,) = zoo_info("dinov3_vits16").mirrors
     hub.files[f"{archive.repository}@{archive.revision}/{archive.name}"] = CONTENT
-    message = zoo("weights", "download", "dinov3_vits16", "--out", "out", code=2)
-    assert "was recorded" in message
+    download = ("weights", "download", "dinov3_vits16", "--out", "out")
+    # Nobody gets the copy of somebody else who has not asked for it.
+    message = zoo(*download, code=2)
+    assert "facebook/dinov3-vits16-pretrain-lvd1689m/model.safetensors was not" in message
+    assert "copy that poiretclement keeps, who is not the publisher" in message
+    assert "--mirror" in message
+    assert not any("poiretclement" in request for request, _ in hub.requests)
+    assert "was recorded" in zoo(*download, "--mirror", code=2)
     out = zoo.folder / "out" / archive.name.split("/")[-1]
     out.parent.mkdir()
     out.write_bytes(CONTENT)

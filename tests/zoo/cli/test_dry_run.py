@@ -33,7 +33,7 @@ def test_an_export(zoo):
     }
     told = zoo("export", "dinov3_vits16", "--opset", 18, 23, "--dry-run").out
     assert "172.8" in told
-    assert "weights: to be downloaded, poiretclement/equimo/" in told
+    assert "weights: to be downloaded, facebook/dinov3-vits16-" in told
     assert "nothing was written" in told
 
 

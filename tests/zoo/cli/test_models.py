@@ -30,8 +30,11 @@ def test_where_weights_come_from(zoo):
     found = {each["name"]: each["weights"] for each in json.loads(zoo("list", "--json").out)}
     assert found["vit_digits"]["from"] == "package"
     assert found["vit_digits"]["here"].endswith("zoo/data/vit_digits.safetensors")
-    place = "facebook/dinov3-vitl16plus-pretrain-lvd1689m"
-    assert found["dinov3_vitl16plus"] == {"from": "hub", "place": place, "here": None}
+    place = "facebook/dinov3-vitl16-pretrain-lvd1689m"
+    assert found["dinov3_vitl16"] == {"from": "hub", "place": place, "here": None}
+    # There is code for it, and a file for who accepts the licence, but no repository.
+    assert found["dinov3_vitl16plus"]["from"] == "publisher"
+    assert "poiretclement/equimo, which is not the publisher's" in zoo("info", "dinov3_vitl16").out
     assert found["vit5_small"]["from"] == "publisher"
     assert found["vit5_small"]["place"].startswith("https://")
     assert found["vit_huge_patch14_224"] == {"from": "nobody", "place": "", "here": None}

@@ -82,7 +82,7 @@ def expected():
 def checkpoint(tmp_path_factory, expected):
     """The seeded checkpoint under the name of the published file (111 MB)."""
     entry = zoo.info(NAME)
-    path = tmp_path_factory.mktemp(NAME) / entry.checkpoint
+    path = tmp_path_factory.mktemp(NAME) / f"{NAME}.pth"
     golden.make_checkpoint(entry, path, int(expected["seed"]), Silent())
     return path
 

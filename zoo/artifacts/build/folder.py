@@ -102,9 +102,8 @@ def finish(
     files = {name: ledger.folder / VARIANTS[name].file for name in ledger.content.variants}
     measured = speeds(files, sample.fed)
     progress.stage("writing what goes along")
-    with staged(ledger.folder, OWNER) as stage:
+    with staged(ledger.folder, OWNER) as stage, writing(ledger.folder):
         names = write_extras(stage, maker, config, sample, ledger.content)
         ledger.publish(stage, names, speeds=measured)
-        with writing(ledger.folder):
-            (stage / CARD).write_text(card(ledger.content))
+        (stage / CARD).write_text(card(ledger.content))
         ledger.publish(stage, [CARD], complete=complete)

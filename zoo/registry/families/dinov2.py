@@ -47,7 +47,6 @@ def _model(
     name = f"{plain}_reg" if registers else plain
     repository = f"facebook/dinov2-{'with-registers-' if registers else ''}{size}"
     in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
-    hub = (shared.equimo_file(name), *map(shared.safetensors, (repository, in_timm)))
     return ModelInfo(
         name=name,
         family="dinov2",
@@ -59,7 +58,8 @@ def _model(
         checkpoint=f"{plain}{in_names}_pretrain.pth",
         archive=f"{name}.tar.lz4",
         repository=repository,
-        hub=hub,
+        hub=(shared.safetensors(repository),),
+        mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
         parameters=parameters,
         source=SOURCE,
         pooler=shared.CLASS_TOKEN,

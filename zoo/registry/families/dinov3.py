@@ -59,8 +59,9 @@ def _timm(arch: str, data: str) -> tuple[str, ...]:
 def _model(arch: str, data: str, config: Config, digest: str, parameters: int) -> ModelInfo:
     identifier = f"dinov3_{arch}_pretrain_{data}"
     repository = f"facebook/{identifier}".replace("_", "-")
-    # Equimo's archive where there is one, pinned; else transformers' file, which needs a token.
-    pinned = identifier in shared.DIGESTS
+    # As the authors' model cards list them; there is code for one more.
+    there_is_one = arch != "vitl16plus"
+    file = shared.sharded if arch == "vit7b16" else shared.safetensors
     is_vit = isinstance(config, ViTConfig)
     return ModelInfo(
         name=f"dinov3_{arch}" if data == "lvd1689m" else f"dinov3_{arch}_{data}",
@@ -73,8 +74,9 @@ def _model(arch: str, data: str, config: Config, digest: str, parameters: int) -
         checkpoint=f"{identifier}-{digest}.pth",
         digest=digest,
         archive=f"{identifier}.tar.lz4",
-        repository=repository,
-        hub=(shared.equimo_file(identifier) if pinned else shared.safetensors(repository),),
+        repository=repository if there_is_one else "",
+        hub=(file(repository),) if there_is_one else (),
+        mirrors=shared.equimo_files(identifier),
         parameters=parameters,
         source="facebookresearch/dinov3",
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,

@@ -2,8 +2,7 @@
 networks, distilled.
 
 Files have DINOv3's keys too, so those of ViT-S and ViT-B fit the DINOv3 models of that size and
-nothing in them says which they are. EUPE publishes no digests, so what is downloaded is Equimo's
-archive, whose digest is known.
+nothing in them says which they are. EUPE publishes no digests; that of Equimo's archive is known.
 """
 
 from weights.namings import convnext, equimo, meta
@@ -47,7 +46,8 @@ def _model(arch: str, title: str, in_timm: str, config: Config, parameters: int)
         checkpoint=f"{published}.pt",
         archive=f"{name}.tar.lz4",
         repository=f"facebook/{published}",
-        hub=(shared.equimo_file(name), HubFile(f"facebook/{published}", f"{published}.pt")),
+        hub=(HubFile(f"facebook/{published}", f"{published}.pt"),),
+        mirrors=shared.equimo_files(name),
         parameters=parameters,
         source="facebookresearch/EUPE",
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,

@@ -4,6 +4,7 @@ import json
 from functools import partial
 from importlib.resources import files
 
+from weights.containers.safetensors import INDEX
 from weights.sources.hub import HubFile
 from zoo.models.config import ConvNeXtConfig, Preprocessing, ViTConfig
 from zoo.registry.entry import Licence
@@ -38,16 +39,24 @@ DIGESTS: dict[str, str] = _PINNED["sha256"]
 """sha256 of Equimo's archives by name, and of which revision: as equimo 2.7.0 records them."""
 
 
-def equimo_file(identifier: str) -> HubFile:
-    """Equimo's archive of that name on the hub, pinned."""
+def equimo_files(identifier: str) -> tuple[HubFile, ...]:
+    """Equimo's archive of that name on the hub, pinned, if there is one: a copy for its library."""
+    if identifier not in DIGESTS:
+        return ()
     family = identifier.partition("_")[0]
     archive = f"models/default/{family}/{identifier}.tar.lz4"
-    return HubFile(_PINNED["repository"], archive, _PINNED["revision"], DIGESTS[identifier])
+    file = HubFile(_PINNED["repository"], archive, _PINNED["revision"], DIGESTS[identifier])
+    return (file,)
 
 
 def safetensors(repository: str) -> HubFile:
     """The file that transformers or timm read from a repository."""
     return HubFile(repository, "model.safetensors")
+
+
+def sharded(repository: str) -> HubFile:
+    """The table of the files that such a model is in where it is large."""
+    return HubFile(repository, INDEX)
 
 
 def apache(source: str, download: str) -> Licence:

@@ -50,8 +50,8 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
     google, dimensions = SIZES[size]
     called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
-    # transformers' file has the head; the largest is in pieces there.
-    original = () if size == "giantopt" else (shared.safetensors(f"google/{called}"),)
+    # The largest is in pieces.
+    file = shared.sharded if size == "giantopt" else shared.safetensors
     in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
     config = shared.plain_vit(
         *dimensions,
@@ -72,7 +72,8 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
         licence=shared.apache(SOURCE, SOURCE),
         archive=f"{name}.tar.lz4",
         repository=f"google/{called}",
-        hub=(*original, shared.equimo_file(name)),
+        hub=(file(f"google/{called}"),),
+        mirrors=shared.equimo_files(name),
         parameters=parameters,
         source=SOURCE,
         pooler="attention with a learned query; none for Equimo's archives, which lack it",

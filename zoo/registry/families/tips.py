@@ -47,7 +47,7 @@ def _model(
         licence=LICENCE,
         checkpoint=f"tips_oss_{published}_vision.npz",
         archive=f"{name}.tar.lz4",
-        hub=(shared.equimo_file(name),),
+        mirrors=shared.equimo_files(name),
         parameters=parameters,
         source="google-deepmind/tips",
         pooler="the first class token; the second is the next row of last_hidden_state",

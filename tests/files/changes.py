@@ -1,0 +1,94 @@
+"""Changes of bytes, numbers and JSON that any format may suffer."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+NUMBERS = (0, 1, 2, 127, 128, 255, 256, 65535, 1 << 31, (1 << 32) - 1, (1 << 48) - 1, 1 << 48)
+NUMBERS += ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+
+DEEP = "(deep)"
+"""What stands for a value that is too deep, or has too many digits, for a library to write."""
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0.5, -0.0, 1e308, float("inf"), float("nan"), "", "a" * 1000, "../w", "/etc"),
+    *("\0", "\ud800", "😀", "F32", "F64", "U8", "BOOL", "w.safetensors", DEEP),
+    *([], {}, [[]], [0], [-1], [1] * 8, [1] * 9, [1] * 5000, [1 << 47] * 8, [0, 1 << 60]),
+    *({"": {}}, {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, -1, *NUMBERS),
+)
+
+
+def flat(rng: random.Random, data: bytes) -> bytes:
+    """One to three changes anywhere, the beginning and the end more often than the middle."""
+    content = bytearray(data or b"\0")
+    for _ in range(rng.randint(1, 3)):
+        span = max(1, int(len(content) * rng.choice((0.02, 0.1, 1.0))))
+        start = rng.randrange(span)
+        start = len(content) - 1 - start if rng.random() < 0.5 else start
+        piece = rng.choice((1, 2, 4, 8, 60, 512))
+        match rng.randrange(6):
+            case 0:
+                content[start] = rng.randrange(256)
+            case 1:
+                content[start] ^= 1 << rng.randrange(8)
+            case 2:
+                del content[start : start + piece]
+            case 3:
+                content[start:start] = content[start : start + piece] * rng.choice((1, 2, 1000))
+            case 4:
+                content[start : start + 8] = number(rng)
+            case _:
+                del content[start:]
+        content = content or bytearray(1)
+    return bytes(content)
+
+
+def number(rng: random.Random) -> bytes:
+    """A size that may be anything, in one of the widths that sizes have."""
+    width = rng.choice((1, 2, 4, 8))
+    value = rng.choice((*NUMBERS, rng.randrange(1 << 16))) % (1 << 8 * width)
+    return value.to_bytes(width, rng.choice(("little", "big")))
+
+
+def table(rng: random.Random, text: bytes) -> bytes:
+    """A JSON table with one to three values that are others, gone, moved or given twice."""
+    value = json.loads(text)
+    for _ in range(rng.randint(1, 3)):
+        holder, key = _place(rng, value)
+        match rng.randrange(5):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder, dict):
+                holder[rng.choice(("", "a", "a" * 300, "../a", "\0", "é"))] = holder[key]
+            case 2:
+                other, name = _place(rng, value)
+                holder[key] = json.loads(json.dumps(other[name]))
+            case _:
+                holder[key] = copy.deepcopy(rng.choice(VALUES))
+        if not value:
+            break
+    return _written(rng, value)
+
+
+def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
+    """Somewhere in a table: what holds a value, and where."""
+    while True:
+        key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        inner = value[key]
+        if not isinstance(inner, dict | list) or not inner or rng.random() < 0.2:
+            return value, key
+        value = inner
+
+
+def _written(rng: random.Random, value: Any) -> bytes:
+    text = json.dumps(value)
+    depth = rng.choice((9, 900, 100_000))
+    text = text.replace(
+        f'"{DEEP}"', rng.choice(("[" * depth + "]" * depth, '{"a":' * depth, "9" * depth))
+    )
+    if rng.random() < 0.1:
+        text = text.replace("{", '{"a": 1, "a": 2, ' if rng.random() < 0.5 else "{,", 1)
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,77 @@
+"""A process that reads files which somebody changed; it tells of each what became of it.
+
+It may take 300 MB more than it has once everything is imported, and a hook sees whatever Python
+imports, compiles, runs or writes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import resource
+import sys
+import traceback
+from pathlib import Path
+
+from tests.files.formats import FORMATS, changed
+from weights.errors import WeightsError
+from zoo.errors import ZooError
+
+ROOM = 300 << 20
+
+HARMLESS = ("object.", "marshal.", "sys._", "builtins.id", "os.listdir", "os.scandir", "gc.")
+
+
+class Watch:
+    """What ran while a file was read, though nothing may."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] | None = None
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.seen is None or event.startswith(HARMLESS):
+            return
+        mode = arguments[1] if event == "open" else None
+        if event != "open" or (isinstance(mode, str) and set(mode) & set("wax+")):
+            self.seen.append(f"{event} {arguments!r}"[:200])
+
+
+def judge(name: str, path: Path, watch: Watch) -> str:
+    """`read`, `refused`, or what is wrong."""
+    watch.seen = []
+    try:
+        FORMATS[name].read(path)
+        outcome = "read"
+    except (WeightsError, ZooError) as error:
+        text = str(error)
+        sentence = text.count("\n") == 0 and len(text) < 1000 and text.isprintable()
+        outcome = "refused" if sentence else f"no sentence: {text[:500]!r}"
+    except BaseException as error:  # whatever it is, it is what we look for
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        outcome = f"{type(error).__name__} in {where.name} ({where.filename}:{where.lineno})"
+    ran, watch.seen = watch.seen, None
+    return f"ran {ran[0]}" if ran else outcome
+
+
+def main() -> None:
+    name, seed, folder = sys.argv[1:]
+    place = Path(folder)
+    seeds = {path.name: path.read_bytes() for path in sorted((place / "seeds").iterdir())}
+    os.chdir(place)
+    watch = Watch()
+    sys.addaudithook(watch)
+    for codec in ("cp437", "latin-1", "ascii", "unicode_escape", "raw_unicode_escape"):
+        codecs.lookup(codec)
+    for key in seeds:
+        FORMATS[name].read(place / "seeds" / key)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        path = changed(name, f"{seed}/{int(line)}", seeds, place)
+        print(judge(name, path, watch), flush=True)
+
+
+if __name__ == "__main__":
+    main()

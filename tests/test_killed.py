@@ -1,0 +1,107 @@
+"""Whoever stops a command, whenever: the old files or the new ones, never a mixture."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import folders
+from tests.hub_server import COMMIT, Hub, serving
+from tests.killed import Order, commands
+
+EMBEDDED = Path(__file__).parents[1] / "zoo" / "data" / "vit_digits.safetensors"
+
+COMMANDS = {
+    "export": ["export", "vit_digits", "--no-verify", "--force"],
+    "convert": ["weights", "convert", str(EMBEDDED), "w.eqx", "--force"],
+    "golden": ["golden", "make", "vit_digits", "w.pth", "--force"],
+    "pull": ["pull", folders.MODEL, "--out", "out", "--variant", "fp32", "--force"],
+    "build": ["build", "vit_digits", "--out", ".", "--variant", "fp32"],
+}
+
+ACTIONS = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
+"""What happens, and the exit status after it."""
+
+MEASURED = ("README.md", "manifest.json")
+
+LEFT_FROM_BEFORE = b"from before"
+
+
+@pytest.fixture(scope="module")
+def run():
+    files = folders.published(folders.contents())
+    repository = f"somebody/{folders.MODEL}"
+    held = {f"{repository}@{COMMIT}/{name}": content for name, content in files.items()}
+    with (
+        serving(Hub(held, branches={f"{repository}@main": [COMMIT]})) as hub,
+        commands(HF_ENDPOINT=hub.url, ZOO_HUB="somebody") as run,
+    ):
+        yield run
+
+
+def content(folder, hidden=False):
+    """The files by name; those that are hidden, or lie in a hidden folder, are not under a name."""
+    paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(name): path.read_bytes()
+        for name, path in paths.items()
+        if any(part.startswith(".") for part in name.parts) == hidden
+        # A build measures, and its card and manifest say how fast it was.
+        and (folder / "vit_digits" not in paths[name].parents or name.name not in MEASURED)
+    }
+
+
+def stopped(run, name, points, folder):
+    """Stop a command at so many points, in turn by each action."""
+    new, whole = made(run, name, folder / "whole")
+    for point in range(points):
+        action = list(ACTIONS)[point % len(ACTIONS)]
+        place = folder / str(point)
+        place.mkdir()
+        old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
+        for file, text in old.items():
+            (place / file).parent.mkdir(parents=True, exist_ok=True)
+            (place / file).write_bytes(text)
+        at = 1 + point * whole // points
+        status, _ = run(Order(str(place), COMMANDS[name], action, at))
+        check(content(place), old, new)
+        left = content(place, hidden=True)
+        assert all(Path(file).parts[0].startswith(".") or ".zoo-" in file for file in left), left
+        # What fails may be nothing that the command needs.
+        assert status in (ACTIONS[action], 0), (name, action, at)
+        if action != "SIGKILL" and name not in ("pull", "build"):
+            assert not left, (name, action, at)
+        assert run(Order(str(place), COMMANDS[name]))[0] == 0
+        assert content(place) == new, (name, action, at)
+
+
+def made(run, name, place):
+    """What a command makes that nobody stops, and how many things it does to files for that."""
+    place.mkdir()
+    status, count = run(Order(str(place), COMMANDS[name]))
+    assert status == 0 and count > 3
+    return content(place), count
+
+
+def check(found, old, new):
+    """Each file is an old or a new one; with what describes them, all are of one kind."""
+    for file, text in found.items():
+        assert text in (old.get(file), new.get(file)) or file.endswith("manifest.json"), file
+    for file, text in found.items():
+        if file.endswith("manifest.json") and text != LEFT_FROM_BEFORE:
+            # It lists the files of variants that nobody pulled, too.
+            listed = {str(Path(file).parent / item["name"]) for item in json.loads(text)["files"]}
+            assert all(found.get(each) == new[each] for each in listed & set(new))
+        elif file.endswith("manifest.json"):
+            assert LEFT_FROM_BEFORE in found.values() and set(found.values()) == {text}
+
+
+@pytest.mark.parametrize("name", ["convert", "pull"])
+def test_a_command_that_is_stopped(name, run, tmp_path):
+    stopped(run, name, 4, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_stopped_at_many_points(name, run, tmp_path):
+    stopped(run, name, 12, tmp_path)
