@@ -2,3 +2,16 @@
 
 A function here is plain ``jax.lax`` and knows no graph; it is traced in the place of the primitive.
 """
+
+from __future__ import annotations
+
+import importlib
+
+from converter.expand.registry import find
+
+__all__ = ["find"]
+
+# Modules that register expansions when imported.
+DOMAINS = ("cholesky", "jacobi", "lu", "qr", "triangular")
+for _domain in DOMAINS:
+    importlib.import_module(f"{__name__}.{_domain}")

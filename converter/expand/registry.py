@@ -1,0 +1,54 @@
+"""Expansions by primitive: a JAX function that is traced in the place of the primitive.
+
+An expansion takes the operands by position and the primitive's parameters by keyword, and gives
+the result, or one for each output. Like a rule of the lowering it owns every parameter: it reads
+it or says that it ignores it. A primitive with any other stays as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A function, and the parameters that it reads and ignores."""
+
+    function: Function
+    reads: frozenset[str]
+    ignores: frozenset[str]
+
+    def knows(self, params: Iterable[str]) -> bool:
+        """Whether it reads or ignores each of these parameters."""
+        return set(params) <= self.reads | self.ignores
+
+
+_expansions: dict[str, Expansion] = {}
+
+
+def expansion(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Function], Function]:
+    """Register a function for one or more primitives; what it ignores is given by name."""
+
+    def register(function: Function) -> Function:
+        parameters = inspect.signature(function).parameters.values()
+        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        for primitive in primitives:
+            _expansions[primitive] = Expansion(function, reads, frozenset(ignores))
+        return function
+
+    return register
+
+
+def find(primitive: str) -> Expansion | None:
+    """The expansion of a primitive."""
+    return _expansions.get(primitive)
+
+
+def expanded() -> frozenset[str]:
+    """Every primitive that has an expansion."""
+    return frozenset(_expansions)

@@ -1,0 +1,1 @@
+"""Primitives that become JAX functions, against numpy and scipy in float64."""
