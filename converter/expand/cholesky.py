@@ -22,10 +22,11 @@ from converter.expand.registry import expansion
 
 @expansion("cholesky")
 def cholesky(x: jax.Array) -> jax.Array:
-    """Lower triangular ``L`` with ``x = L @ L.T``; NaN where a matrix is not positive definite.
+    """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
 
     Column by column, each by one product of a matrix with a vector (Golub and Van Loan, Matrix
-    Computations, 4th edition, algorithm 4.2.1). Only the lower triangle of ``x`` is read.
+    Computations, 4th edition, algorithm 4.2.1). Of ``x`` the lower triangle is read; the
+    other one stays, as LAPACK leaves it.
     """
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
@@ -37,6 +38,7 @@ def cholesky(x: jax.Array) -> jax.Array:
 
     result = repeat(size, step, jnp.zeros_like(x))
     definite = jnp.all(diagonal(result) > 0, axis=-1)
+    result = jnp.where(rows[:, None] >= rows, result, x)
     return jnp.where(definite[..., None, None], result, jnp.full_like(x, jnp.nan))
 
 

@@ -177,6 +177,8 @@ def svd(
             subset_by_index=subset_by_index,
         )
         return (values, *(v.mT for v in reversed(vectors)))
+    if width == 0:
+        return _empty(x, full_matrices, compute_uv)
     scale = _scale(x)
     q, r = qr(scale * x, pivoting=False, full_matrices=full_matrices)
     rows, left = _orthogonal_rows(r[..., :width, :])
@@ -193,6 +195,13 @@ def svd(
     if subset_by_index is not None:
         inner = inner[..., start:end]
     return values, inner, (signs[..., None] * right.mT)[..., start:end, :]
+
+
+def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
+    """What a matrix without columns has: no values, and left vectors if all are wanted."""
+    none = jnp.zeros((*x.shape[:-2], 0), x.dtype)
+    left, right = qr(x, pivoting=False, full_matrices=full_matrices)
+    return (none, left, right[..., :0, :]) if compute_uv else (none,)
 
 
 def _orthogonal_rows(r: jax.Array) -> State:

@@ -49,7 +49,7 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
 
 def _norm(x: jax.Array, axis: int) -> jax.Array:
     """Lengths of vectors; their squares may be out of range."""
-    largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True)
+    largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     safe = jnp.where(largest > 0, largest, jnp.ones_like(largest))
     return jnp.squeeze(safe, axis) * jnp.sqrt(jnp.sum((x / safe) ** 2, axis=axis))
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jex
 
 from converter import expand
 from converter.expand.scatter import scatter_apply
+from converter.expand.windows import reduce, reduce_window
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -44,6 +46,8 @@ def instead(eqn: Any, hints: frozenset[str]) -> Any:
     params = {k: v for k, v in eqn.params.items() if k not in hints}
     if expansion is None or not expansion.knows(params):
         return None
+    if all(0 in v.aval.shape for v in eqn.outvars):
+        return _traced(eqn, lambda *_: [jnp.zeros(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
     read = {k: v for k, v in params.items() if k in expansion.reads}
     return _traced(eqn, lambda *xs: expansion.function(*xs, **read))
 
@@ -95,6 +99,21 @@ def _solved(eqn: Any) -> Any:
     return _traced(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
 
 
+def _reduced(eqn: Any) -> Any:
+    """A reduction by a function."""
+    fn, axes = jex.jaxpr_as_fun(_closed(eqn.params["jaxpr"])), eqn.params["dimensions"]
+    half = len(eqn.invars) // 2
+    return _traced(eqn, lambda *xs: reduce(fn, xs[:half], xs[half:], axes))
+
+
+def _reduced_in_windows(eqn: Any) -> Any:
+    """The same in windows."""
+    window = {k: v for k, v in eqn.params.items() if k not in ("jaxpr", "consts")}
+    fn = jex.jaxpr_as_fun(jex.ClosedJaxpr(eqn.params["jaxpr"], eqn.params["consts"]))
+    half = len(eqn.invars) // 2
+    return _traced(eqn, lambda *xs: reduce_window(fn, xs[:half], xs[half:], **window))
+
+
 def _on_one_device(eqn: Any) -> Any:
     """What each device does, if there is one."""
     return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
@@ -103,6 +122,8 @@ def _on_one_device(eqn: Any) -> Any:
 REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
     "custom_linear_solve": _solved,
+    "reduce": _reduced,
+    "reduce_window": _reduced_in_windows,
     "scatter": _applied,
     "shard_map": _on_one_device,
 }

@@ -204,6 +204,12 @@ def test_triangular(left_side, lower, transpose_a, conjugate_a, unit_diagonal):
 # ------------------------------------------------------------------------------------------- edges
 
 
+def test_the_other_triangle_stays():
+    x = np.triu(normal(2, 6, 6), 1) + np.tril(positive(2, 6, 6))
+    ours, theirs = both(lax.linalg.cholesky_p.bind, typed([x], np.float32), 23)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5, atol=1e-6)
+
+
 def test_what_is_not_positive_definite():
     x = np.stack([positive(5, 5), -np.eye(5), np.diag([1.0, 2, 0, 1, 1])]).astype(np.float32)
     ours, theirs = both(jnp.linalg.cholesky, [x], 23)

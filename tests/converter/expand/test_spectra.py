@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.converter.expand.accuracy import assert_as_accurate
+from tests.converter.expand.accuracy import assert_as_accurate, both
 from tests.converter.expand.draws import hilbert, low_rank, normal, typed
 
 
@@ -107,3 +107,14 @@ def test_spectra_elsewhere(dtype, opset):
         _check_spectrum(name, dtype, opset)
     for name in MATRICES:
         _check_svd(name, True, dtype, opset)
+
+
+def test_nothing_at_all():
+    """Of a matrix without columns there are left vectors, if all are wanted."""
+
+    def fn(x):
+        return *jnp.linalg.svd(x), *jnp.linalg.qr(x, mode="complete"), jnp.linalg.eigh(x.mT @ x)
+
+    ours, theirs = both(fn, [np.zeros((2, 3, 0), np.float32)], 23)
+    for actual, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
