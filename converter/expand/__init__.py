@@ -12,6 +12,16 @@ from converter.expand.registry import find
 __all__ = ["find"]
 
 # Modules that register expansions when imported.
-DOMAINS = ("cholesky", "devices", "jacobi", "lu", "qr", "triangular", "windows", "wrappers")
+DOMAINS = (
+    "cholesky",
+    "devices",
+    "jacobi",
+    "lu",
+    "qr",
+    "series",
+    "triangular",
+    "windows",
+    "wrappers",
+)
 for _domain in DOMAINS:
     importlib.import_module(f"{__name__}.{_domain}")

@@ -5,8 +5,6 @@ LATER = "there is no rule for it yet"
 INTEGERS = "ONNX convolves floats only"
 
 REFUSED = {
-    "bessel_i0e": LATER,
-    "bessel_i1e": LATER,
     "bitcast_convert_type": "its operator is new in opset 26",
     "complex": COMPLEX,
     "conj": COMPLEX,
@@ -15,11 +13,8 @@ REFUSED = {
     "dot_general": COMPLEX,
     "eig": "its iterations have no counterpart in ONNX",
     "fft": COMPLEX,
-    "igamma": LATER,
-    "igammac": LATER,
     "nextafter": LATER,
     "reduce_precision": "ONNX has no floats of such precision",
-    "regularized_incomplete_beta": LATER,
     "select_and_scatter_add": "only a pooling's gradient in floats has its form",
 }
 """A group of which nothing is refused any more may not be here."""
