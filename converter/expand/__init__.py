@@ -17,6 +17,7 @@ DOMAINS = (
     "devices",
     "jacobi",
     "lu",
+    "nextafter",
     "qr",
     "series",
     "triangular",

@@ -1,7 +1,6 @@
 """What the converter refuses of JAX's harness at opset 23, and why: by group."""
 
 COMPLEX = "ONNX has no complex numbers"
-LATER = "there is no rule for it yet"
 INTEGERS = "ONNX convolves floats only"
 
 REFUSED = {
@@ -13,7 +12,6 @@ REFUSED = {
     "dot_general": COMPLEX,
     "eig": "its iterations have no counterpart in ONNX",
     "fft": COMPLEX,
-    "nextafter": LATER,
     "reduce_precision": "ONNX has no floats of such precision",
     "select_and_scatter_add": "only a pooling's gradient in floats has its form",
 }
