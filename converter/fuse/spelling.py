@@ -120,6 +120,8 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     if node is None or view.op() != node.op or not _same_params(node, view):
         return None
     terms, parts = operands(pattern), operands(view)
+    if len(terms) != len(parts):  # a choice of more than two
+        return None
     orders = permutations(parts) if node.op in COMMUTATIVE else (parts,)
     return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
 
