@@ -11,7 +11,6 @@ from jax.extend import core as jex
 
 from converter import expand
 from converter.expand.scatter import scatter_apply
-from converter.expand.windows import reduce, reduce_window
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -99,21 +98,6 @@ def _solved(eqn: Any) -> Any:
     return _traced(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
 
 
-def _reduced(eqn: Any) -> Any:
-    """A reduction by a function."""
-    fn, axes = jex.jaxpr_as_fun(_closed(eqn.params["jaxpr"])), eqn.params["dimensions"]
-    half = len(eqn.invars) // 2
-    return _traced(eqn, lambda *xs: reduce(fn, xs[:half], xs[half:], axes))
-
-
-def _reduced_in_windows(eqn: Any) -> Any:
-    """The same in windows."""
-    window = {k: v for k, v in eqn.params.items() if k not in ("jaxpr", "consts")}
-    fn = jex.jaxpr_as_fun(jex.ClosedJaxpr(eqn.params["jaxpr"], eqn.params["consts"]))
-    half = len(eqn.invars) // 2
-    return _traced(eqn, lambda *xs: reduce_window(fn, xs[:half], xs[half:], **window))
-
-
 def _on_one_device(eqn: Any) -> Any:
     """What each device does, if there is one."""
     return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
@@ -122,8 +106,6 @@ def _on_one_device(eqn: Any) -> Any:
 REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
     "custom_linear_solve": _solved,
-    "reduce": _reduced,
-    "reduce_window": _reduced_in_windows,
     "scatter": _applied,
     "shard_map": _on_one_device,
 }
