@@ -10,7 +10,7 @@
 
 from converter.bisection import bisect
 from converter.errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
-from converter.export import Export, Report, report, to_onnx
+from converter.export import to_onnx
 from converter.files.join import join
 from converter.files.save import save
 from converter.fuse.match import NearMiss
@@ -20,6 +20,7 @@ from converter.judge.runtime import run, session
 from converter.judge.watch import Change
 from converter.lower import IR_VERSIONS, OPSETS
 from converter.precision import emulate_bfloat16, lower_precision
+from converter.result import Export, Report, report
 from converter.settings import AttentionLayout
 
 __all__ = [

@@ -14,7 +14,6 @@ from converter import steps
 from converter.arrange import (
     arithmetic,
     broadcast,
-    kernels,
     layout,
 )
 from converter.fuse import (
@@ -210,7 +209,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "kernels",
         "What the runtime has no kernel for is computed in a dtype that it has one for.",
-        steps.swept(kernels.RULES),
+        steps.use_kernels,
         after=("arithmetic",),
         settles=False,
     ),

@@ -18,6 +18,8 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from converter.errors import SpecError
+from converter.products import settle_products
+from converter.targets.schemas import BFLOAT16_SINCE
 
 Precision = Literal["float16", "bfloat16"]
 
@@ -41,9 +43,6 @@ BODIES = {"If", "Loop", "Scan"}
 
 IN_FLOAT32 = frozenset(POWERS | COORDINATES | TYPED | BODIES)
 """Operators that are never lowered."""
-
-BFLOAT16_SINCE = {"Conv": 22, "ConvTranspose": 22, "AveragePool": 22, "GlobalAveragePool": 22}
-"""Opsets below which these do not take bfloat16 (ONNX's operator pages)."""
 
 ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
 """Operators that join what they feed: `x * x` of a mean of squares is as large as the mean."""
@@ -77,6 +76,7 @@ def lower_precision(
             value.dtype = half
             value.const_value = _as(value.const_value, half)
     _join(model.graph, nodes, half)
+    settle_products(model)
     return model
 
 
@@ -201,6 +201,7 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
+    settle_products(model)
     return model
 
 

@@ -13,6 +13,7 @@ from converter.arrange import (
     convolution,
     exact,
     heads,
+    kernels,
     layout,
     pooling,
     resize,
@@ -124,6 +125,10 @@ def merge_splits(graph: Graph, _: Settings) -> bool:
 def be_exact(graph: Graph, settings: Settings) -> bool:
     rules = exact.rules(settings.strict, settings.deviations)
     return sweep(graph, rules).changed
+
+
+def use_kernels(graph: Graph, settings: Settings) -> bool:
+    return swept(kernels.rules(settings.opset))(graph, settings)
 
 
 def take_out(graph: Graph, _: Settings) -> bool:

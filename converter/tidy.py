@@ -5,12 +5,15 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes import Sequential, common
 
+from converter.products import settle_products
+
 
 def tidy(model: ir.Model) -> ir.Model:
-    """Merge equal nodes, drop unused nodes, sort; in place.
+    """Settle products, merge equal nodes, drop unused nodes, sort; in place.
 
     Identities stay: the lowering writes one only where an output needs a name of its own.
     """
+    settle_products(model)
     passes = Sequential(
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),

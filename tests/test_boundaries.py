@@ -20,8 +20,8 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 ROOMS = {
     "converter": (
         *("errors", "graph", "targets", "expand", "jaxprs", "trace", "programs", "simplify"),
-        *("fuse", "settings", "arrange", "steps", "passes", "lower", "tidy", "files", "precision"),
-        *("judge", "export", "bisection"),
+        *("fuse", "settings", "arrange", "steps", "passes", "lower", "products", "tidy", "files"),
+        *("precision", "result", "judge", "export", "bisection"),
     ),
     "weights": (
         *(

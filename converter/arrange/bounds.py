@@ -2,6 +2,10 @@
 
 ``clip`` moves a window inside. ``fill_or_drop`` fills with a value what a gather reads outside, and
 drops what a scatter writes there. ONNX has neither, and counts negative indices from the end.
+
+``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
+drops what a scatter writes. We do that where it costs nothing: where the indices are known, and
+where a gather reads windows wider than one, of which an index gives the start alone.
 """
 
 from __future__ import annotations
@@ -22,9 +26,12 @@ Mode = lax.GatherScatterMode
 def _gather(node: Node, editor: Editor) -> Value | None:
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    if mode == Mode.PROMISE_IN_BOUNDS:
-        return None
     sizes = node.params["slice_sizes"]
+    if mode == Mode.PROMISE_IN_BOUNDS:
+        wide = any(not dims.same(sizes[a], 1) for a in numbers.start_index_map)
+        if not wide and _promise_kept(indices, x.shape, numbers.start_index_map, sizes):
+            return None
+        mode = Mode.CLIP
     if mode == Mode.CLIP:
         indices, kept = _movable(editor, indices, x.shape, numbers.start_index_map, sizes)
         numbers = numbers._replace(start_index_map=kept)
@@ -53,10 +60,10 @@ def _scatter(node: Node, editor: Editor) -> Value | None:
     """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    if mode == Mode.PROMISE_IN_BOUNDS:
-        return None
     sizes = scatter_window(numbers, x.rank, updates.shape)
     pointed = numbers.scatter_dims_to_operand_dims
+    if mode == Mode.PROMISE_IN_BOUNDS and _promise_kept(indices, x.shape, pointed, sizes):
+        return None
     if mode == Mode.CLIP:
         indices, pointed = _movable(editor, indices, x.shape, pointed, sizes)
         numbers = numbers._replace(scatter_dims_to_operand_dims=pointed)
@@ -121,6 +128,13 @@ def _inside(
     return editor.add("clamp", inputs, indices.shape, indices.dtype)
 
 
+def _promise_kept(indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape) -> bool:
+    """As far as we know."""
+    limits = [dims.as_dim(shape[a] - sizes[a]) for a in axes]
+    known = indices.kind == "const" and dims.all_static(limits)
+    return not known or _known_inside(indices, limits)
+
+
 def _known_inside(indices: Value, limits: list[Dim]) -> bool:
     array = indices.const
     if array is None or not dims.all_static(limits):
@@ -176,7 +190,7 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
     return editor.add("slice", [x], node.out.shape, x.dtype, params)
 
 
-SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+SCATTERS = ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max")
 RULES: dict[str, Rule] = {
     "gather": _gather,
     **dict.fromkeys(SCATTERS, _scatter),

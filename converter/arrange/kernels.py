@@ -9,17 +9,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.graph import Node, Value, const, dims, make_node
-from converter.graph.constants import scalar
+from converter.graph import Graph, Node, Value, const, dims, make_node
 from converter.graph.dtypes import is_integer
+from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule
-from converter.targets.onnxruntime import KERNELS
+from converter.targets.onnxruntime import KERNELS, Missing
+from converter.targets.schemas import BFLOAT16_SINCE
 
 LOWEST = np.iinfo(np.int64).min
 
 
+OPERATORS = {
+    **{f: f.capitalize() for f in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
+    **{f: f.capitalize() for f in ("cos", "cosh", "round", "sin", "sinh", "tan")},
+    **dict.fromkeys(("avg_pool", "sum_pool"), "AveragePool"),
+    **dict.fromkeys(("max_pool", "max_pool_scatter"), "MaxPool"),
+    "conv": "Conv",
+    "conv_transpose": "ConvTranspose",
+}
+"""The operators that operations are written with, where an opset may lack them in bfloat16."""
+
+
+def rules(opset: int) -> dict[str, Rule]:
+    """The detours of an opset."""
+    late = (op for op, name in OPERATORS.items() if opset < BFLOAT16_SINCE[name])
+    return {**RULES, **dict.fromkeys(late, _in_float32)}
+
+
+def _in_float32(node: Node, editor: Editor) -> list[Value] | None:
+    return _through(node, editor, Missing({"bfloat16": "float32"}))
+
+
 def _detour(node: Node, editor: Editor) -> list[Value] | None:
-    missing = KERNELS[node.op]
+    return _through(node, editor, KERNELS[node.op])
+
+
+def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
     dtype = node.inputs[missing.first].dtype
     wide = missing.detour.get(dtype.name)
     if wide is None:
@@ -50,38 +75,6 @@ def _narrowed(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value
     return editor.convert(whole, dtype)
 
 
-def _matmul(node: Node, editor: Editor) -> Value | list[Value] | None:
-    """As many axes in both operands where one is turned and scaled.
-
-    ONNX Runtime's optimiser joins transposes and scales with products, and falls over operands of
-    fewer axes in float16 as it does.
-    """
-    x, y = node.inputs
-    if x.rank == y.rank or not (_turned_and_scaled(x) or _turned_and_scaled(y)):
-        return _detour(node, editor)
-    rank = max(x.rank, y.rank)
-    y = editor.reshape(y, (*y.shape, 1)) if y.rank == 1 else y
-    x, y = (editor.reshape(v, (*(1 for _ in range(rank - v.rank)), *v.shape)) for v in (x, y))
-    batch = dims.broadcast([x.shape[:-2], y.shape[:-2]])
-    assert batch is not None
-    types = [((*batch, x.shape[-2], y.shape[-1]), node.out.dtype)]
-    made = make_node("matmul", [x, y], types, node.params, source=node.source)
-    found = _detour(made, editor)
-    if found is None:
-        editor.nodes.append(made)
-    product = made.out if found is None else found[0]
-    return editor.reshape(product, node.out.shape)
-
-
-def _turned_and_scaled(x: Value) -> bool:
-    """A transpose times or over one number."""
-    node = x.node
-    if node is None or node.op not in ("mul", "div"):
-        return False
-    turned = any(v.node is not None and v.node.op == "transpose" for v in node.inputs)
-    return turned and any(scalar(v) is not None for v in node.inputs)
-
-
 # ------------------------------------------------------------------------ reductions of integers
 
 
@@ -94,10 +87,17 @@ def _lines(node: Node, editor: Editor) -> Value:
 
 
 def _sum(node: Node, editor: Editor) -> Value | list[Value] | None:
-    return sum_by_product(node, editor) if node.out.dtype == np.uint64 else _detour(node, editor)
+    if node.out.dtype not in (np.int64, np.uint64):
+        return _detour(node, editor)
+    return None if _is_of_sizes(node.inputs[0]) else _sum_by_product(node, editor)
 
 
-def sum_by_product(node: Node, editor: Editor) -> Value:
+def _is_of_sizes(x: Value) -> bool:
+    """Made of constants and sizes alone: no sum of such coordinates comes near 2**53."""
+    return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
+
+
+def _sum_by_product(node: Node, editor: Editor) -> Value:
     """64 bits wrap in a product with ones, which is the one sum that ONNX Runtime adds exactly."""
     x = _lines(node, editor)
     ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
@@ -111,7 +111,9 @@ def _product(node: Node, editor: Editor) -> Value | None:
         return None
     x = _lines(node, editor)
     axis, size = x.rank - 1, x.shape[-1]
-    if not dims.is_static(size) or size == 0:
+    if not dims.is_static(size):
+        return _product_in_turn(x, node.out, editor)
+    if size == 0:
         return None
     while size > 1:
         half = size // 2
@@ -122,6 +124,20 @@ def _product(node: Node, editor: Editor) -> Value | None:
         x = editor.concatenate([x, rest], axis) if size % 2 else x
         size = half + size % 2
     return editor.reshape(x, node.out.shape)
+
+
+def _product_in_turn(x: Value, out: Value, editor: Editor) -> Value:
+    """One factor after the other along the last axis, whose length only the caller knows."""
+    last = x.rank - 1
+    start = editor.broadcast(const(1, out.dtype), out.shape, ())
+    lines = editor.transpose(x, (last, *range(last)))
+    carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
+    times = make_node("mul", [carry, factor], [(out.shape, out.dtype)])
+    params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
+    scan = make_node("scan", [start, lines], [(out.shape, out.dtype)], params)
+    scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
+    editor.nodes.append(scan)
+    return scan.out
 
 
 def _extreme(node: Node, editor: Editor) -> Value | list[Value] | None:
@@ -146,7 +162,6 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(KERNELS, _detour),
-    "matmul": _matmul,
     "reduce_sum": _sum,
     "reduce_prod": _product,
     "reduce_max": _extreme,

@@ -17,13 +17,12 @@ import numpy as np
 from converter.arrange.convolution import Pads, pad_space
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
-from converter.graph.dims import Shape
+from converter.graph.dims import Dim, Shape
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.rewrite import Editor, Rule
 from converter.targets.onnxruntime import UNMOVED_ZERO, WITHOUT_FLOAT64
 
 DILATED_AVERAGE_SINCE = 19
-BFLOAT16_POOLS_SINCE = 22
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ def rules(opset: int, strict: bool) -> dict[str, Rule]:
     def reduce_window(node: Node, editor: Editor) -> Value:
         kind = KINDS[node.op]
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
-        exact = strict and kind.operator == "MaxPool"
-        if exact or not _pools(kind, x.dtype, window, opset):
+        exact = strict or not _all_hold_elements(node)
+        if (exact and kind.operator == "MaxPool") or not _pools(kind, x.dtype, window, opset):
             return _sliced(editor, x, window, kind)
         x = _fixed_padding(editor, x)
         if node.op == "reduce_window_min":
@@ -91,8 +90,24 @@ def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int) -> bool:
         and len(window.axes) <= 3
         and any(s != 1 for s in window.size)
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
-        and not (dtype == jnp.bfloat16 and opset < BFLOAT16_POOLS_SINCE)
     )
+
+
+def _all_hold_elements(node: Node) -> bool:
+    """Whether no window lies in padding alone, for which ``MaxPool`` has no infinity.
+
+    A window that starts in padding reaches past it, and does not step over the operand.
+    """
+    p, shape = node.params, node.inputs[0].shape
+    dilations = p["window_dilation"]
+    for size, d, pads, length in zip(
+        p["window_dimensions"], dilations, p["padding"], shape, strict=True
+    ):
+        if not dims.all_static(pads) or max(pads) > (size - 1) * d:
+            return False
+        if d > 1 and max(pads) > 0 and not (dims.is_static(length) and length >= d):
+            return False
+    return all(s == 1 for s in p["base_dilation"])
 
 
 def _fixed_padding(editor: Editor, x: Value) -> Value:
@@ -181,13 +196,29 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
         return None
     lowest = str(node.params["select_prim"]) == "le"
     source, operand = node.inputs
-    x, window = _prepared(node, editor, math.inf if lowest else -math.inf)
-    if x is not operand or not is_float(x.dtype) or not 0 < len(window.axes) <= 3:
+    if not is_float(operand.dtype):
+        return None
+    least = _above_lowest(operand.dtype)
+    x, window = _prepared(node, editor, -least if lowest else least)
+    if not 0 < len(window.axes) <= 3:
         return None
     flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
     given, _ = as_image(editor, source, window.axes)
     made = editor.add("max_pool_scatter", [flat, given], flat.shape, x.dtype, window.params())
-    return from_image(editor, made, order, x.shape)
+    total = from_image(editor, made, order, x.shape)
+    return total if x is operand else _cropped(editor, total, node.params["padding"], operand.shape)
+
+
+def _above_lowest(dtype: Any) -> Any:
+    """``MaxPool`` does not find the place of what is not above the lowest finite number."""
+    return np.nextafter(np.asarray(jnp.finfo(dtype).min, dtype), np.zeros((), dtype))
+
+
+def _cropped(editor: Editor, x: Value, padding: Sequence[Sequence[Dim]], shape: Shape) -> Value:
+    """``x`` without its padding."""
+    for axis, ((low, _), size) in enumerate(zip(padding, shape, strict=True)):
+        x = editor.slice(x, axis, low, dims.as_dim(low + size))
+    return x
 
 
 # ----------------------------------------------------------------------------------------- means

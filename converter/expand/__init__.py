@@ -13,13 +13,17 @@ __all__ = ["find"]
 
 # Modules that register expansions when imported.
 DOMAINS = (
+    "bessel",
+    "beta",
     "cholesky",
     "devices",
+    "gamma",
+    "hurwitz",
     "jacobi",
     "lu",
-    "nextafter",
+    "neighbour",
     "qr",
-    "series",
+    "reduction",
     "triangular",
     "windows",
     "wrappers",

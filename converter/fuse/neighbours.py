@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from converter.fuse.known import is_weight, known
-from converter.fuse.match import NearMiss
 from converter.fuse.resampling import one_axis
 from converter.graph import Node, Value, dims
 from converter.graph.dims import Dim
@@ -19,9 +18,9 @@ NEAREST: ResizeKind = ("nearest", False)
 DTYPES = ("float32", "float16", "int32", "int8", "uint8")
 
 
-def nearest(node: Node, notes: list[NearMiss]) -> tuple[int, int] | None:
+def nearest(node: Node) -> tuple[int, int] | str | None:
     """(axis, place): each place's nearest neighbour along an axis of the operand is gathered, and
-    is axis ``place`` of the result."""
+    is axis ``place`` of the result; or why that is nearly so."""
     x, indices = node.inputs
     found = _gathered(node)
     if found is None or x.dtype.name not in DTYPES:
@@ -35,9 +34,7 @@ def nearest(node: Node, notes: list[NearMiss]) -> tuple[int, int] | None:
     elif not _is_traced(indices, size, count):
         return None
     if not _exact(size, count):
-        reason = f"{size} to {count}: the operator's rounding need not find the same neighbours"
-        notes.append(NearMiss("Resize", reason))
-        return None
+        return f"{size} to {count}: the operator's rounding need not find the same neighbours"
     return axis, place
 
 

@@ -47,8 +47,15 @@ def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
         inside = operand(inverse, 0)
         for number, spread in pair(inside) if inside.op() == "add" else ():
             epsilon = scalar(number.base)
-            if epsilon is not None and _in_any_order(parts, factors, node.out.dtype):
+            if epsilon is None or not _is_attribute(float(epsilon), node.out.dtype):
+                continue
+            if _in_any_order(parts, factors, node.out.dtype):
                 yield Deviation(spread, float(epsilon), Product(parts.coefficient, factors))
+
+
+def _is_attribute(number: float, dtype: np.dtype) -> bool:
+    """Whether ONNX's attributes, which are float32, hold the number for this dtype."""
+    return dtype != np.float64 or float(np.float32(number)) == number
 
 
 def _in_any_order(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import NearMiss
 from converter.graph import Graph, Node, Value, const, dims
 from converter.graph.dims import Dim
 from converter.graph.equals import same_program
@@ -69,6 +68,14 @@ class Matrix:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """The kinds of ``Resize`` whose weights a matrix holds; why there is none that can be used."""
+
+    kinds: Kinds = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class Contracted:
     """One axis of an operand is replaced by a matrix; ``labels`` are the operand's afterwards."""
 
@@ -98,7 +105,7 @@ def normalised(matrix: np.ndarray, axis: int) -> bool:
     return bool(off.max() <= 8 * float(jnp.finfo(matrix.dtype).eps))
 
 
-def known_kinds(matrix: np.ndarray, notes: list[NearMiss], opset: int) -> Kinds:
+def known_kinds(matrix: np.ndarray, opset: int) -> Fit:
     """The kinds of ``Resize`` whose weights [in, out] these are.
 
     Up to rounding: the positions they were computed from are float32, of the size of the image.
@@ -112,10 +119,10 @@ def known_kinds(matrix: np.ndarray, notes: list[NearMiss], opset: int) -> Kinds:
 
     rows = [row for row in ROWS if (count >= size or not row.up_only) and fits(row.kind)]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
-    if not allowed and size != count:
-        slow = any(fits(kind) for kind in SLOW)
-        notes.append(NearMiss("Resize", _reason(f"{size} to {count}", rows, slow)))
-    return allowed
+    if allowed or size == count:
+        return Fit(allowed)
+    slow = any(fits(kind) for kind in SLOW)
+    return Fit(reason=_reason(f"{size} to {count}", rows, slow))
 
 
 def _reason(what: str, rows: list[Row], slow: bool) -> str:
@@ -159,7 +166,7 @@ def weights(size: int, count: int, method: str, antialias: bool) -> np.ndarray:
 # ---------------------------------------------------------------------------------- symbolic sizes
 
 
-def traced_kinds(matrix: Matrix, notes: list[NearMiss], opset: int) -> Kinds:
+def traced_kinds(matrix: Matrix, opset: int) -> Fit:
     """The kinds of ``Resize`` whose weights these are, by how they are computed."""
     up = dims.divides(*matrix.sizes) is not None
     for method, antialias in (*(row.kind for row in ROWS), SLOW[0]):
@@ -171,11 +178,10 @@ def traced_kinds(matrix: Matrix, notes: list[NearMiss], opset: int) -> Kinds:
             if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
         ]
         allowed = tuple(row.kind for row in rows if row.since <= opset)
-        if not allowed:
-            what = f"{matrix.sizes[0]} to {matrix.sizes[1]}"
-            notes.append(NearMiss("Resize", _reason(what, rows, slow=True)))
-        return allowed
-    return ()
+        if allowed:
+            return Fit(allowed)
+        return Fit(reason=_reason(f"{matrix.sizes[0]} to {matrix.sizes[1]}", rows, slow=True))
+    return Fit()
 
 
 def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:

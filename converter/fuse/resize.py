@@ -12,8 +12,10 @@ saved.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from converter.fuse.known import is_sized, is_weight, known
-from converter.fuse.match import Match, NearMiss, Recogniser
+from converter.fuse.match import NearMiss, Recogniser, Uses
 from converter.fuse.neighbours import NEAREST, nearest
 from converter.fuse.resampling import (
     FLOATS,
@@ -25,7 +27,7 @@ from converter.fuse.resampling import (
     traced_kinds,
 )
 from converter.graph import Node, Value, const, dims
-from converter.graph.dims import Dim
+from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
 
 MOST_AXES = {"linear": 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
@@ -35,19 +37,51 @@ NARROW = 16
 LARGEST_MATRIX = 1 << 26
 
 
+@dataclass(frozen=True)
+class Resized:
+    """``base`` with these axes resized to ``shape``."""
+
+    base: Value
+    axes: tuple[int, ...]
+    shape: Shape
+    kinds: Kinds
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """One axis of ``base`` contracted with a matrix."""
+
+    base: Value
+    axis: int
+    matrix: Matrix
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """What takes a node's place, and the order of its axes; why it is no resize, if it is none."""
+
+    made: Resized | Multiplied
+    order: tuple[int, ...]
+    reason: str | None = None
+
+
 def recogniser(opset: int) -> Recogniser:
     """The recogniser for an opset: ``antialias`` came with 18."""
-    rules: dict[str, Match] = {
-        "einsum": lambda node, editor, notes: _product(node, editor, notes, opset),
-        "gather": _nearest,
-    }
-    return Recogniser(tuple(rules), lambda node, editor, notes: rules[node.op](node, editor, notes))
+
+    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+        found = _gather(node, editor) if node.op == "gather" else _product(node, editor, opset)
+        reason = found.reason if isinstance(found, Resampling) else found
+        if reason:
+            notes.append(NearMiss("Resize", reason))
+        return build(found, editor) if isinstance(found, Resampling) else None
+
+    return Recogniser(("einsum", "gather"), match)
 
 
-# --------------------------------------------------------------------------- products with weights
+# ------------------------------------------------------------------------------------- the proof
 
 
-def _product(node: Node, editor: Editor, notes: list[NearMiss], opset: int) -> Value | None:
+def _product(node: Node, uses: Uses, opset: int) -> Resampling | None:
     """A contraction of one axis with a matrix of weights that are known, or of named sizes."""
     for side in (0, 1):
         found = contracted(node, side)
@@ -60,73 +94,52 @@ def _product(node: Node, editor: Editor, notes: list[NearMiss], opset: int) -> V
         if numbers is not None:
             if is_weight(x) or not normalised(numbers, int(found.turned)):
                 return None
-            kinds = known_kinds(numbers.T if found.turned else numbers, notes, opset)
+            fit = known_kinds(numbers.T if found.turned else numbers, opset)
             if matrix.value.kind != "const" and numbers.nbytes <= LARGEST_MATRIX:
                 matrix = Matrix(const(numbers), found.turned)
         elif not dims.all_static(matrix.sizes) and is_sized(matrix.value):
-            kinds = traced_kinds(matrix, notes, opset)
+            fit = traced_kinds(matrix, opset)
         else:
             continue
-        source, order = _beneath(editor, x)
+        source, order = _beneath(x, uses)
         axis = order[found.axis]
-        if kinds:
-            made = _resized(editor, source, axis, matrix.sizes[1], kinds)
-        else:
-            made = _multiplied(editor, source, axis, matrix)
-        return editor.transpose(made, [order[found.labels.index(a)] for a in node.params["out"]])
+        count = matrix.sizes[1]
+        resized = _resized(source, axis, count, fit.kinds, uses) if fit.kinds else None
+        turned = tuple(order[found.labels.index(a)] for a in node.params["out"])
+        return Resampling(resized or Multiplied(source, axis, matrix), turned, fit.reason)
     return None
 
 
-def _nearest(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+def _gather(node: Node, uses: Uses) -> Resampling | str | None:
     """A gather of each place's nearest neighbour along one axis."""
-    found = nearest(node, notes)
-    if found is None:
-        return None
+    found = nearest(node)
+    if not isinstance(found, tuple):
+        return found
     axis, place = found
-    source, order = _beneath(editor, node.inputs[0])
-    made = _resized(editor, source, order[axis], node.out.shape[place], (NEAREST,))
-    moved = [i for i in range(made.rank) if i != axis]
+    source, order = _beneath(node.inputs[0], uses)
+    made = _resized(source, order[axis], node.out.shape[place], (NEAREST,), uses)
+    moved = [i for i in range(source.rank) if i != axis]
     moved.insert(place, axis)
-    return editor.transpose(made, [order[i] for i in moved])
+    return Resampling(made, tuple(order[i] for i in moved))
 
 
-def _multiplied(editor: Editor, x: Value, axis: int, matrix: Matrix) -> Value:
-    """The product from the left, which moves no axis, or from the right, on the last axis.
-
-    Matrices of few columns are slow: 683 x 3 of them take ONNX Runtime four times as long from the
-    left as transposed and from the right.
-    """
-    shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
-    after = dims.product(x.shape[axis + 1 :])
-    if dims.is_static(after) and after < NARROW:
-        order = [*(i for i in range(x.rank) if i != axis), axis]
-        inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
-        made = editor.add("matmul", inputs, tuple(shape[i] for i in order), x.dtype)
-        return editor.transpose(made, [order.index(i) for i in range(x.rank)])
-    flat = editor.reshape(x, (*x.shape[: axis + 1], after))
-    inputs = [matrix.oriented(editor, turned=True), flat]
-    made = editor.add("matmul", inputs, (*shape[: axis + 1], after), x.dtype)
-    return editor.reshape(made, shape)
-
-
-def _resized(editor: Editor, x: Value, axis: int, count: Dim, kinds: Kinds) -> Value:
+def _resized(x: Value, axis: int, count: Dim, kinds: Kinds, uses: Uses) -> Resized:
     """``x`` with one axis resized, in one node with the axes before it where that can be."""
     shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
-    axes, base, inner = (axis,), x, x.node
-    if inner is not None and inner.op == "resize" and editor.single_use(x):
+    inner = x.node
+    if inner is not None and inner.op == "resize" and uses.single_use(x):
         shared = tuple(k for k in inner.params["kinds"] if k in kinds)
         more = tuple(sorted((*inner.params["axes"], axis)))
         fresh = axis not in inner.params["axes"]
         if fresh and shared and len(more) <= MOST_AXES[shared[0][0]]:
-            axes, base, kinds = more, inner.inputs[0], shared
-    params = {"axes": axes, "sizes": tuple(shape[i] for i in axes), "kinds": kinds}
-    return editor.add("resize", [base], shape, x.dtype, params)
+            return Resized(inner.inputs[0], more, shape, shared)
+    return Resized(x, (axis,), shape, kinds)
 
 
-def _beneath(editor: Editor, x: Value) -> tuple[Value, list[int]]:
+def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
     """What ``x`` is a transpose of, and its order of axes; as far as nobody else reads it."""
     order = list(range(x.rank))
-    while x.node is not None and editor.single_use(x):
+    while x.node is not None and uses.single_use(x):
         permutation = _permutation(x.node)
         if permutation is None:
             break
@@ -150,3 +163,38 @@ def _permutation(node: Node) -> list[int] | None:
         return None
     source = dict(zip((*ones[1], *rest[1]), (*ones[0], *rest[0]), strict=True))
     return [source[i] for i in range(len(after))]
+
+
+# ----------------------------------------------------------------------------------- the writing
+
+
+def build(found: Resampling, editor: Editor) -> Value:
+    made = found.made
+    value = _multiplied(editor, made) if isinstance(made, Multiplied) else _resize(editor, made)
+    return editor.transpose(value, found.order)
+
+
+def _resize(editor: Editor, found: Resized) -> Value:
+    sizes = tuple(found.shape[i] for i in found.axes)
+    params = {"axes": found.axes, "sizes": sizes, "kinds": found.kinds}
+    return editor.add("resize", [found.base], found.shape, found.base.dtype, params)
+
+
+def _multiplied(editor: Editor, found: Multiplied) -> Value:
+    """The product from the left, which moves no axis, or from the right, on the last axis.
+
+    Matrices of few columns are slow: 683 x 3 of them take ONNX Runtime four times as long from the
+    left as transposed and from the right.
+    """
+    x, axis, matrix = found.base, found.axis, found.matrix
+    shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
+    after = dims.product(x.shape[axis + 1 :])
+    if dims.is_static(after) and after < NARROW:
+        order = [*(i for i in range(x.rank) if i != axis), axis]
+        inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
+        made = editor.add("matmul", inputs, tuple(shape[i] for i in order), x.dtype)
+        return editor.transpose(made, [order.index(i) for i in range(x.rank)])
+    flat = editor.reshape(x, (*x.shape[: axis + 1], after))
+    inputs = [matrix.oriented(editor, turned=True), flat]
+    made = editor.add("matmul", inputs, (*shape[: axis + 1], after), x.dtype)
+    return editor.reshape(made, shape)

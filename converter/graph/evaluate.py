@@ -24,6 +24,7 @@ Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     """One node without bodies, on arrays."""
+    args = jax.device_put(list(args))  # operations on numpy's are compiled twice
     params = dims.concrete(node.params, sizes)
     if node.op in ELEMENTWISE:
         shape = dims.concrete(node.out.shape, sizes)

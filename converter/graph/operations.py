@@ -253,6 +253,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "iota": lambda *, dtype, shape, dimension: lax.broadcasted_iota(dtype, shape, dimension),
     "neg": lambda x: lax.neg(x),
     "square": lambda x: lax.square(x),
+    "exp": lambda x: lax.exp(x),
+    "erfc": lambda x: lax.erfc(x),
     "einsum": einsum,
     "matmul": matmul,
     "softmax": softmax,

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import CheckError
-from converter.graph import Graph
 from converter.judge.elements import Judge
 from converter.judge.errors import Errors, compare
 from converter.judge.noise import Noise
-from converter.judge.runtime import run, session
+from converter.judge.runtime import Model, run, session
 from converter.judge.samples import samples
+from converter.result import Export
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -55,7 +54,7 @@ class Verdict(dict[str, Errors]):
 
 
 def check(
-    model: Any, fn: Callable[..., Any], inputs: Sequence[Any] | None = None, *, seed: int = 0
+    model: Model, fn: Callable[..., Any], inputs: Sequence[Any] | None = None, *, seed: int = 0
 ) -> Verdict:
     """Compare what a model computes in ONNX Runtime with what ``fn`` does in JAX.
 
@@ -65,8 +64,7 @@ def check(
 
     Args:
         model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
-            else is run with and without ONNX Runtime's optimiser, of which one fusion stays off
-            for models that hold float16, because it crashes.
+            else is run with and without ONNX Runtime's optimiser.
         fn: called with the inputs; its leaves are compared with the outputs in order.
         inputs: arrays; without them several are drawn (ordinary, repeated, zero and large numbers,
             at the extremes of named dimensions), which takes an export.
@@ -77,12 +75,11 @@ def check(
     Raises:
         CheckError: inputs or outputs do not fit the model.
     """
-    graph: Graph | None = getattr(model, "graph", None)
-    graph = graph if isinstance(graph, Graph) else None
+    graph = model.graph if isinstance(model, Export) else None
     if inputs is None and graph is None:
         raise CheckError("only an export says what its inputs are: pass inputs")
     drawn = samples(graph, seed) if inputs is None and graph else [("given", inputs or ())]
-    noise = _noise(graph, model)
+    noise = _noise(model) if isinstance(model, Export) else None
     cases = [_Case(name, given, fn, noise) for name, given in drawn]
     verdict = Verdict()
     for optimised, live in _sessions(model):
@@ -99,7 +96,7 @@ class _Case:
     ) -> None:
         self.name = name
         self.inputs = [np.asarray(x) for x in given]
-        results = fn(*(jnp.asarray(x) for x in given))
+        results = fn(*jax.device_put(list(given)))  # `jnp.asarray` would be compiled
         self._wanted = [np.asarray(x) for x in jax.tree_util.tree_leaves(results)]
         self._judge = Judge(noise, self.inputs)
 
@@ -118,7 +115,7 @@ class _Case:
                 verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
 
 
-def _sessions(model: Any) -> Iterator[tuple[bool, ort.InferenceSession]]:
+def _sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:
     """One after the other, so that only one has the weights in memory."""
     import onnxruntime as ort
 
@@ -129,11 +126,11 @@ def _sessions(model: Any) -> Iterator[tuple[bool, ort.InferenceSession]]:
         yield optimise, session(model, optimise=optimise)
 
 
-def _noise(graph: Graph | None, model: Any) -> Noise | None:
-    """None where there is no graph to evaluate, or no values for its parameters."""
-    if graph is None or any(v.bound is None and v.program is None for v in graph.params):
+def _noise(export: Export) -> Noise | None:
+    """None where there are no values for the graph's parameters."""
+    if any(v.bound is None and v.program is None for v in export.graph.params):
         return None
-    return Noise(model.retrace)
+    return Noise(export.retrace)
 
 
 def _worse(first: Errors | None, second: Errors) -> Errors:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -14,12 +14,16 @@ import onnx_ir as ir
 
 from converter.errors import CheckError
 from converter.files.save import LARGEST_FILE, save
+from converter.result import Export
 
 if TYPE_CHECKING:
     import onnxruntime as ort
 
+Model: TypeAlias = "Export | ir.Model | str | os.PathLike[str] | ort.InferenceSession"
+"""What can be run: an export, an onnx_ir model, a path, or a session, which is run as it is."""
 
-def run(model: Any, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+
+def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """The model's outputs by name, from ONNX Runtime on the CPU."""
     live = session(model)
     names = [i.name for i in live.get_inputs()]
@@ -47,7 +51,7 @@ def _fetched(value: Any) -> np.ndarray:
 
 
 def session(
-    model: Any,
+    model: Model,
     providers: Sequence[str] = ("CPUExecutionProvider",),
     settings: Mapping[str, str] | None = None,
     *,
@@ -72,20 +76,19 @@ def session(
     how: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     if isinstance(model, (str, os.PathLike)):
         return ort.InferenceSession(os.fspath(model), options, **how)
-    inner: ir.Model = model if isinstance(model, ir.Model) else model.model
+    inner = model.model if isinstance(model, Export) else model
+    if not isinstance(inner, ir.Model):
+        raise CheckError(
+            "model must be an export, an onnx_ir model, a path or a session, received "
+            f"{type(inner).__name__}"
+        )
     if _weight_bytes(inner) <= LARGEST_FILE:
         data = ir.to_proto(inner).SerializeToString()
-        return ort.InferenceSession(data, options, disabled_optimizers=_crashing(inner), **how)
+        return ort.InferenceSession(data, options, **how)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         save(inner, path)
         return ort.InferenceSession(path, options, **how)
-
-
-def _crashing(model: ir.Model) -> list[str]:
-    """ONNX Runtime 1.31.1 can still fall over its own fusion of float16 Transpose and MatMul."""
-    values = (*model.graph.inputs, *model.graph.initializers.values())
-    return ["MatmulTransposeFusion"] if ir.DataType.FLOAT16 in {v.dtype for v in values} else []
 
 
 def _weight_bytes(model: ir.Model) -> int:

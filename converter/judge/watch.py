@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import CheckError
@@ -80,7 +79,7 @@ class Watch:
     def function(self, fn: Callable[..., Any]) -> None:
         """Whether the graph that was traced means what ``fn`` does."""
         for case in self._cases:
-            results = fn(*map(jnp.asarray, case.inputs))
+            results = fn(*jax.device_put(case.inputs))
             _compare("trace", case, jax.tree_util.tree_leaves(results))
 
     def file(self, model: Any) -> None:

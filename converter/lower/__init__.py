@@ -14,6 +14,7 @@ from converter.lower.build import Builder, Shared, typed
 
 # Modules that register rules when imported.
 DOMAINS = (
+    "bits",
     "composite",
     "control",
     "conv",

@@ -13,6 +13,7 @@ from converter.lower.registry import rule, table
 
 table(
     {
+        "matmul": "MatMul",
         "relu": "Relu",
         "hard_swish": "HardSwish",
         "selu": "Selu",
@@ -47,18 +48,6 @@ def _(b: Builder, x: ir.Value, *, alpha: float = 1.0) -> ir.Value:
 @rule("celu")
 def _(b: Builder, x: ir.Value, *, alpha: float) -> ir.Value:
     return b.op("Celu", x, alpha=alpha)
-
-
-@rule("matmul")
-def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """ONNX Runtime 1.31.1 computes ``transpose(a) @ v`` as ``a @ v``: ``v`` becomes a column.
-
-    Its optimiser also brings transposes there from further up; only what nothing computed has none.
-    """
-    matrix, vector = b.operand(0), b.operand(1)
-    if vector.rank > 1 or matrix.rank == 1 or matrix.node is None:
-        return b.op("MatMul", x, y)
-    return b.squeeze(b.op("MatMul", x, b.unsqueeze(y, [1])), [matrix.rank - 1])
 
 
 @rule("layer_norm")

@@ -204,14 +204,6 @@ rule("scatter-max", since=18, ignores=IN_BOUNDS)(partial(_scatter, reduction="ma
 rule("scatter-min", since=18, ignores=IN_BOUNDS)(partial(_scatter, reduction="min"))
 
 
-@rule("scatter-sub", ignores=IN_BOUNDS)
-def _(
-    b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
-) -> ir.Value:
-    less = b.op("Neg", updates)
-    return _scatter(b, x, indices, less, reduction="add", dimension_numbers=dimension_numbers)
-
-
 # --------------------------------------------------------------------------------- dynamic slices
 
 

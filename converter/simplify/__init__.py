@@ -27,7 +27,9 @@ NOTHING = (
 )
 """Operations whose results are their operands."""
 
-FORMS = frozenset({*NOTHING, "squeeze", "expand_dims", "stack", "unstack", "dot_general"})
+FORMS = frozenset(
+    {*NOTHING, "squeeze", "expand_dims", "stack", "unstack", "dot_general", "scatter-sub"}
+)
 """Operations that have another spelling, of which none is left."""
 
 

@@ -76,6 +76,13 @@ def _reduce(node: Node, editor: Editor) -> Value | None:
     return over_nothing(node, editor)
 
 
+def _scatter_sub(node: Node, editor: Editor) -> Value:
+    """A sum with what is negated."""
+    x, indices, updates = node.inputs
+    less = editor.add("neg", [updates], updates.shape, updates.dtype)
+    return editor.add("scatter-add", [x, indices, less], x.shape, x.dtype, node.params)
+
+
 def _dim_as_value(node: Node, _: Editor) -> Value | None:
     dim = node.params["dim"]
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
@@ -93,6 +100,7 @@ RULES: dict[str, Rule] = {
     "or": _or,
     "integer_pow": _integer_pow,
     "select_n": _select,
+    "scatter-sub": _scatter_sub,
     "dim_as_value": _dim_as_value,
     **dict.fromkeys(REDUCTIONS, _reduce),
 }

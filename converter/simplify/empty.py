@@ -79,6 +79,13 @@ def _scatter(node: Node, _: Editor) -> Value | None:
     return node.inputs[0] if is_empty(node.inputs[2]) else None
 
 
+def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
+    """No window fits: nothing is added to zeros."""
+    if not is_empty(node.inputs[0]):
+        return None
+    return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())
+
+
 def _scan(node: Node, _: Editor) -> Sequence[Value] | None:
     """A loop without turns gives what it is given; what it would have stacked is empty."""
     if not dims.same(node.params["length"], 0):
@@ -89,6 +96,7 @@ def _scan(node: Node, _: Editor) -> Sequence[Value] | None:
 
 RULES: dict[str, Rule] = {
     "dynamic_update_slice": _dynamic_update_slice,
-    **dict.fromkeys(SCATTERS, _scatter),
+    **dict.fromkeys(SCATTERS.keys() - {"scatter-sub"}, _scatter),
+    "select_and_scatter_add": _select_and_scatter,
     "scan": _scan,
 }

@@ -46,15 +46,14 @@ def _step(column: np.ndarray) -> int | None:
 
 
 def _inside(node: Node, columns: dict[int, np.ndarray]) -> bool:
-    """No index is negative or too large, or JAX promises so."""
+    """No index is negative or too large; where a size has a name, JAX may promise so."""
     if any(column.min() < 0 for column in columns.values()):
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
-    if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
-        return True
+    promised = mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
     shape, sizes = node.inputs[0].shape, node.params["slice_sizes"]
     return all(
-        dims.all_static((shape[i], sizes[i])) and column.max() + sizes[i] <= shape[i]
+        column.max() + sizes[i] <= shape[i] if dims.all_static((shape[i], sizes[i])) else promised
         for i, column in columns.items()
     )
 

@@ -34,6 +34,7 @@ UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
 BOOL: Detour = {"bool": "int32"}
 SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
 HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
+FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 # int64 goes another way: ReduceMax compares the low halves of its numbers, as signed ones.
 EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
 # ReduceSum adds in float64 and saturates where JAX wraps; what is left exact of it is in int64.
@@ -58,15 +59,18 @@ KERNELS: Mapping[str, Missing] = {
     **dict.fromkeys(("top_k", "approx_top_k"), Missing(SORTED, order=True)),
     "matmul": Missing({**NARROW, **BOOL}),
     **dict.fromkeys(
-        ("scatter-add", "scatter-sub", "scatter-mul", "scatter-max", "scatter-min"),
+        ("scatter-add", "scatter-mul", "scatter-max", "scatter-min"),
         Missing({"float16": "float32", **BOOL}),
     ),
+    "max_pool_scatter": Missing(HALF),
     # Formulas of several steps: in half precision each of them would be seen.
     **dict.fromkeys(
-        ("atan2", "cbrt", "digamma", "erf_inv", "erfc", "expm1", "lgamma", "log1p", "exp2"),
+        ("atan2", "cbrt", "erf_inv", "erfc", "expm1", "log1p", "exp2"),
         Missing(HALF),
     ),
     "celu": Missing({"float16": "float32"}),
+    # Near their zeros what their formulas add up cancels.
+    **dict.fromkeys(("digamma", "lgamma"), Missing(FLOATS)),
     "sign": Missing({"float16": "float32"}),  # of NaN it makes 0
 }
 """By operation of the graph."""
@@ -89,3 +93,20 @@ def has_kernel(operator: str, dtype: Any) -> bool:
 UNMOVED_ZERO = -0.0
 """ONNX Runtime moves a Pad whose filler is zero into the pooling behind it: that pads a MaxPool
 with -inf, and an AveragePool with more than it takes. It leaves a filler of -0.0 where it is."""
+
+MOVES_TRANSPOSITIONS = frozenset(
+    {
+        *("Abs", "Add", "And", "ArgMax", "ArgMin", "Cast", "CastLike", "Ceil", "Celu", "Clip"),
+        *("Concat", "Cos", "CumSum", "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Expand"),
+        *("Flatten", "Floor", "Gather", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid"),
+        *("HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log"),
+        *("LogSoftmax", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu"),
+        *("Pad", "Pow", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"),
+        *("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"),
+        *("Relu", "Reshape", "Resize", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Slice"),
+        *("Softmax", "Softplus", "Softsign", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish"),
+        *("Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where", "Xor"),
+    }
+)
+"""Operators behind which ONNX Runtime's optimiser may move a transposition that is before them; a
+Reshape only where it adds or removes axes of one."""

@@ -443,3 +443,8 @@ def test_keys_that_are_given_are_refused(name):
         converter.to_onnx(
             lambda data: RANDOM[name](jax.random.wrap_key_data(data)), [((2,), np.uint32)]
         )
+
+
+def test_a_known_key_that_draws_by_an_input_is_refused():
+    with pytest.raises(converter.Unsupported, match="key<fry>"):
+        converter.to_onnx(lambda x: jax.random.gamma(jax.random.key(3), x), [(3,)])

@@ -42,8 +42,14 @@ FUNCTIONS = {
     "scatter-max": lambda x: x.at[ROWS].max(ADDED.astype(x.dtype)),
     "scatter-min": lambda x: x.at[ROWS].min(ADDED.astype(x.dtype)),
     "top_k": lambda x: lax.top_k(x, 4),
+    "gelu": lambda x: jax.nn.gelu(-abs(x[2:]) - 4, approximate=False),
     "logistic": lambda x: jax.nn.sigmoid(x * 10),
 }
+
+
+UNITS = {"gelu": 61}
+"""Units in the last place where more than two are left: half of one in x moves ``erfc(x)`` by as
+many as x squared, which is 11 ** 2 / 2 at most."""
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -55,7 +61,7 @@ def test_strict(name):
     for optimise in (True, False):
         got = run(session(export, optimise=optimise), [X]).values()
         for actual, wanted in zip(got, jax.tree.leaves(jax.jit(fn)(X)), strict=True):
-            assert units(actual, np.asarray(wanted)).max() <= 2
+            assert units(actual, np.asarray(wanted)).max() <= UNITS.get(name, 2)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -80,8 +86,8 @@ def test_sums_of_64_bits():
         for strict in (False, True):
             export = converter.to_onnx(lambda x: jnp.sum(x, 1), [x], strict=strict)
             (got,) = run(export, [x]).values()
-            assert (got == x.sum(1)).all() == strict
-            assert len(export.report.deviations) == 1 - strict
+            np.testing.assert_array_equal(got, x.sum(1))
+            assert export.report.deviations == []
 
 
 def test_nothing_differs_in_integers():
@@ -99,7 +105,9 @@ def test_strict_in_other_dtypes(name, dtype):
         for actual, wanted in zip(
             run(export, [x]).values(), jax.tree.leaves(jax.jit(fn)(x)), strict=True
         ):
-            assert units(actual, np.asarray(wanted)).max() <= (2 if name != "logistic" else 8)
+            assert units(actual, np.asarray(wanted)).max() <= UNITS.get(
+                name, 8 if name == "logistic" else 2
+            )
 
 
 def test_sorting_is_exact_by_default():

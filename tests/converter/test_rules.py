@@ -132,6 +132,7 @@ PASSED_ON = {"cond", "while", "scan"}
 """Their jaxprs become bodies of nodes, and other parameters with them."""
 
 READ = {
+    "scatter-sub": {"dimension_numbers", "mode"},
     "dot_general": {"dimension_numbers", "precision", "preferred_element_type"},
     "conv_general_dilated": {
         *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers"),

@@ -53,6 +53,14 @@ def gradient_of_minimum(x):
     return jax.grad(loss)(x)
 
 
+def gradient_of_padded_maximum(x):
+    def loss(y):
+        pads = ((0, 0), (4, 0), (1, 6))
+        return jnp.sum(jnp.sin(lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 2), (1, 2, 1), pads)))
+
+    return jax.grad(loss)(x)
+
+
 PARAMETERS = [
     Case(
         "program of which parts are used",
@@ -68,6 +76,7 @@ PARAMETERS = [
     Case("of an empty map", lambda w, x: lax.map(lambda a: w[0], x), [(0, 1)], [(1, 1)]),
     Case("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)]),
     Case("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
+    Case("strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True),
     Case("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
 ]
 
@@ -101,8 +110,11 @@ NUMBERS = [
     Case("signs lost in a function", lambda x: lax.top_k(jnp.sin(x), 2), [(3, 6)], strict=True),
     Case("product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int32")]),
     Case("narrow product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int16")]),
-    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], strict=True, x64=True),
-    Case("minimum of padding", padded_minimum, [(1, 1)], strict=True),
+    Case("product over a named axis", lambda x: jnp.prod(x, axis=0), [(("B", 3), "int32")]),
+    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True),
+    Case("minimum of padding", padded_minimum, [(1, 1)]),
+    Case("exact gelu far below zero", lambda x: jax.nn.gelu(x * 4, False), [(9,)], strict=True),
+    Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), "float64")], x64=True),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
 ]
 
@@ -120,12 +132,17 @@ FORMS = [
         [((3,), "uint64"), ((3,), "uint64")],
         x64=True,
     ),
+    Case("gradient of a minimum that fits nowhere", gradient_of_minimum, [(1, 1)]),
+    Case("gradient of a minimum", gradient_of_minimum, [(6, 3)]),
+    Case("gradient of a maximum of much padding", gradient_of_padded_maximum, [(2, 5, 4)]),
+    Case("subtracted", lambda x, w: x.at[1].subtract(w), [((3,), "uint32"), ((), "uint32")]),
     Case(
-        "gradient of a minimum",
-        gradient_of_minimum,
-        [(1, 1)],
-        xfail="MaxPool's places are read as those of the operand before it was padded",
+        "subtracted where indices meet",
+        lambda x, w: x.at[jnp.array([1, 1])].subtract(w),
+        [((3,), "uint64"), ((2,), "uint64")],
+        x64=True,
     ),
+    Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]
 

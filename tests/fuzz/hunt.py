@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tests.fuzz.judge import Outcome
@@ -36,10 +36,13 @@ class Found:
     outcome: Outcome
 
 
+COMMAND = (sys.executable, "-m", "tests.fuzz.worker")
+
+
 class Worker:
     """A process that judges programs whose indices are written to it."""
 
-    def __init__(self, arguments: list[str]) -> None:
+    def __init__(self, arguments: Sequence[str], command: Sequence[str] = COMMAND) -> None:
         environment = {
             **os.environ,
             "XLA_FLAGS": os.environ.get("FUZZ_XLA_FLAGS", FLAGS),
@@ -48,11 +51,12 @@ class Worker:
         }
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.worker", *arguments],
+            [*command, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            bufsize=0,  # `select` does not see what lies in a buffer of ours
         )
         self.index = -1
         self._since = 0.0

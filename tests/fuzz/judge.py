@@ -20,13 +20,29 @@ from converter.graph import Node
 from converter.graph.evaluate import Sizes, evaluate, run_node
 from converter.judge.samples import samples
 from converter.trace import trace
+from tests.fuzz.errors import ANY, IN_JAX
 from tests.fuzz.program import Program, function
 
-FINE = ("right", "refused", "deviates", "overflows", "invalid", "no kernel")
+FINE = (
+    "right",
+    "refused",
+    "deviates",
+    "overflows",
+    "invalid",
+    "no kernel",
+    "too small",
+    "promised",
+)
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion is
 right. `overflows`: something outgrows float16 in JAX, which norms and attention compute in float32
 in the file. `invalid`: JAX itself does not run it. `no kernel`: it holds bfloat16, for which ONNX
-Runtime has few kernels on CPUs, and says so."""
+Runtime has few kernels on CPUs, and says so. `too small`: a window does not fit into an axis of
+named size; ONNX Runtime says so, where JAX has no elements. `promised`: an index leaves the array
+in the gradient of `x.at[i].min` or `max`, where JAX promises that none does."""
+
+OUTSIDE = re.compile(r"indices element out of data bounds|invalid indice found")
+EXTREMES = re.compile(r"\.at\[.*\]\.(min|max)\(")
+TOO_SMALL = re.compile(r"Calculated output dimension is negative|Conv node.*Invalid input shape")
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
         )
     except (converter.Unsupported, converter.SpecError) as error:
         return Outcome("refused", str(error), _plain(str(error)))
-    except Exception as error:  # a fuzzer hunts for these
+    except ANY as error:
         return _raised("exception", error)
     try:
         verdict = converter.check(export, _reference(fn, params, tell))
@@ -70,7 +86,7 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
         return Outcome("wrong", str(error), "type")
-    except Exception as error:
+    except ANY as error:
         return _unfit(program, error)
     if verdict.passed or converter.check(export, _eager(fn, params)).passed:
         return Outcome("right")
@@ -110,7 +126,7 @@ def _reference(
         try:
             results = call(*inputs) if params is None else call(params, *inputs)
             return jax.block_until_ready(results)
-        except Exception as error:
+        except IN_JAX as error:
             raise Invalid(f"{type(error).__name__}: {error}") from error
         finally:
             tell(False)
@@ -130,6 +146,10 @@ def _unfit(program: Program, error: Exception) -> Outcome:
         return _raised("check raises", error)
     if "NotImplemented" in type(error).__name__ and "bfloat16" in str(program):
         return Outcome("no kernel", str(error))
+    if TOO_SMALL.search(str(error)) and not all(s.is_static for s in program.inputs.values()):
+        return Outcome("too small", str(error))
+    if OUTSIDE.search(str(error)) and "grad" in str(program) and EXTREMES.search(str(program)):
+        return Outcome("promised", str(error))
     kind = "does not load" if any(f.name == "session" for f in frames) else "does not run"
     return Outcome(kind, str(error), _plain(str(error)))
 

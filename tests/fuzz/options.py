@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tests.fuzz.draw import SIZES, Limits
+from tests.fuzz.pool import SIZES, Limits
 
 
 def parser() -> argparse.ArgumentParser:

@@ -121,7 +121,9 @@ def weight(name: str, spec: Spec) -> str:
     seed, shape = int(name[1:]), tuple(spec.shape)
     draws = {"f": f"standard_normal({shape})", "b": f"integers(0, 2, {shape})"}
     drawn = draws.get(spec.kind, f"integers(0, 7, {shape})")
-    return f"jnp.asarray(np.asarray(np.random.default_rng({seed}).{drawn}).astype({spec.dtype!r}))"
+    return (
+        f"jax.device_put(np.asarray(np.random.default_rng({seed}).{drawn}).astype({spec.dtype!r}))"
+    )
 
 
 def source(program: Program) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import select
+import sys
 from collections import Counter
 
 import pytest
 
 from tests.fuzz import draw as drawing
-from tests.fuzz.draw import Limits, draw
-from tests.fuzz.hunt import hunt
+from tests.fuzz.draw import draw
+from tests.fuzz.hunt import Worker, hunt
 from tests.fuzz.judge import Outcome, judge
+from tests.fuzz.pool import Limits
 from tests.fuzz.program import Program, Spec, Step, printed, source
 from tests.fuzz.shrink import shrink
 from tests.fuzz.steps import STEPS
@@ -29,8 +32,31 @@ def assert_fine(indices: range, seed: int, steps: int) -> Counter[str]:
 
 
 def test_programs():
-    counts = assert_fine(range(100), seed=11, steps=4)
-    assert counts["right"] > 60
+    counts = assert_fine(range(300), seed=11, steps=4)
+    assert counts["right"] > 250
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(300, 3300, 500))
+def test_further_programs(first):
+    counts = assert_fine(range(first, first + 500), seed=11, steps=4)
+    assert counts["right"] > 400
+
+
+TALKER = """
+print('true\\nfalse\\n{"kind": "right"}', flush=True)
+input()
+"""
+
+
+def test_a_worker_is_heard_to_the_end():
+    """It says several things before anybody asks."""
+    worker = Worker([], [sys.executable, "-c", TALKER])
+    told = []
+    while len(told) < 3 and select.select([worker], [], [], 10)[0]:
+        told.append(worker.take())
+    worker.end()
+    assert told == [None, None, Outcome("right")]
 
 
 @pytest.mark.hunt

@@ -11,7 +11,7 @@ from tests.fuzz.hunt import written
 from tests.fuzz.judge import Outcome, judge
 from tests.fuzz.options import limits, parser
 
-FORGET = 100
+FORGET = 300
 """After so many programs what was compiled is forgotten: most of it is not used again."""
 
 

@@ -40,7 +40,7 @@ def test_the_page_is_what_the_tables_say():
     assert (Path(__file__).parents[2] / "docs" / "runtimes.md").read_text() == page()
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 @pytest.mark.parametrize("runtime", TABLES)
 def test_versions(runtime):
     if runtime == "openvino":
@@ -48,7 +48,7 @@ def test_versions(runtime):
     assert version(PACKAGES[runtime]) == VERSIONS[runtime], "look at the tables, then change this"
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 @pytest.mark.parametrize(("runtime", "habit"), HABITS)
 def test_still_so(runtime, habit: Habit, processes):
     if runtime == "openvino":
@@ -67,7 +67,7 @@ def test_still_so(runtime, habit: Habit, processes):
         assert same(got, habit.seen), f"it gives {got} now"
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 @pytest.mark.parametrize(("runtime", "habit"), SETTLED)
 def test_what_is_right(runtime, habit: Habit, processes):
     """The standard's evaluator agrees with what the table calls right."""
@@ -78,7 +78,7 @@ def test_what_is_right(runtime, habit: Habit, processes):
     assert same(got, habit.right), got
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 @pytest.mark.parametrize("types", kernels.MISSING)
 def test_kernels(types):
     assert {op: kernels.missing(op) for op in kernels.MISSING[types].split()} == dict.fromkeys(

@@ -91,10 +91,10 @@ def load(
     chosen = manifest.one(variant)
     _check_complete(manifest, variant, place)
     path = place / chosen.file
-    return VisionModel(manifest, chosen, path, _session(path, chosen, providers))
+    return VisionModel(manifest, chosen, path, _session(path, providers))
 
 
-def _session(path: Path, variant: Variant, providers: Sequence[str] | None) -> InferenceSession:
+def _session(path: Path, providers: Sequence[str] | None) -> InferenceSession:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -103,8 +103,6 @@ def _session(path: Path, variant: Variant, providers: Sequence[str] | None) -> I
         path,
         options,
         providers=list(providers or ("CPUExecutionProvider",)),
-        # ONNX Runtime 1.31.1 can fall over its own fusion of float16 Transpose and MatMul.
-        disabled_optimizers=["MatmulTransposeFusion"] if variant.precision == "fp16" else None,
     )
 
 

@@ -8,8 +8,11 @@ import jax
 import numpy as np
 import pytest
 
+from converter.graph.evaluate import evaluate
+from converter.judge.elements import Judge
+from converter.judge.noise import Noise
 from tests.converter.fuse import draw_activations, draw_attention, draw_norms
-from tests.converter.fuse.drawing import Pencil, assert_drawn
+from tests.converter.fuse.drawing import Pencil, assert_drawn, stages
 
 BLOCK, BLOCKS = 5, 60
 DRAWN = {
@@ -41,3 +44,17 @@ def blocks() -> Iterator[object]:
 def test_a_block_of_instances(name, block):
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         assert_drawn(DRAWN[name](Pencil(np.random.default_rng(seed))))
+
+
+def test_moments_that_cancel():
+    """The variance of two elements as E[x^2] - E[x]^2 loses digits that the fused node keeps."""
+    assert_drawn(draw_norms.layer_norm(Pencil(np.random.default_rng(49))))
+
+
+def test_what_is_no_rounding():
+    """What is off by a hundredth throughout is noticed where rounding moves some numbers."""
+    draw = draw_norms.layer_norm(Pencil(np.random.default_rng(49)))
+    before, after = stages(draw.fn, draw.inputs)
+    (wanted,), (fused,) = (evaluate(graph, draw.inputs) for graph in (before, after))
+    judge = Judge(Noise(before.clone), [np.asarray(x) for x in draw.inputs])
+    assert judge.wrong(0, np.asarray(fused) * 1.01, np.asarray(wanted)).any()

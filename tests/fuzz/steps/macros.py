@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.draw import Draw
+from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step
 
 

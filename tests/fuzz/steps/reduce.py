@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.draw import Draw
+from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step
 
 NUMBERS = ("jnp.sum", "jnp.prod", "jnp.max", "jnp.min", "jnp.mean", "jnp.var", "jnp.std", "jnp.ptp")

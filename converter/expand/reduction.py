@@ -1,0 +1,47 @@
+"""``lax.reduce`` with a computation of the caller's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from converter.errors import Unsupported
+from converter.expand.computation import Arrays, combination
+from converter.expand.registry import expansion
+
+
+@expansion("reduce", ignores=("computation",))
+def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
+    """Neighbours are combined until one is left; then it is with the initial value.
+
+    **Arguments:** as many arrays as initial values, in this order; the computation is associative.
+    """
+    count = len(operands) // 2
+    combine = combination(jaxpr.jaxpr, jaxpr.consts)
+    xs = tuple(_lines(x, dimensions) for x in operands[:count])
+    first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
+    while (size := xs[0].shape[-1]) > 1:
+        even, odd = (
+            tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
+        )
+        rest = [x[..., size // 2 * 2 :] for x in xs]
+        joined = zip(combine(even, odd), rest, strict=True)
+        xs = tuple(jnp.concatenate(pair, -1) for pair in joined)
+    return combine(first, [x[..., 0] for x in xs]) if size else first
+
+
+def _lines(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
+    """``x`` as [axes that stay…, all that is reduced]."""
+    kept = [i for i in range(x.ndim) if i not in dimensions]
+    sizes = [x.shape[i] for i in dimensions]
+    if not all(isinstance(size, int) for size in sizes):
+        raise Unsupported(
+            f"primitive 'reduce' with a computation of its own over axes of sizes {sizes} cannot "
+            "be written: they have to be known; use a sum, product, maximum or minimum"
+        )
+    turned = jnp.transpose(x, (*kept, *dimensions))
+    return turned.reshape(*(x.shape[i] for i in kept), math.prod(sizes))

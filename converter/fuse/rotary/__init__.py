@@ -1,0 +1,24 @@
+"""Rotary position embedding [Su et al., arXiv:2104.09864], half-split and interleaved.
+
+    rotary(x, cos, sin) = join(a * cos - b * sin, b * cos + a * sin)
+
+where ``a`` and ``b`` are the halves of x along its width, ``[:n]`` and ``[n:]``, or its even and
+odd elements where it is interleaved, and the tables ``cos`` and ``sin`` [positions, n] depend on
+one other axis. It is written so (``pairwise``), or as ``x * cos + rotate(x) * sin`` with tables of
+the full width (``turned``), the halves of which have to be shown to be equal (``tables``). The root
+is the last sum or the joining of the halves (``halves``); then the node is written (``build``).
+"""
+
+from __future__ import annotations
+
+from converter.fuse.match import Uses, proved
+from converter.fuse.rotary import build, pairwise, turned
+from converter.fuse.rotary.build import Rotation
+from converter.graph import Node
+
+
+def prove(node: Node, uses: Uses) -> Rotation | str | None:
+    return turned.prove(node, uses) if node.op == "add" else pairwise.prove(node, uses)
+
+
+ROTARY = proved("RotaryEmbedding", ("add", "concatenate", "reshape"), prove, build.build)

@@ -1,0 +1,65 @@
+"""Writing a rotary embedding: the value as it is, the tables as [positions, half the width]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from converter.fuse.match import View, materialise
+from converter.graph import Node, Value, dims
+from converter.graph.rewrite import Editor
+
+Write: TypeAlias = Callable[[Editor], Value]
+
+
+def as_it_is(value: Value) -> Write:
+    return lambda editor: value
+
+
+@dataclass(frozen=True)
+class Table:
+    """A value that is still to be written, half as wide as what it turns, along logical axes."""
+
+    write: Write
+    axes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """All that the node takes; ``seq`` is the axis of positions, ``width`` that of elements."""
+
+    x: View
+    cos: Table
+    sin: Table
+    seq: int
+    width: int
+    interleaved: bool
+
+
+def positions(x: View, cos: View, sin: View, width: int, out: Value) -> int | str:
+    """The one axis besides ``width`` that the tables depend on, or why there is none."""
+    if any(t.axes[width] is None for t in (cos, sin)) or not (cos.complete() and sin.complete()):
+        return "a table does not vary along the rotated axis"
+    seq = {i for t in (cos, sin) for i, a in enumerate(t.axes) if a is not None and i != width}
+    if len(seq) != 1:
+        return f"the tables depend on {len(seq)} axes besides the rotated one, not on one"
+    if not x.fills(out.shape):
+        return "the rotated value is broadcast"
+    return seq.pop()
+
+
+def build(node: Node, found: Rotation, editor: Editor) -> Value:
+    out = node.out
+    shape = (out.shape[found.seq], out.shape[found.width] // 2)
+    tables = [_table(editor, t, found, shape, out) for t in (found.cos, found.sin)]
+    value = materialise(editor, found.x, out.shape, out.dtype)
+    params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
+    return editor.add("rotary", [value, *tables], value.shape, value.dtype, params)
+
+
+def _table(
+    editor: Editor, table: Table, found: Rotation, shape: tuple[dims.Dim, dims.Dim], out: Value
+) -> Value:
+    view = View(table.write(editor), (table.axes[found.seq], table.axes[found.width]))
+    return materialise(editor, view, shape, out.dtype)

@@ -1,0 +1,183 @@
+"""Matrix products in a form that ONNX Runtime's optimiser leaves right.
+
+Its fusion of transpositions with products (MatmulTransposeFusion, 1.31.1) errs where the operands
+differ in their number of axes. A matrix that is turned and multiplied by a vector is taken as if it
+were not turned. And where a conversion stands between the transposition and the product, which the
+runtime writes itself around the products of float16, the transposition is taken out before the
+fusion finds that it cannot take place: the process ends. It also finds transpositions that other
+passes have brought there from further up.
+
+So a vector becomes a column, and where such a conversion can be, operands get as many axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Flag, auto
+from functools import cached_property
+
+import numpy as np
+import onnx_ir as ir
+
+from converter.graph.names import Names
+from converter.targets.onnxruntime import MOVES_TRANSPOSITIONS
+
+
+class Moved(Flag):
+    """What the optimiser may have moved down to a value: transpositions that leave the first axis
+    where it is or not, and whether a conversion stood behind one."""
+
+    NOTHING = 0
+    INNER = auto()
+    OUTER = auto()
+    CONVERTED = auto()
+
+
+def settle_products(model: ir.Model) -> None:
+    """Bring operands of products to as many axes where the optimiser would err, in place."""
+    moved: dict[ir.Value, Moved] = {}
+    writer = _Writer(model.graph)
+    for node in list(model.graph.all_nodes()):
+        moved.update(dict.fromkeys(node.outputs, _moved(node, moved)))
+        if node.op_type == "MatMul" and not node.domain:
+            _settle(node, moved, writer)
+
+
+def _moved(node: ir.Node, moved: dict[ir.Value, Moved]) -> Moved:
+    if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
+        return Moved.NOTHING
+    before = Moved.NOTHING
+    for value in node.inputs:
+        before |= moved.get(value, Moved.NOTHING) if value is not None else Moved.NOTHING
+    if node.op_type == "Transpose":
+        order = node.attributes.get("perm")
+        inner = order is not None and order.as_ints()[0] == 0
+        return before | (Moved.INNER if inner else Moved.OUTER)
+    if before and node.op_type == "Cast":
+        return before | Moved.CONVERTED
+    return before | Moved.OUTER if before and _drops_first(node) else before
+
+
+def _merges(node: ir.Node) -> bool:
+    """Whether a reshape does more than to add and remove axes of one."""
+    if node.op_type != "Reshape":
+        return False
+    before, after = node.inputs[0], node.outputs[0]
+    if before is None or before.shape is None or after.shape is None:
+        return False
+    source, target = ([d for d in shape if d != 1] for shape in (before.shape, after.shape))
+    return source != target
+
+
+def _drops_first(node: ir.Node) -> bool:
+    """Whether the second axis may become the first."""
+    before, after = node.inputs[0], node.outputs[0]
+    if before is None or before.shape is None or after.shape is None:
+        return True
+    rank = before.shape.rank()
+    if after.shape.rank() >= rank:
+        return False
+    if node.op_type in ("Squeeze", "Reshape"):  # which drop axes of one
+        return before.shape[0] == 1
+    return any(axis in (0, -rank) for axis in _axes(node, rank))
+
+
+def _axes(node: ir.Node, rank: int) -> Sequence[int]:
+    """The axes that a node reduces or takes one entry of; all, where that is not known."""
+    if node.op_type in ("ArgMax", "ArgMin", "Gather"):
+        return [node.attributes.get_int("axis", 0)]
+    if "axes" in node.attributes:
+        return node.attributes.get_ints("axes")
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is None or given.const_value is None:
+        return range(rank)
+    return [int(axis) for axis in given.const_value.numpy()]
+
+
+def _settle(node: ir.Node, moved: dict[ir.Value, Moved], writer: _Writer) -> None:
+    x, y = node.inputs
+    if x is None or y is None or x.shape is None or y.shape is None:
+        return
+    left, right = x.shape.rank(), y.shape.rank()
+    if left != right and (_errs(x, moved) or _errs(y, moved)):
+        ranks = (max(left, right),) * 2
+    elif left > 1 and right == 1 and x.producer() is not None:
+        ranks = (left, 2)
+    else:
+        return
+    row, column = (left == 1), (right == 1)
+    writer.unsqueeze(node, 0, range(ranks[0] - left))
+    last = ranks[1] - 1
+    writer.unsqueeze(node, 1, [*range(last - 1), last] if column else range(ranks[1] - right))
+    end = max(ranks)
+    writer.squeeze(node, [*([end - 2] if row else []), *([end - 1] if column else [])])
+
+
+def _errs(value: ir.Value, moved: dict[ir.Value, Moved]) -> bool:
+    """Whether the fusion may take out a transposition that it cannot take in."""
+    state = moved.get(value, Moved.NOTHING)
+    if value.shape is None or value.shape.rank() < 3 or Moved.OUTER not in state:
+        return False
+    return Moved.CONVERTED in state or value.dtype == ir.DataType.FLOAT16
+
+
+class _Writer:
+    """Adds the nodes, under names that are free."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._graph = graph
+        self._axes: dict[tuple[int, ...], ir.Value] = {}
+
+    @cached_property
+    def _names(self) -> Names:
+        nodes = list(self._graph.all_nodes())
+        values = (*self._graph.inputs, *self._graph.initializers.values())
+        results = (v for node in nodes for v in node.outputs)
+        bound = (v for node in nodes if node.graph is not None for v in node.graph.inputs)
+        return Names(str(v.name) for v in (*values, *results, *bound))
+
+    def unsqueeze(self, node: ir.Node, index: int, axes: Sequence[int]) -> None:
+        value = node.inputs[index]
+        if not axes or value is None or value.shape is None or node.graph is None:
+            return
+        made = self._node("Unsqueeze", value, axes)
+        shape = list(value.shape)
+        for axis in axes:
+            shape.insert(axis, 1)
+        made.outputs[0].shape = ir.Shape(shape)
+        node.graph.insert_before(node, made)
+        node.replace_input_with(index, made.outputs[0])
+
+    def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
+        """Take the axes out of the result again, which the node's readers get."""
+        (whole,) = node.outputs
+        if not axes or node.graph is None:
+            return
+        made = self._node("Squeeze", whole, axes)
+        (result,) = made.outputs
+        node.graph.insert_after(node, made)
+        result.name, whole.name = whole.name, result.name
+        result.shape = ir.Shape(whole.shape) if whole.shape is not None else None
+        whole.shape = None
+        ir.convenience.replace_all_uses_with(whole, result, replace_graph_outputs=True)
+        made.replace_input_with(0, whole)
+
+    def _node(self, operator: str, value: ir.Value, axes: Sequence[int]) -> ir.Node:
+        key = tuple(axes)
+        if key not in self._axes:
+            tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))
+            shape = ir.Shape([len(key)])
+            self._axes[key] = ir.Value(
+                name=tensor.name,
+                shape=shape,
+                type=ir.TensorType(ir.DataType.INT64),
+                const_value=tensor,
+            )
+            self._graph.register_initializer(self._axes[key])
+        name = self._names.take(f"{value.name}_{operator.lower()}")
+        made = ir.node(operator, [value, self._axes[key]], name=name)
+        (result,) = made.outputs
+        result.name = name
+        if value.dtype is not None:
+            result.dtype = value.dtype
+        return made

@@ -1,0 +1,88 @@
+"""Bits reinterpreted, by arithmetic before opset 26; and the neighbours of floats."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.judge.runtime import run
+
+RNG = np.random.default_rng(11)
+FORMATS = {np.float16: "16", np.float32: "32", np.float64: "64"}
+
+
+def patterns(bits: int) -> np.ndarray:
+    """All there are of 16 bits; else those around every power of two, and random ones."""
+    if bits == 16:
+        return np.arange(1 << 16).astype(np.uint16)
+    kind = np.dtype(f"uint{bits}")
+    heads = np.arange(1 << (12 if bits == 64 else 9), dtype=np.uint64) << np.uint64(
+        52 if bits == 64 else 23
+    )
+    around = (heads[:, None] + np.array([0, 1, 2**64 - 1, 2**22 + 5], np.uint64)).ravel()
+    drawn = RNG.integers(0, 2**64, 4000, np.uint64)
+    return np.concatenate([around, drawn]).astype(kind)
+
+
+def converted(fn, x, opset=23):
+    (got,) = run(converter.to_onnx(fn, [x], opset=opset), [x]).values()
+    return got
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("kind", ["int", "uint"])
+def test_every_bit(dtype, kind):
+    """Of NaN, that it is one."""
+    name = kind + FORMATS[dtype]
+    with jax.enable_x64(dtype == np.float64):
+        bits = patterns(int(FORMATS[dtype])).view(name)
+        floats = bits.view(dtype)
+        back = converted(lambda x: lax.bitcast_convert_type(x, dtype), bits)
+        there = converted(lambda x: lax.bitcast_convert_type(x, name), floats)
+    np.testing.assert_array_equal(np.isnan(back), np.isnan(floats))
+    numbers = ~np.isnan(floats)
+    np.testing.assert_array_equal(back.view(name)[numbers], bits[numbers])
+    np.testing.assert_array_equal(there[numbers], bits[numbers])
+    assert np.isnan(there.view(dtype)[~numbers]).all()
+
+
+@pytest.mark.parametrize("opset", [17, 26])
+@pytest.mark.parametrize("pair", [(np.int8, np.uint8), (np.uint32, np.int32)])
+def test_integers_of_one_width(opset, pair):
+    old, new = pair
+    x = np.array([0, 1, 100, np.iinfo(old).max, np.iinfo(old).min], old)
+    got = converted(lambda x: lax.bitcast_convert_type(x, new), x, opset)
+    np.testing.assert_array_equal(got, x.view(new))
+
+
+USES = {
+    "signbit": jnp.signbit,
+    "frexp": lambda x: jnp.frexp(x)[1],
+    "mantissa": lambda x: jnp.frexp(x)[0],
+    "ldexp": lambda x: jnp.ldexp(x, jnp.array([3, -2, 100, 0, -7, 1, 2, 60])),
+    "copysign": lambda x: jnp.copysign(jnp.float32(2), x),
+    "spacing": jnp.spacing,
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_what_is_made_of_bits(name):
+    x = np.array([0.0, -0.0, 1, -1.5, 3e-30, -2e20, np.inf, -np.inf], np.float32)
+    np.testing.assert_array_equal(converted(USES[name], x), jax.jit(USES[name])(x))
+
+
+@pytest.mark.parametrize("opset", [17, 26])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_neighbours(dtype, opset):
+    x = patterns(8 * np.dtype(dtype).itemsize).view(dtype)
+    x = x[:: max(1, x.size // 9000)]
+    y = RNG.permutation(x)
+    y[::5] = x[::5]
+    export = converter.to_onnx(lax.nextafter, [x, y], opset=opset)
+    (got,) = run(export, [x, y]).values()
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got, np.nextafter(x, y))

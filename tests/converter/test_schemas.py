@@ -1,0 +1,79 @@
+"""Which opset brought bfloat16 to an operator, as ONNX itself says it; and what files do below."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import jax.numpy as jnp
+import onnx.defs
+import pytest
+from jax import lax
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+
+import converter
+from converter.arrange.kernels import OPERATORS
+from converter.lower import OPSETS
+from converter.targets.schemas import BFLOAT16_SINCE
+
+WRITTEN = set(
+    re.findall(
+        r'"([A-Z][A-Za-z0-9]+)"',
+        "".join(p.read_text() for p in (Path(converter.__file__).parent / "lower").glob("*.py")),
+    )
+) & {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+ELSEWHERE = {
+    "TopK",
+    *("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign"),
+}
+"""For the first ONNX Runtime has no kernel at any opset; the others are not recognised in
+bfloat16, and only ``lower_precision`` asks."""
+
+
+def takes_bfloat16(operator: str, opset: int) -> bool | None:
+    """Whether the first operand may be that; None where there is no such operator yet."""
+    if not onnx.defs.has(operator, opset, ""):
+        return None
+    schema = onnx.defs.get_schema(operator, opset)
+    first = (schema.inputs or schema.outputs)[0].type_str
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    return "tensor(bfloat16)" in allowed.get(first, [first])
+
+
+def test_the_table_is_that_of_onnx():
+    found = {}
+    for operator in WRITTEN | BFLOAT16_SINCE.keys():
+        takes = {opset: takes_bfloat16(operator, opset) for opset in OPSETS}
+        if False in takes.values() and True in takes.values():
+            found[operator] = min(opset for opset, ok in takes.items() if ok)
+    assert found == BFLOAT16_SINCE
+    assert set(OPERATORS.values()) | ELSEWHERE == BFLOAT16_SINCE.keys()
+
+
+WINDOW = {"window_dimensions": (1, 2), "window_strides": (1, 1), "padding": ((0, 0), (0, 1))}
+FUNCTIONS = {
+    **{
+        op.__name__: op
+        for op in (
+            *(lax.acos, lax.acosh, lax.asin, lax.asinh, lax.atan, lax.atanh, lax.cos, lax.cosh),
+            *(lax.round, lax.sin, lax.sinh, lax.tan, jnp.sort, jnp.var),
+        )
+    },
+    "max_pool": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, **WINDOW),
+    "sum_pool": lambda x: lax.reduce_window(x, 0.0, lax.add, **WINDOW),
+    "mean_pool": lambda x: lax.reduce_window(x, 0.0, lax.add, **WINDOW) / 2,
+    "conv": lambda x: lax.conv(x[None, None], x[:2, :2][None, None], (1, 1), "SAME"),
+    "conv_transpose": lambda x: lax.conv_transpose(x[None], x[:2, :, None], (2,), "VALID"),
+    "top_k": lambda x: lax.top_k(x, 2)[0],
+}
+
+
+@pytest.mark.parametrize("opset", (17, 21, 22, 26))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bfloat16_makes_a_valid_file(name, opset):
+    """ONNX Runtime refuses it only where it has no kernel for what ONNX does allow."""
+    fn = FUNCTIONS[name]
+    export = converter.to_onnx(fn, [((3, 4), "bfloat16")], opset=opset)
+    with suppress(NoKernel):
+        assert converter.check(export, fn).passed
