@@ -156,5 +156,7 @@ def _same_params(node: Node, view: View) -> bool:
 
 
 def _near(number: float, wanted: float | None, view: View) -> bool:
+    if not jnp.issubdtype(view.base.dtype, jnp.floating):
+        return number == wanted
     slack = EQUAL + float(jnp.finfo(view.base.dtype).eps)
     return wanted is not None and abs(number - wanted) <= slack * abs(wanted)
