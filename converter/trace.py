@@ -7,6 +7,7 @@ JAX traces the function and applies its own transformations; what comes back is 
 from __future__ import annotations
 
 import sysconfig
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from jax.extend import source_info_util
 from converter.graph import Graph, Node, Value
 from converter.graph.dims import as_shape
 from converter.graph.names import Names
-from converter.jaxprs.inline import Inliner
+from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.specs import (
     Spec,
     array_leaves,
@@ -69,7 +70,10 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
         canonical(value, variable.aval.dtype, nodes)
         for value, variable in zip((*values, *arguments), variables, strict=True)
     ]
-    outputs = Inliner(constants).inline(closed, given, nodes)
+    inliner = Inliner(constants)
+    outputs = inliner.inline(closed, given, nodes)
+    for name in sorted(inliner.dropped):
+        warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
     return Graph(arguments, outputs, nodes, [*values, *extra], output_names(out_tree))
 

@@ -12,6 +12,21 @@ from converter.expand.registry import find
 __all__ = ["find"]
 
 # Modules that register expansions when imported.
-DOMAINS = ("bessel", "beta", "gamma", "hurwitz", "neighbour", "reduction", "windows")
+DOMAINS = (
+    "bessel",
+    "beta",
+    "cholesky",
+    "devices",
+    "gamma",
+    "hurwitz",
+    "jacobi",
+    "lu",
+    "neighbour",
+    "qr",
+    "reduction",
+    "triangular",
+    "windows",
+    "wrappers",
+)
 for _domain in DOMAINS:
     importlib.import_module(f"{__name__}.{_domain}")

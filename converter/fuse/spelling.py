@@ -120,6 +120,8 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     if node is None or view.op() != node.op or not _same_params(node, view):
         return None
     terms, parts = operands(pattern), operands(view)
+    if len(terms) != len(parts):  # a choice of more than two
+        return None
     orders = permutations(parts) if node.op in COMMUTATIVE else (parts,)
     return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
 
@@ -154,5 +156,7 @@ def _same_params(node: Node, view: View) -> bool:
 
 
 def _near(number: float, wanted: float | None, view: View) -> bool:
+    if not jnp.issubdtype(view.base.dtype, jnp.floating):
+        return number == wanted
     slack = EQUAL + float(jnp.finfo(view.base.dtype).eps)
     return wanted is not None and abs(number - wanted) <= slack * abs(wanted)

@@ -5,32 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
-from converter import expand
-from converter.expand.registry import Expansion
-from converter.expand.scatter import scatter_apply
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
+from converter.jaxprs.instead import instead
 from converter.jaxprs.values import Constants, value_of
-
-# primitive -> the parameter that holds its jaxpr; each is a plain call at inference
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "checkpoint": "jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-}
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
@@ -49,16 +32,32 @@ UNSET = frozenset({"out_dtype"})
 """Parameters that say nothing as long as they are ``None``."""
 
 
+DROPPED = {
+    "debug_callback": "jax.debug.callback: a file calls no Python",
+    "debug_print": "jax.debug.print: a file prints nothing",
+    "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
+}
+"""Primitives that hand on their operands, if they have results, and what to say of them."""
+
+
 class Inliner:
     """Writes jaxprs into lists of nodes, calls inlined.
 
     ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
-    of the calls around: what a ``jit`` holds knows of its own function only.
+    of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
+    the primitives that were left out.
     """
 
-    def __init__(self, constants: Constants, sources: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        constants: Constants,
+        sources: tuple[Any, ...] = (),
+        dropped: set[str] | None = None,
+    ) -> None:
         self.constants = constants
         self.sources = sources
+        self.dropped: set[str] = set() if dropped is None else dropped
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -77,19 +76,16 @@ class Inliner:
         return [read(a) for a in jaxpr.outvars]
 
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
-        inner = Inliner(self.constants, (eqn.source_info, *self.sources))
+        inner = Inliner(self.constants, (eqn.source_info, *self.sources), self.dropped)
         name = eqn.primitive.name
-        if name == "call_hi_primitive":
-            return inner.inline(_expanded(eqn), inputs, nodes)
-        if name == "scatter" and eqn.params["update_jaxpr"] is not None:
-            return inner.inline(_applied(eqn), inputs, nodes)
-        if eqn.params.get("out_dtype") is not None:
-            return inner.inline(_widened(eqn), inputs, nodes)
-        if name in CALLS:
-            return inner.inline(_closed(eqn.params[CALLS[name]]), inputs, nodes)
-        expansion = expand.find(name)
-        if expansion is not None and expansion.knows(eqn.params.keys() - HINTS):
-            return inner.inline(_instead(eqn, expansion), inputs, nodes)
+        if name in DROPPED:
+            self.dropped.add(name)
+            return inputs[: len(eqn.outvars)]
+        if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
+            return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
+        replaced = instead(eqn, HINTS)
+        if replaced is not None:
+            return inner.inline(replaced, inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
         node.source = inner.sources
         nodes.append(node)
@@ -103,52 +99,10 @@ class Inliner:
         return Graph(inner, outputs, nodes)
 
 
-def _expanded(eqn: Any) -> Any:
-    """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
-    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    return jax.make_jaxpr(lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))(*types)
-
-
-def _instead(eqn: Any, expansion: Expansion) -> Any:
-    """What the expansion of a primitive makes of the operands."""
-    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    params = {k: v for k, v in eqn.params.items() if k in expansion.reads}
-    return jax.make_jaxpr(lambda *xs: expansion.function(*xs, **params))(*types)
-
-
-def _widened(eqn: Any) -> Any:
-    """A product in a wider dtype is one of wider operands."""
-    params = {**eqn.params, "out_dtype": None}
-    wide = eqn.params["out_dtype"]
-    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    return jax.make_jaxpr(lambda *xs: eqn.primitive.bind(*(x.astype(wide) for x in xs), **params))(
-        *types
-    )
-
-
-def _applied(eqn: Any) -> Any:
-    """What ``x.at[i].apply(f)`` does, with ``f`` from the jaxpr of its scatter."""
-    p = eqn.params
-    update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
-    x, indices, updates = (jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars)
-
-    def apply(x: jax.Array, indices: jax.Array, _: jax.Array) -> jax.Array:
-        return scatter_apply(
-            lambda element: update(element, element)[0],
-            x,
-            indices,
-            updates.shape,
-            dimension_numbers=p["dimension_numbers"],
-            mode=p["mode"],
-            unique=p["unique_indices"],
-        )
-
-    return jax.make_jaxpr(apply)(x, indices, updates)
-
-
-def _closed(jaxpr: Any) -> Any:
-    """Some primitives carry an open jaxpr (``remat``); close it."""
-    return jaxpr if isinstance(jaxpr, jex.ClosedJaxpr) else jex.ClosedJaxpr(jaxpr, ())
+def _chosen(eqn: Any, index: Value) -> Any:
+    """The branch of an index that is known; those out of range go to the nearest."""
+    branches = eqn.params["branches"]
+    return branches[int(np.clip(int(index.const), 0, len(branches) - 1))]
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -41,6 +41,18 @@ class Entry:
 
 _rules: dict[str, dict[int, Entry]] = {}
 
+_UNSYMMETRIC = (
+    "it is found by iterations that have no counterpart in ONNX; "
+    "use jnp.linalg.eigh or svd if the matrix allows it, else compute it before the export"
+)
+_PYTHON = "a file cannot call Python; compute it before the export or write it in jax.numpy"
+REFUSED = {
+    **dict.fromkeys(("eig", "schur", "hessenberg"), _UNSYMMETRIC),
+    **dict.fromkeys(("pure_callback", "io_callback"), _PYTHON),
+    "shard_map": "a file is for one device; convert the function over a mesh of one",
+}
+"""What is never to have a rule, and what to do instead."""
+
 
 def rule(
     *ops: str, since: int = OLDEST, ignores: Iterable[str] = ()
@@ -104,7 +116,7 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     types = ", ".join(_type(v) for v in node.inputs)
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
     newer = f"it needs opset {min(needed)} or newer" if needed else "there is no rule for it"
-    hint = why or newer
+    hint = REFUSED.get(node.op) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint} "
         f"[{source_line(node)}]"

@@ -1,27 +1,18 @@
 """What the converter refuses of JAX's harness at opset 23, and where it may differ: why."""
 
 COMPLEX = "ONNX has no complex numbers"
-DECOMPOSITION = "ONNX has no matrix decompositions"
 INTEGERS = "ONNX convolves floats only"
 
 REFUSED = {
-    "cholesky": DECOMPOSITION,
     "complex": COMPLEX,
     "conj": COMPLEX,
     "conv_general_dilated": INTEGERS,
     "convert_element_type": COMPLEX,
-    "custom_linear_solve": DECOMPOSITION,
     "dot_general": COMPLEX,
-    "eig": DECOMPOSITION,
-    "eigh": DECOMPOSITION,
+    "eig": "its iterations have no counterpart in ONNX",
     "fft": COMPLEX,
-    "lu": DECOMPOSITION,
-    "qr": DECOMPOSITION,
     "random_gamma": "it draws as often as its input makes it, and ONNX has no values of keys",
     "select_and_scatter_add": "only a pooling's gradient in floats has its form",
-    "svd": DECOMPOSITION,
-    "triangular_solve": DECOMPOSITION,
-    "tridiagonal_solve": DECOMPOSITION,
 }
 """A group of which nothing is refused any more may not be here."""
 

@@ -1,0 +1,47 @@
+"""Collectives over one device, which is all that a file is for.
+
+They come from a ``shard_map`` over one device; over more of them it is refused as a whole. By their
+definitions in ``jax.lax``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from converter.expand.registry import expansion
+
+
+@expansion("psum", "psum_invariant", "pmax", "pmin", "pvary", ignores=("axes", "axis_index_groups"))
+def reduced(*xs: jax.Array) -> tuple[jax.Array, ...]:
+    """A sum or a maximum of one."""
+    return xs
+
+
+@expansion("axis_index", ignores=("axis_name",))
+def axis_index() -> jax.Array:
+    return jnp.int32(0)
+
+
+@expansion("ppermute", ignores=("axis_name",))
+def ppermute(*xs: jax.Array, perm: Sequence[tuple[int, int]]) -> tuple[jax.Array, ...]:
+    """A device that nothing is sent to has zeros."""
+    return xs if perm else tuple(jnp.zeros_like(x) for x in xs)
+
+
+@expansion("all_gather", ignores=("axis_name", "axis_index_groups", "axis_size"))
+def all_gather(*xs: jax.Array, all_gather_dimension: int, tiled: bool) -> tuple[jax.Array, ...]:
+    return xs if tiled else tuple(jnp.expand_dims(x, all_gather_dimension) for x in xs)
+
+
+@expansion("all_to_all", ignores=("axis_name", "axis_index_groups"))
+def all_to_all(x: jax.Array, *, split_axis: int, concat_axis: int, tiled: bool) -> jax.Array:
+    """The axis that is split has one element, unless it is tiled."""
+    return x if tiled else jnp.moveaxis(x, split_axis, concat_axis)
+
+
+@expansion("reduce_scatter", ignores=("axis_name", "axis_index_groups", "axis_size"))
+def reduce_scatter(x: jax.Array, *, scatter_dimension: int, tiled: bool) -> jax.Array:
+    return x if tiled else jnp.squeeze(x, scatter_dimension)

@@ -1,0 +1,117 @@
+"""The jaxpr that says what an equation does, where it is a call or a primitive without operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+
+from converter import expand
+from converter.expand.scatter import scatter_apply
+
+# primitive -> the parameter that holds its jaxpr; each is a plain call at inference
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "composite": "jaxpr",
+    "custom_vmap_call": "call",
+}
+
+
+def instead(eqn: Any, hints: frozenset[str]) -> Any:
+    """A closed jaxpr of the equation's operands; ``None`` if a node has to stand for it.
+
+    ``hints`` are the parameters that say nothing of the result.
+    """
+    name = eqn.primitive.name
+    if name in CALLS:
+        return _closed(eqn.params[CALLS[name]])
+    if name in REPLACED:
+        return REPLACED[name](eqn)
+    if eqn.params.get("out_dtype") is not None:
+        return _widened(eqn)
+    expansion = expand.find(name)
+    params = {k: v for k, v in eqn.params.items() if k not in hints}
+    if expansion is None or not expansion.knows(params):
+        return None
+    if all(0 in v.aval.shape for v in eqn.outvars):
+        return _traced(eqn, lambda *_: [jnp.zeros(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+    read = {k: v for k, v in params.items() if k in expansion.reads}
+    return _traced(eqn, lambda *xs: expansion.function(*xs, **read))
+
+
+def _traced(eqn: Any, fn: Callable[..., Any]) -> Any:
+    """The jaxpr of a function of the equation's operands."""
+    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    return jax.make_jaxpr(fn)(*types)
+
+
+def _kept_whole(eqn: Any) -> Any:
+    """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
+    return _traced(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
+
+
+def _widened(eqn: Any) -> Any:
+    """A product in a wider dtype is one of wider operands."""
+    wide, params = eqn.params["out_dtype"], {**eqn.params, "out_dtype": None}
+    return _traced(eqn, lambda *xs: eqn.primitive.bind(*(x.astype(wide) for x in xs), **params))
+
+
+def _applied(eqn: Any) -> Any:
+    """What ``x.at[i].apply(f)`` does, with ``f`` from the jaxpr of its scatter."""
+    p = eqn.params
+    if p["update_jaxpr"] is None:
+        return None
+    update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
+
+    def apply(x: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
+        return scatter_apply(
+            lambda element: update(element, element)[0],
+            x,
+            indices,
+            updates.shape,
+            dimension_numbers=p["dimension_numbers"],
+            mode=p["mode"],
+            unique=p["unique_indices"],
+        )
+
+    return _traced(eqn, apply)
+
+
+def _solved(eqn: Any) -> Any:
+    """What ``lax.custom_linear_solve`` solves with; the rest serves its derivatives."""
+    lengths = eqn.params["const_lengths"]
+    first = lengths.matvec + lengths.vecmat
+    operands, last = slice(first, first + lengths.solve), sum(lengths)
+    solve = jex.jaxpr_as_fun(eqn.params["jaxprs"].solve)
+    return _traced(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
+
+
+def _on_one_device(eqn: Any) -> Any:
+    """What each device does, if there is one."""
+    return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
+
+
+REPLACED: dict[str, Callable[[Any], Any]] = {
+    "call_hi_primitive": _kept_whole,
+    "custom_linear_solve": _solved,
+    "scatter": _applied,
+    "shard_map": _on_one_device,
+}
+"""What is inside of their parameters says what they do."""
+
+
+def _closed(jaxpr: Any) -> Any:
+    """Some primitives carry an open jaxpr (``remat``); close it."""
+    return jaxpr if isinstance(jaxpr, jex.ClosedJaxpr) else jex.ClosedJaxpr(jaxpr, ())
