@@ -140,7 +140,7 @@ def test_a_gated_repository_takes_a_token(home, archive):
 def test_no_server(home):
     told = home.export("http://127.0.0.1:9", code=2)
     assert "the hub cannot be reached" in told or "refused" in told
-    assert told.count("\n") == 1
+    assert told.count("error:") == 1 and told.strip().count("\n") <= 1
     assert zoo.info("dinov3_vits16").licence.page in told
 
 
