@@ -66,8 +66,9 @@ ACTIVATIONS = (
     Spelling("hard_swish", "min", lambda x: x * (_relu6(x + 3) * (1 / 6))),
     Spelling("softplus", "log1p", _softplus),
     Spelling("softplus", "log1p", _softplus_turned),
-    Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), since=18),
-    Spelling("swish", "logistic", lambda x: x * lax.logistic(x), since=24),
+    Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
+    # ONNX Runtime 1.31.1 has no kernel for it at 25 and later, and does not take it apart there.
+    Spelling("swish", "logistic", lambda x: x * lax.logistic(x), opsets=range(24, 25)),
     Spelling("soft_sign", "abs", lambda x: x / (jnp.abs(x) + 1)),
     Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x > 0, x, slope * x)),

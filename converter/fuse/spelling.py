@@ -44,13 +44,13 @@ class Spelling:
     sign: str
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
-    since: int = 17
+    opsets: range = range(17, 27)
 
 
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Give what is spelled in the graph its name, in place; whether there was anything."""
     present = {node.op for node in graph.walk()}
-    chosen = tuple(s for s in table if s.sign in present and s.since <= opset)
+    chosen = tuple(s for s in table if s.sign in present and opset in s.opsets)
     return bool(chosen) and sweep(graph, _rules(chosen)).changed
 
 

@@ -102,6 +102,11 @@ def _clamp(node: Node, ranges: Sequence[Range]) -> Range:
     return Range(min(max(x.low, low.low), high.low), min(max(x.high, low.high), high.high), x.nan)
 
 
+def _clip(node: Node, ranges: Sequence[Range]) -> Range:
+    low, high = (Range(node.params[name], node.params[name]) for name in ("low", "high"))
+    return _clamp(node, (low, *ranges, high))
+
+
 def _max(node: Node, ranges: Sequence[Range]) -> Range:
     x, y = ranges
     return Range(max(x.low, y.low), max(x.high, y.high), x.nan or y.nan)
@@ -133,6 +138,7 @@ _RANGES: dict[str, Rule] = {
     "convert_element_type": _convert,
     "iota": _iota,
     "clamp": _clamp,
+    "clip": _clip,
     "relu": lambda node, r: Range(max(r[0].low, 0), max(r[0].high, 0), r[0].nan),
     "max": _max,
     "min": _min,

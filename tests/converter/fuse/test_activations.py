@@ -127,7 +127,18 @@ def test_slopes_that_are_parameters():
     np.testing.assert_array_equal(got, np.asarray(layer(X)))
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("opset", [17, 20, 25, 26])
+def test_every_opset_has_a_kernel(opset):
+    for op, (fn, *_) in SPELLINGS.items():
+        got = converter.session(converter.to_onnx(fn, [X], opset=opset)).run(None, {"x": X})[0]
+        np.testing.assert_allclose(
+            got, np.asarray(jax.jit(fn)(X)), rtol=2e-6, atol=4e-7, err_msg=op
+        )
+
+
 def test_older_opsets_and_other_types():
     assert ops(converter.to_onnx(jax.nn.mish, [X], opset=17)) == ["Softplus", "Tanh", "Mul"]
-    assert ops(converter.to_onnx(jax.nn.silu, [X], opset=23)) == ["Sigmoid", "Mul"]
+    for opset in (23, 25, 26):
+        assert ops(converter.to_onnx(jax.nn.silu, [X], opset=opset)) == ["Sigmoid", "Mul"]
     assert "Clip" not in ops(converter.to_onnx(jax.nn.relu6, [((3, 4), "int32")]))

@@ -456,4 +456,5 @@ def test_entries():
     eupe = zoo.info("eupe_convnext_tiny")
     assert eupe.preprocessing.size == (256, 256)
     assert eupe.licence.name == "FAIR Noncommercial Research License"
-    assert eupe.hub[0].name == "models/default/eupe/eupe_convnext_tiny.tar.lz4"
+    assert eupe.hub[0].name == "EUPE-ConvNeXt-T.pt"
+    assert eupe.mirrors[0].name == "models/default/eupe/eupe_convnext_tiny.tar.lz4"
