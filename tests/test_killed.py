@@ -96,7 +96,7 @@ def check(found, old, new):
             assert LEFT_FROM_BEFORE in found.values() and set(found.values()) == {text}
 
 
-@pytest.mark.parametrize("name", ["convert", "pull"])
+@pytest.mark.parametrize("name", ["convert"])
 def test_a_command_that_is_stopped(name, run, tmp_path):
     stopped(run, name, 4, tmp_path)
 

@@ -76,7 +76,8 @@ def transposes(export):
     return export.report.histogram.get("Transpose", 0)
 
 
-@pytest.mark.parametrize("batch", [2, "B"])
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("batch", ["B", 2])
 @pytest.mark.parametrize("written", [norm, norm_by_hand])
 def test_a_network_keeps_one_transpose(written, batch):
     def fn(p, x):

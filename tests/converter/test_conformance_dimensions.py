@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -41,6 +42,7 @@ def test_dot_general(data):
     check(lambda x, y: lax.dot_general(x, y, numbers), *shapes)
 
 
+@pytest.mark.full
 @few
 @given(st.data())
 def test_conv(data):

@@ -257,7 +257,7 @@ GRADIENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(31)
 @cases(
     [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS],
 )
@@ -265,7 +265,7 @@ def test_resize(case, opset):
     assert_exports(case, opset)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @wrapped_cases(
     [
         Case(m, to(9, 4, method=m), ((5, 7),))

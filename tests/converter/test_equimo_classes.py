@@ -129,7 +129,7 @@ def assert_fused(export: converter.Export, variant: Variant) -> None:
 IDS = [f"{v.name}-{'x'.join(map(str, v.image))}" for v in VITS]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("variant", VITS, ids=IDS)
 def test_vision_transformers(variant):
     model = drawn_model(_build_vit, variant, [2])
@@ -140,7 +140,7 @@ def test_vision_transformers(variant):
     assert_right(export, model, variant.image)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["dinov3_vits16_pretrain_lvd1689m", "vit5_small"])
 def test_fixed_batch_and_flat_layout(name):
     variant = next(v for v in VITS if v.name == name)

@@ -171,6 +171,7 @@ def test_chains_of_known_sizes():
         assert_same_in_graph(chain)
 
 
+@pytest.mark.full
 def test_parts_that_are_turned():
     rng = np.random.default_rng(4)
     for i in range(100):

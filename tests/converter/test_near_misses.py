@@ -404,6 +404,7 @@ def test_gradient_of_dot_product_attention():
     assert export.report.near_misses == [] or export.report.fused["Attention"] == 0
 
 
+@pytest.mark.full
 def test_vmapped_gradient_of_dot_product_attention():
     def loss(q, k, v):
         return jnp.sum(jnp.square(jax.nn.dot_product_attention(q, k, v, is_causal=True)))

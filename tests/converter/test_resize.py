@@ -31,14 +31,14 @@ FORMS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("how", Form("", lambda x: x, (), {}).wraps)
 @pytest.mark.parametrize("form", FORMS, ids=[f.name for f in FORMS])
 def test_recognised(form, how):
     assert_recognised(form, how)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("how", ["plain", "vmap1", "nested", "scan"])
 @pytest.mark.parametrize("form", FORMS[:4], ids=[f.name for f in FORMS[:4]])
 def test_recognised_in_half(form, how):

@@ -14,7 +14,7 @@ from converter.judge.noise import Noise
 from tests.converter.fuse import draw_activations, draw_attention, draw_norms
 from tests.converter.fuse.drawing import Pencil, assert_drawn, stages
 
-BLOCK, BLOCKS = 5, 60
+BLOCK, BLOCKS = 3, 100
 DRAWN = {
     "layer_norm": draw_norms.layer_norm,
     "rms_norm": draw_norms.rms_norm,

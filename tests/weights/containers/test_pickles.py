@@ -99,6 +99,7 @@ def test_bombs_are_refused_at_once(program, tmp_path):
     assert seconds < 1
 
 
+@pytest.mark.full
 def test_why_it_is_not_pythons_own_reader(tmp_path):
     """It takes memory for all places of the memo below one, and hashes whatever is a key."""
     assert run(PYTHONS, FAR, tmp_path, room=1_000_000_000)[:2] == (0, "MemoryError")

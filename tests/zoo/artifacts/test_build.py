@@ -235,6 +235,7 @@ def test_images_as_input(tmp_path):
     assert "any height and width" in (folder / "README.md").read_text()
 
 
+@pytest.mark.full
 def test_two_builds_of_one_folder(tmp_path):
     """The second one waits and then finds everything there."""
     command = [*ZOO, "build", MODEL, "--out", "out", "--variant", "fp32", "--json"]
@@ -289,7 +290,7 @@ def check_nothing_wrong(folder, right):
             assert digest(folder / item["name"]) == item["sha256"], item["name"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.full
 @pytest.mark.parametrize("limit", [20_000, 300_000, 600_000])
 def test_no_room(tmp_path, limit):
     """One sentence, and nothing but whole files that were finished before."""

@@ -234,6 +234,7 @@ def files(tmp_path):
     return [tmp_path / "one.onnx", tmp_path / "two.onnx"]
 
 
+@pytest.mark.full
 def test_json(files, capsys):
     bench([*files, files[0]], batch=5, rounds=3, json=True)
     found = json.loads(capsys.readouterr().out)

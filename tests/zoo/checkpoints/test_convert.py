@@ -96,7 +96,7 @@ def test_torch_begins_every_storage_at_a_multiple_of_64(tmp_path):
     assert torch.load(tmp_path / "w.pth", weights_only=True)["t3"].shape == ()
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.full
 def test_equimo(source, tmp_path):
     from equimo.io import load_model
 
@@ -234,6 +234,7 @@ def test_wrong_use(vits16, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["small.pth"]
 
 
+@pytest.mark.full
 def test_a_full_disk_leaves_nothing(vits16, tmp_path):
     code = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "

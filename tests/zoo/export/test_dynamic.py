@@ -19,7 +19,7 @@ OPEN = Signature(size=None, batch=None)
 SIZES = ((224, 224), (256, 384), (512, 512), (230, 250))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [18, 23])
 def test_every_size_from_one_file(opset, vits16, tmp_path):
     """Sizes that are no multiple of the patch are cropped, as the original crops them."""
@@ -55,7 +55,7 @@ def test_a_dynamic_graph(vits16):
     ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [18, 23])
 def test_hidden_states_are_those_of_transformers(opset, vits16, tmp_path):
     """After the final norm, as the original's `get_intermediate_layers` gives them."""

@@ -39,6 +39,7 @@ def pretrained(*options, code=0, **variables):
     return done.stdout
 
 
+@pytest.mark.full
 def test_skipped_with_a_reason():
     told = pretrained()
     assert "DINO_EQX_WEIGHTS names no checkpoint" in told

@@ -114,6 +114,7 @@ def test_an_export_without_a_check_loads_no_more_than_it_needs(tmp_path):
             assert int(peak) < 300
 
 
+@pytest.mark.full
 def test_nan_weights_are_named(vits16, tmp_path):
     state = {key: torch.from_numpy(value.copy()) for key, value in vits16.state.items()}
     state["blocks.7.mlp.fc2.bias"][5] = float("nan")

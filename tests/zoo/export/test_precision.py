@@ -61,7 +61,7 @@ def pixels(config):
     return make_image(0, *sizes(config))[None]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_in_every_precision(name, opset, tmp_path):

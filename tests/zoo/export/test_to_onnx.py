@@ -55,7 +55,7 @@ def run(path, pixels):
     return dict(zip(names, live.run(names, fed), strict=True))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [23, 18])
 def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
     path = tmp_path / "mine.onnx"

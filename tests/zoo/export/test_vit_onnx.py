@@ -56,7 +56,7 @@ def exported(config, size, opset, params=None):
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structure(name):
     """At the size of training, from shapes alone."""
@@ -92,7 +92,7 @@ def test_the_large_ones_convert_without_weights(name, layers):
     assert report.near_misses == []
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):

@@ -106,6 +106,7 @@ def test_killed_and_continued_by_another_process(zoo_at, tmp_path):
     assert content(tmp_path / folders.MODEL) == expected("fp16")
 
 
+@pytest.mark.full
 def test_wrong_bytes_are_removed_and_fetched_again(zoo_at, tmp_path):
     with serving(hub_of()) as hub:
         name = f"{REPOSITORY}@{COMMIT}/onnx/model.onnx"
@@ -124,6 +125,7 @@ def test_wrong_bytes_are_removed_and_fetched_again(zoo_at, tmp_path):
     assert content(tmp_path / folders.MODEL) == expected("fp32")
 
 
+@pytest.mark.full
 def test_the_branch_moves_in_between(zoo_at, tmp_path):
     old, new = hub_of(), folders.contents(1)
     old.files |= hub_of(folders.published(new), OTHER).files

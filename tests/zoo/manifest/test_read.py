@@ -268,6 +268,7 @@ def change(path):
 CHANGES = st.sampled_from(list(paths(FULL))).flatmap(change)
 
 
+@pytest.mark.full
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(CHANGES, min_size=1, max_size=2))
 def test_any_change(changes):

@@ -166,6 +166,7 @@ def test_a_model_by_hand_has_as_many_stages_as_wanted():
     assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["siglip2_vitb16_224-equimo", "vit5_small", "convnext"])
 @pytest.mark.parametrize("layers", [(), (2, 1)])
 def test_names_of_outputs(name, layers):

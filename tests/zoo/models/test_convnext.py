@@ -395,7 +395,7 @@ def test_height_and_width_may_stay_open(model, expected, tmp_path):
         assert_file(tmp_path / "model.onnx", expected, size)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("as_maps", [True, False])
 def test_stages_in_a_file(as_maps, nano):
     model = bind(abstract(NANO), nano)

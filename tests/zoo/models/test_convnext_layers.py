@@ -46,6 +46,7 @@ def test_block():
     agree(layer, module, inputs(8, 5, 9), channels_last=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("index", [0, 1])
 def test_stage(index):
     """The first takes the image; what fills no pixel of the map is dropped."""

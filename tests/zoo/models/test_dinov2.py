@@ -93,6 +93,7 @@ def test_positions_are_interpolated_as_the_original_does(size, golden):
     np.testing.assert_allclose(patches, case["pos_embed_16"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.full
 def test_layers_agree_with_the_original():
     model, expected = load_golden("dinov2_vits14_reg")
     case, image = at(expected, "224x224")

@@ -89,7 +89,7 @@ def case(name, who, size=None):
     return want, forward(model_of(config), image)._asdict()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_agrees_with_equimo(name):
     want, got = case(name, "equimo")
