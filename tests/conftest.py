@@ -63,9 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test that is sampled, the default tier runs one case in so many, the full tier the rest.
 
     It is one of every so many neighbours, at a place that moves on: of each form, say, another
-    transformation.
+    transformation. With `full`, the full tier has one in so many of the rest, the hunt the others.
     """
-    seen: Counter[str] = Counter()
+    seen, left = Counter[str](), Counter[str]()
     for item in items:
         mark = item.get_closest_marker("sampled")
         if mark is None:
@@ -74,7 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group, place = divmod(seen[name], size)
         seen[name] += 1
         if place != group % size:
-            item.add_marker("full")
+            left[name] += 1
+            item.add_marker("hunt" if left[name] % mark.kwargs.get("full", 1) else "full")
 
 
 @pytest.fixture(autouse=True, scope="module")

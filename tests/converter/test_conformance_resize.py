@@ -257,7 +257,7 @@ GRADIENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(31)
+@pytest.mark.sampled(31, full=2)
 @cases(
     [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS],
 )

@@ -6,7 +6,7 @@ import copy
 import importlib
 import zlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -42,16 +42,35 @@ def sample(harnesses: list[Any], size: int) -> dict[str, Any]:
         if dtype in DTYPES and harness.filter("cpu"):
             groups[harness.group_name][dtype].append(harness)
     chosen = {group: _in_turn(groups[group], size) for group in sorted(groups)}
-    return {h.fullname: _up_to_signs(h) for found in chosen.values() for h in found}
+    return {h.fullname: _determined(h) for found in chosen.values() for h in found}
 
 
-def _up_to_signs(harness: Any) -> Any:
-    """Eigenvectors are one as good as the other with either sign: absolute values are compared."""
-    if harness.group_name != "eigh":
+def _determined(harness: Any) -> Any:
+    """The same harness of what its result determines."""
+    if harness.group_name not in DETERMINED:
         return harness
     twin, decompose = copy.copy(harness), harness.fun
-    twin.fun = lambda *args: jax.tree.map(jnp.abs, decompose(*args))
+    twin.fun = lambda *args: DETERMINED[harness.group_name](decompose(*args))
     return twin
+
+
+def _singular(result: Sequence[jax.Array]) -> list[jax.Array]:
+    """Singular values, their vectors up to the sign, and onto what the other vectors project."""
+    values, *vectors = result
+    if not vectors:
+        return [values]
+    left, right = vectors[0], jnp.swapaxes(vectors[1], -1, -2)
+    count = values.shape[-1]
+    others = [v[..., count:] for v in (left, right)]
+    projections = [v @ jnp.swapaxes(v, -1, -2) for v in others]
+    return [values, *(jnp.abs(v[..., :count]) for v in (left, right)), *projections]
+
+
+DETERMINED: dict[str, Callable[[Any], Any]] = {
+    "eigh": lambda result: jax.tree.map(jnp.abs, result),
+    "svd": _singular,
+}
+"""Eigenvectors are one as good as the other with either sign."""
 
 
 def _in_turn(by_dtype: dict[str, list[Any]], size: int) -> list[Any]:

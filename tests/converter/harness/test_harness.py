@@ -39,8 +39,13 @@ def assert_right(group: str, table: Mapping[str, Any]) -> None:
     assert bool(refused) == (group in REFUSED), refused or "nothing is refused any more"
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("group", GROUPS)
+def tier(group: str) -> Any:
+    """Functions of many steps take minutes, and have tests of their own in `../expand`."""
+    slow = {"eigh", "igamma", "igammac", "qr", "svd"}
+    return pytest.param(group, marks=pytest.mark.hunt if group in slow else pytest.mark.full)
+
+
+@pytest.mark.parametrize("group", [tier(group) for group in GROUPS])
 def test_group(group):
     assert_right(group, SAMPLE)
 
