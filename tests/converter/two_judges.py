@@ -51,6 +51,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "special values exp 23": EXP,
         "special values pow 23": EXP,
         "special values erf_inv 23": MAXIMUM,
+        "special values lgamma 23": "Doubles",
         "indexing filler is an input 23": "A padding with a number that is not a constant",
         "reduce int sum wraps 23": "64-bit integers",
         "reduce uint32 extremes 23": "Doubles",
