@@ -11,9 +11,10 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 PYTHON = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError),
-    *(OSError, RuntimeError, SystemError, TypeError, ValueError),
+    *(OSError, RuntimeError, SystemError, TypeError, ValueError, RuntimeWarning),
 )
-"""Those that a mistake in Python code ends with; JAX's, onnx_ir's and our own are among them."""
+"""Those that a mistake in Python code ends with; JAX's, onnx_ir's and our own are among them. A
+warning of numpy's is one where warnings are errors, as in the tests."""
 
 IN_JAX = (*PYTHON, jax.errors.InconclusiveDimensionOperation)
 """In which words JAX says that a line does not fit its operands, or that it cannot run it."""
