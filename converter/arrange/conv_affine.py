@@ -51,22 +51,18 @@ class _Affine:
     fold: bool
 
     def add(self, node: Node, editor: Editor) -> Value | None:
-        for term, other in (node.inputs, node.inputs[::-1]):
-            shifted = self._shifted(node, term, other, editor)
-            if shifted is not None:
-                return shifted
-        return None
+        one, other = node.inputs
+        found = self._shifted(node, one, other, editor)
+        return self._shifted(node, other, one, editor) if found is None else found
 
     def sub(self, node: Node, editor: Editor) -> Value | None:
         term, other = node.inputs
         return self._shifted(node, term, other, editor) if self._fixed(other) else None
 
     def mul(self, node: Node, editor: Editor) -> Value | None:
-        for term, other in (node.inputs, node.inputs[::-1]):
-            scaled = self._scaled(node, term, other, editor)
-            if scaled is not None:
-                return scaled
-        return None
+        one, other = node.inputs
+        found = self._scaled(node, one, other, editor)
+        return self._scaled(node, other, one, editor) if found is None else found
 
     def div(self, node: Node, editor: Editor) -> Value | None:
         term, other = node.inputs
