@@ -119,7 +119,10 @@ def test_norms_behind_what_is_read_twice_stay():
 
 def test_scales_that_are_inputs_stay():
     images, scale = drawn(2, 9, 7, 3), drawn(8)
-    fn = lambda w, x, s: conv(x, w) * s  # noqa: E731
+
+    def fn(w, x, s):
+        return conv(x, w) * s
+
     export = converter.to_onnx(fn, [images, scale], params=PARAMS["stem"])
     assert export.report.histogram["Mul"] == 1
     weights = PARAMS["stem"]
