@@ -8,6 +8,10 @@ fusion finds that it cannot take place: the process ends. It also finds transpos
 passes have brought there from further up.
 
 So a vector becomes a column, and where such a conversion can be, operands get as many axes.
+
+Its fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion) keep a scale
+and an epsilon in float32, whatever is computed in. So a float64 number that an array of several
+axes is multiplied with, divided by or added to is written once for each entry of an axis.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ def settle_products(model: ir.Model) -> None:
         moved.update(dict.fromkeys(node.outputs, _moved(node, moved)))
         if node.op_type == "MatMul" and not node.domain:
             _settle(node, moved, writer)
+        if node.op_type in ("Mul", "Div", "Add") and not node.domain:
+            _keep_digits(node, writer)
 
 
 def _moved(node: ir.Node, moved: dict[ir.Value, Moved]) -> Moved:
@@ -121,12 +127,31 @@ def _errs(value: ir.Value, moved: dict[ir.Value, Moved]) -> bool:
     return Moved.CONVERTED in state or value.dtype == ir.DataType.FLOAT16
 
 
+def _keep_digits(node: ir.Node, writer: _Writer) -> None:
+    """Repeat a float64 number along the last axis of known size."""
+    for index, other in ((0, 1), (1, 0)):
+        number, array = node.inputs[index], node.inputs[other]
+        if number is None or array is None or array.shape is None or array.shape.rank() < 2:
+            continue
+        if number.dtype != ir.DataType.DOUBLE or not _is_one_known_number(number):
+            continue
+        known = [(i, size) for i, size in enumerate(array.shape) if isinstance(size, int)]
+        long = [(i, size) for i, size in known if size > 1]
+        if long:
+            axis, size = long[-1]
+            writer.expand(node, index, [size] + [1] * (array.shape.rank() - axis - 1))
+
+
+def _is_one_known_number(value: ir.Value) -> bool:
+    return value.is_initializer() and value.shape is not None and all(d == 1 for d in value.shape)
+
+
 class _Writer:
     """Adds the nodes, under names that are free."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
-        self._axes: dict[tuple[int, ...], ir.Value] = {}
+        self._numbers: dict[tuple[int, ...], ir.Value] = {}
 
     @cached_property
     def _names(self) -> Names:
@@ -162,20 +187,29 @@ class _Writer:
         ir.convenience.replace_all_uses_with(whole, result, replace_graph_outputs=True)
         made.replace_input_with(0, whole)
 
-    def _node(self, operator: str, value: ir.Value, axes: Sequence[int]) -> ir.Node:
-        key = tuple(axes)
-        if key not in self._axes:
+    def expand(self, node: ir.Node, index: int, shape: Sequence[int]) -> None:
+        value = node.inputs[index]
+        assert value is not None and node.graph is not None
+        made = self._node("Expand", value, shape)
+        made.outputs[0].shape = ir.Shape(shape)
+        node.graph.insert_before(node, made)
+        node.replace_input_with(index, made.outputs[0])
+
+    def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
+        """An operator with whole numbers for its second operand."""
+        key = tuple(numbers)
+        if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))
             shape = ir.Shape([len(key)])
-            self._axes[key] = ir.Value(
+            self._numbers[key] = ir.Value(
                 name=tensor.name,
                 shape=shape,
                 type=ir.TensorType(ir.DataType.INT64),
                 const_value=tensor,
             )
-            self._graph.register_initializer(self._axes[key])
+            self._graph.register_initializer(self._numbers[key])
         name = self._names.take(f"{value.name}_{operator.lower()}")
-        made = ir.node(operator, [value, self._axes[key]], name=name)
+        made = ir.node(operator, [value, self._numbers[key]], name=name)
         (result,) = made.outputs
         result.name = name
         if value.dtype is not None:

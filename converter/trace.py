@@ -15,6 +15,7 @@ from typing import Any
 import jax
 from jax.extend import source_info_util
 
+from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value
 from converter.graph.dims import as_shape
 from converter.graph.names import Names
@@ -57,6 +58,7 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
 
     held = [jax.ShapeDtypeStruct(leaves[i][1].shape, leaves[i][1].dtype) for i in slots]
     closed, out_tree = jax.make_jaxpr(flat, return_shape=True)(held, *inputs)
+    _refuse_empty_types(closed.out_avals)
     names = Names()
     paths = [path_name(leaves[i][0]) or "param" for i in slots]
     values = [parameter(names.take(p), leaves[i][1]) for p, i in zip(paths, slots, strict=True)]
@@ -76,6 +78,15 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
     return Graph(arguments, outputs, nodes, [*values, *extra], output_names(out_tree))
+
+
+def _refuse_empty_types(outputs: Sequence[Any]) -> None:
+    for index, aval in enumerate(outputs):
+        if aval.dtype == jax.dtypes.float0:
+            raise Unsupported(
+                f"output {index} is a derivative of integers or booleans (its dtype is float0), "
+                "which has no numbers to write; leave it out of what the function returns"
+            )
 
 
 def source_line(node: Node) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from converter.graph import Node, Value, dims
 from converter.graph.dims import Dim
+from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -81,12 +84,22 @@ def rule(fixed: set[int]) -> Rule:
     """The rule, told which values (by id) are weights: transposing those costs nothing."""
 
     def contract(node: Node, editor: Editor) -> Value:
+        dtype = _widest(node)
         lhs, rhs = (
-            Operand(editor.convert(value, node.out.dtype), list(node.params[side]))
+            Operand(editor.convert(value, dtype), list(node.params[side]))
             for value, side in zip(node.inputs, ("lhs", "rhs"), strict=True)
         )
         out = list(node.params["out"])
         orders = (Product(lhs, rhs, out), Product(rhs, lhs, out))
-        return min(orders, key=lambda product: product.cost(fixed)).emit(editor)
+        made = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
+        return editor.convert(made, node.out.dtype)
 
     return contract
+
+
+def _widest(node: Node) -> np.dtype:
+    """What is computed in: wide floats are rounded after the product, not before."""
+    dtypes = [node.out.dtype, *(v.dtype for v in node.inputs)]
+    if not all(is_float(dtype) for dtype in dtypes):
+        return node.out.dtype
+    return max(dtypes, key=lambda dtype: dtype.itemsize)

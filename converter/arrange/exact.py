@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from converter.arrange.pooling import known_to_fit
 from converter.graph import Node, Value, const
 from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor, Rule
@@ -87,6 +88,14 @@ TABLE: dict[str, Deviation] = {
     **dict.fromkeys(("scatter-max", "scatter-min"), Deviation(NAN_SKIPPED, _scatter)),
     "max_pool": Deviation(
         "a window's maximum or minimum leaves NaN out, and is the largest finite number for inf"
+    ),
+    **dict.fromkeys(
+        ("sum_pool", "avg_pool"),
+        Deviation(
+            "a sum or average over a window that is longer than its axis of named size is refused, "
+            "or is one number where there should be none",
+            concerns=lambda node: not known_to_fit(node.inputs[0].shape[2:], node.params),
+        ),
     ),
     "max_pool_scatter": Deviation("the gradient of a window with NaN goes elsewhere"),
     "top_k": Deviation(

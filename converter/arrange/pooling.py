@@ -70,7 +70,9 @@ def rules(opset: int, strict: bool) -> dict[str, Rule]:
         kind = KINDS[node.op]
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
         exact = strict or not _all_hold_elements(node)
-        if (exact and kind.operator == "MaxPool") or not _pools(kind, x.dtype, window, opset):
+        fits = known_to_fit([x.shape[a] for a in window.axes], window.params())
+        by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
+        if by_slices or not _pools(kind, x.dtype, window, opset):
             return _sliced(editor, x, window, kind)
         x = _fixed_padding(editor, x)
         if node.op == "reduce_window_min":
@@ -108,6 +110,15 @@ def _all_hold_elements(node: Node) -> bool:
         if d > 1 and max(pads) > 0 and not (dims.is_static(length) and length >= d):
             return False
     return all(s == 1 for s in p["base_dilation"])
+
+
+def known_to_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
+    """Whether no axis can be shorter than the window over it; ``window`` as a pool has it."""
+    parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
+    return all(
+        dims.is_at_least(length + low + high, (size - 1) * dilation + 1)
+        for length, size, (low, high), dilation in parts
+    )
 
 
 def _fixed_padding(editor: Editor, x: Value) -> Value:

@@ -18,11 +18,15 @@ from converter.expand.registry import expansion
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
     """Neighbours are combined until one is left; then it is with the initial value.
 
+    XLA takes the initial value for neutral, and leaves it out where there is nothing to combine.
+
     **Arguments:** as many arrays as initial values, in this order; the computation is associative.
     """
     count = len(operands) // 2
     combine = combination(jaxpr.jaxpr, jaxpr.consts)
     xs = tuple(_lines(x, dimensions) for x in operands[:count])
+    if xs[0].shape[-1] == 1:
+        return tuple(x[..., 0] for x in xs)
     first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (

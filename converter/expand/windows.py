@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,10 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.expand.computation import Arrays, Combine, combination
+from converter.errors import Unsupported
+from converter.expand.computation import Arrays, Combine, combination, only_operation
 from converter.expand.registry import expansion
+from converter.graph import dims
+from converter.graph.dtypes import highest, lowest
 
 Pads = Sequence[tuple[int, int]]
+
+
+NEUTRAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "add": (lax.add, lambda dtype: 0),
+    "max": (lax.max, lowest),
+    "min": (lax.min, highest),
+}
+"""The operations for whose windows JAX has primitives, and what changes nothing in a dtype."""
 
 
 @expansion("reduce_window")
@@ -32,6 +43,10 @@ def reduce_window(
     The computation is associative and commutative. What pads takes no part in it, as XLA's CPU has
     it: it is not combined with the initial value, which need not be neutral.
     """
+    window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    operation = only_operation(jaxpr)
+    if operation in NEUTRAL:
+        return (_of_known_kind(operation, operands[0], operands[1], window),)
     count = len(operands) // 2
     combine, first = combination(jaxpr, consts), operands[count:]
 
@@ -82,6 +97,14 @@ def select_and_gather_add(
     return combine([jnp.broadcast_to(v, found[0].shape) for v in fillers], found)[1]
 
 
+def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
+    """The windows from a neutral value, each combined with the initial value that is given."""
+    combine, neutral = NEUTRAL[operation]
+    start = np.asarray(neutral(x.dtype), x.dtype)
+    found: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
+    return found
+
+
 def _pads(padding: Pads, base_dilation: Sequence[int]) -> list[tuple[int, int, int]]:
     return [(low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True)]
 
@@ -97,6 +120,12 @@ def _combined(
     for axis in reversed(range(xs[0].ndim)):
         last = (size[axis] - 1) * dilation[axis]
         reach = xs[0].shape[axis] - last
+        if not dims.is_at_least(reach, 0):
+            raise Unsupported(
+                f"primitive 'reduce_window' with a computation of its own over an axis of size "
+                f"{xs[0].shape[axis]} cannot be written: it has to be known that a window of "
+                f"{last + 1} fits; use a sum, maximum or minimum, or a size that is known"
+            )
         starts = range(0, last + 1, dilation[axis])
         parts = [
             [lax.slice_in_dim(x, i, i + reach, strides[axis], axis) for x in xs] for i in starts

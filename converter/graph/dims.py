@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from jax import export
+from jax import errors, export
 
 from converter.errors import SpecError
 
@@ -55,6 +55,14 @@ def same(a: Dim, b: Dim) -> bool:
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def is_at_least(dim: Dim, least: int) -> bool:
+    """Provably not less, whatever the named sizes are."""
+    try:
+        return bool(dim >= least)
+    except errors.InconclusiveDimensionOperation:
+        return False
 
 
 def divides(part: Dim, whole: Dim) -> Dim | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax.extend import core as jex
@@ -81,6 +82,8 @@ class Inliner:
         if name in DROPPED:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
+        if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
+            return [const(False) for _ in eqn.outvars]  # which holds nothing, and nothing reads
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         replaced = instead(eqn, HINTS)

@@ -72,7 +72,8 @@ SUMS = frozenset(
         *("scatter-add", "scatter-sub"),
     }
 )
-"""Sums of many: they are exact where all their operands have few digits."""
+"""Sums of many: they are exact where all their operands have few digits, unless they are divided:
+a runtime may add up numbers that it has divided before, as ONNX Runtime's norms do."""
 
 POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
@@ -94,6 +95,16 @@ class Noise:
         return graph
 
     @cached_property
+    def _divided(self) -> frozenset[Node]:
+        """The nodes whose results are divided, by way of other axes perhaps."""
+        divisions = (node for node in all_nodes(self._graph) if node.op == "div")
+        found = [n.inputs[0].node for n in divisions]
+        for node in found:
+            if node is not None and node.op in ("broadcast_in_dim", "reshape"):
+                found.append(node.inputs[0].node)
+        return frozenset(node for node in found if node is not None)
+
+    @cached_property
     def _params(self) -> Mapping[str, Any]:
         bound = {v.name: v.bound for v in self._graph.params}
         return bound if self._given is None else self._given
@@ -103,7 +114,7 @@ class Noise:
         graph = self._graph
 
         def run(args: Sequence[Any], params: Mapping[str, Any], pool: Any) -> list[Any]:
-            return evaluate(graph, args, params, _Mover(pool))
+            return evaluate(graph, args, params, _Mover(pool, self._divided))
 
         # Node by node, what the layers of a network have in common is compiled once. Loops would be
         # compiled anew each time.
@@ -124,8 +135,9 @@ class _Mover:
     It computes with numpy, and with JAX while that is tracing.
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, divided: frozenset[Node]) -> None:
         self._pool = pool
+        self._divided = divided
         self._place = count()
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
@@ -133,7 +145,8 @@ class _Mover:
         if node.op in CHOOSING:
             return run_node(node, args, sizes)
         args = [self._here(x) for x in args]
-        exact = self._exact(node.op, [x for x in args if _floating(x)])
+        floats = [x for x in args if _floating(x)]
+        exact = node not in self._divided and self._exact(node.op, floats)
         if node.op in ADDED:
             return [self._added(node, args, exact, sizes)]
         if node.op in FORMULAS:

@@ -168,7 +168,8 @@ class Builder:
                 target.append(-1)
         if target.count(-1) <= 1 and not (zero and -1 in target):
             return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
-        return self.op("Reshape", x, self.shape(after))
+        may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
+        return self.op("Reshape", x, self.shape(after), allowzero=1 if may_be_empty else None)
 
     def unsqueeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
         axes = list(axes)

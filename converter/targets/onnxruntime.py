@@ -58,9 +58,9 @@ KERNELS: Mapping[str, Missing] = {
     ),
     **dict.fromkeys(("top_k", "approx_top_k"), Missing(SORTED, order=True)),
     "matmul": Missing({**NARROW, **BOOL}),
+    **dict.fromkeys(("scatter-add", "scatter-mul"), Missing({"float16": "float32", **BOOL})),
     **dict.fromkeys(
-        ("scatter-add", "scatter-mul", "scatter-max", "scatter-min"),
-        Missing({"float16": "float32", **BOOL}),
+        ("scatter-max", "scatter-min"), Missing({"float16": "float32", **BOOL, **SHORT})
     ),
     "max_pool_scatter": Missing(HALF),
     # Formulas of several steps: in half precision each of them would be seen.

@@ -61,6 +61,46 @@ def gradient_of_padded_maximum(x):
     return jax.grad(loss)(x)
 
 
+def dilated_maximum(x):
+    start = jnp.asarray(-jnp.inf, x.dtype)  # of which only XLA knows that it is neutral
+    return lax.reduce_window(x, start, lax.max, (2, 1), (2, 1), "VALID", window_dilation=(2, 1))
+
+
+def windows_of_its_own(x):
+    def combine(a, b):
+        return a * b + a - a
+
+    return lax.reduce_window(x, jnp.ones((), x.dtype), combine, (3, 1), (2, 1), "VALID")
+
+
+def gradient_of_a_sum(x):
+    def loss(y):
+        pads = ((1, 0), (1, 1))
+        return jnp.sum(jnp.sin(lax.reduce_window(y, 0.0, lax.add, (3, 2), (2, 1), pads)))
+
+    return jax.grad(loss)(x)
+
+
+def derivative_of_a_comparison(x, y):
+    return jax.jvp(lambda a: (jnp.sin(a), a > y), (x,), (x,))[1][0]
+
+
+def scaled_product(x, y):
+    return jax.nn.softmax(x @ y.T * 0.3, -1) @ (y / 0.7)
+
+
+def rms(x):
+    return x / jnp.sqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-5)
+
+
+def product_of_wide_numbers(x, y):
+    return lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+
+
+def gradient_of_a_minimum_so_far(x):
+    return jax.grad(lambda a: jnp.sum(lax.cummin(a, axis=1, reverse=True) ** 2))(x)
+
+
 PARAMETERS = [
     Case(
         "program of which parts are used",
@@ -97,6 +137,8 @@ EMPTY = [
         [(1, 2, 2, 1, 1), (0, 1)],
     ),
     Case("selected", lambda x, y: jnp.select([y > 1, x < 0], [x, x], 0), [("B", 0, 1)] * 2),
+    Case("gradient of a minimum so far", gradient_of_a_minimum_so_far, [("B", 2)]),
+    Case("half of a small size", lambda x: x[: x.shape[0] // 2].reshape(1, -1, 2), [("B", 2)]),
     Case("summed", lambda x: jax.value_and_grad(lambda y: jnp.sum(y))(x), [("B", 0, 1)]),
 ]
 
@@ -115,6 +157,15 @@ NUMBERS = [
     Case("minimum of padding", padded_minimum, [(1, 1)]),
     Case("exact gelu far below zero", lambda x: jax.nn.gelu(x * 4, False), [(9,)], strict=True),
     Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), "float64")], x64=True),
+    Case("reduced over one", lambda x: lax.reduce(x, jnp.ones(()), lax.min, (0,)), [(1, 3)]),
+    Case("scale of float64", scaled_product, [((2, 3), "float64"), ((5, 3), "float64")], x64=True),
+    Case("small epsilon of float64", lambda x: rms(x * 1e-3), [((2, 3), "float64")], x64=True),
+    Case(
+        "rounded after a product",
+        product_of_wide_numbers,
+        [((3, 4), "float64"), ((4, 2), "float64")],
+        x64=True,
+    ),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
 ]
 
@@ -135,6 +186,12 @@ FORMS = [
     Case("gradient of a minimum that fits nowhere", gradient_of_minimum, [(1, 1)]),
     Case("gradient of a minimum", gradient_of_minimum, [(6, 3)]),
     Case("gradient of a maximum of much padding", gradient_of_padded_maximum, [(2, 5, 4)]),
+    Case("dilated maximum", dilated_maximum, [("3*B", 3)]),
+    Case("windows that may not fit", windows_of_its_own, [("B", 3)]),
+    Case("windows that fit", windows_of_its_own, [("3*B", 3)]),
+    Case("strict gradient of a sum", gradient_of_a_sum, [("B", 2)], strict=True),
+    Case("derivative of a comparison", derivative_of_a_comparison, [(3,), (3,)]),
+    Case("maximum of shorts", lambda x: x.at[:].max(1), [((3,), "int16")]),
     Case("subtracted", lambda x, w: x.at[1].subtract(w), [((3,), "uint32"), ((), "uint32")]),
     Case(
         "subtracted where indices meet",

@@ -44,6 +44,27 @@ NUMBERS = [
         "brings transpositions there from further up",
     ),
     Habit(
+        "A window that is longer than its axis",
+        "g (float[1,1,n] x) => (float[1,1,m] y) "
+        "{ y = AveragePool <kernel_shape=[3], strides=[2]> (x) }",
+        [f32([[[1, 3]]])],
+        [np.zeros((1, 1, 0), np.float32)],
+        [f32([[[2]]])],
+        "no elements, since no window fits",
+        "says that it may be so; a strict conversion writes slices where an axis of named size may "
+        "be too short",
+    ),
+    Habit(
+        "A float64 product that is scaled",
+        "g (double[1,1] a, double[1,1] b) => (double[1,1] y) "
+        "{ s = Constant <value = double {0.1}> () p = MatMul (a, b) y = Mul (p, s) }",
+        [np.ones((1, 1)), np.ones((1, 1))],
+        [np.full((1, 1), 0.1)],
+        [np.full((1, 1), np.float32(0.1), np.float64)],
+        "the product with 0.1; the optimiser keeps a scale in float32, and an epsilon of a norm",
+        "repeats such a number along an axis, where one has a known size",
+    ),
+    Habit(
         "A padding in front of a pool of maxima",
         "g (float[1,1,3] x) => (float[1,1,2] y) { p = Constant <value_ints=[0,0,1,0,0,0]> () "
         "z = Pad (x, p) y = MaxPool <kernel_shape=[2], strides=[2]> (z) }",
