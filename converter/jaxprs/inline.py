@@ -83,7 +83,7 @@ class Inliner:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
         if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
-            return [const(False) for _ in eqn.outvars]  # which holds nothing, and nothing reads
+            return [_nothing(v.aval.shape, nodes) for v in eqn.outvars]
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         replaced = instead(eqn, HINTS)
@@ -100,6 +100,14 @@ class Inliner:
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
         return Graph(inner, outputs, nodes)
+
+
+def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:
+    """What stands for the derivative of integers, whose dtype has no numbers."""
+    params = {"shape": as_shape(shape), "broadcast_dimensions": ()}
+    types = [(as_shape(shape), np.dtype(bool))]
+    nodes.append(make_node("broadcast_in_dim", [const(False)], types, params))
+    return nodes[-1].out
 
 
 def _chosen(eqn: Any, index: Value) -> Any:

@@ -59,8 +59,8 @@ def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> 
     carried, scanned = xs[:num_carry], xs[num_carry:]
     if dims.same(length, 0):
         return [*carried, *(b.const(np.zeros(v.shape, v.dtype)) for v in outputs[num_carry:])]
-    if not scanned:
-        return _counted(b, carried, body, length, reverse)
+    if not scanned or not dims.is_at_least(length, 1):
+        return _counted(b, carried, scanned, body, length, reverse)
     inner, inputs = b.subgraph("scan", body)
     graph = inner.close("scan", inputs, inner.inline(body, inputs))
     back = [1] if reverse else []
@@ -77,18 +77,32 @@ def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> 
 
 
 def _counted(
-    b: Builder, state: Sequence[ir.Value], body: Graph, length: Dim, reverse: bool
+    b: Builder,
+    state: Sequence[ir.Value],
+    scanned: Sequence[ir.Value],
+    body: Graph,
+    length: Dim,
+    reverse: bool,
 ) -> Sequence[ir.Value]:
     """``Scan`` needs something to scan; a ``Loop`` can do with the number of its rounds."""
-    inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
-    _, go, *before = inputs
-    graph = inner.close("loop", inputs, [go, *inner.inline(body, before)])
+    carried = Graph(body.inputs[: len(state)], body.outputs, body.nodes)
+    inner, inputs = b.subgraph("loop", carried, (("round", (), np.int64), ("go", (), np.bool_)))
+    count, go, *before = inputs
     rounds = b.squeeze(b.dim(length), [0])
+    taken = [_taken(inner, x, count, rounds if reverse else None) for x in scanned]
+    graph = inner.close("loop", inputs, [go, *inner.inline(body, [*before, *taken])])
     # That it goes on may be left out by the standard; its evaluator then does not begin.
     first = b.const(True, np.bool_)
     results = b.ops("Loop", [rounds, first, *state], len(b.node.outputs), body=graph)
     stacked = results[len(state) :]
     return [*results[: len(state)], *(_backwards(b, y) if reverse else y for y in stacked)]
+
+
+def _taken(b: Builder, x: ir.Value, count: ir.Value, rounds: ir.Value | None) -> ir.Value:
+    """The entry of a round; from the last on, if it is told how many there are."""
+    if rounds is not None:
+        count = b.op("Sub", b.op("Sub", rounds, b.const(1, np.int64)), count)
+    return b.op("Gather", x, count, axis=0)
 
 
 def _backwards(b: Builder, x: ir.Value) -> ir.Value:

@@ -12,6 +12,7 @@ from converter.graph import dims
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.lower.build import Builder
 from converter.lower.formula import Term
+from converter.lower.functions import log1p
 from converter.lower.registry import rule, unsupported
 
 Combine = Callable[[Term, Term], Term]
@@ -74,5 +75,5 @@ def _shifted(b: Builder, x: ir.Value, filler: ir.Value, axis: int, by: int) -> i
 
 def _logaddexp(x: Term, y: Term) -> Term:
     top = x.apply("Max", y)
-    base = abs(top).equals(math.inf).where(0, top)  # inf - inf is no number
-    return base + ((x - base).apply("Exp") + (y - base).apply("Exp")).apply("Log")
+    gap = abs(top).equals(math.inf).where(-math.inf, x.apply("Min", y) - top)
+    return top + log1p(gap.apply("Exp"))

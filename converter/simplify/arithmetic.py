@@ -89,6 +89,7 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
 
 
 REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
+WINDOWS = ("conv_general_dilated", "reduce_window_sum", "reduce_window_max", "reduce_window_min")
 RULES: dict[str, Rule] = {
     "max": _max,
     "min": _min,
@@ -103,4 +104,5 @@ RULES: dict[str, Rule] = {
     "scatter-sub": _scatter_sub,
     "dim_as_value": _dim_as_value,
     **dict.fromkeys(REDUCTIONS, _reduce),
+    **dict.fromkeys(WINDOWS, over_nothing),
 }

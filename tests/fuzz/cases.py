@@ -61,6 +61,10 @@ def gradient_of_padded_maximum(x):
     return jax.grad(loss)(x)
 
 
+def transposed_convolution(x, w):
+    return lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
 def dilated_maximum(x):
     start = jnp.asarray(-jnp.inf, x.dtype)  # of which only XLA knows that it is neutral
     return lax.reduce_window(x, start, lax.max, (2, 1), (2, 1), "VALID", window_dilation=(2, 1))
@@ -137,6 +141,12 @@ EMPTY = [
         [(1, 2, 2, 1, 1), (0, 1)],
     ),
     Case("selected", lambda x, y: jnp.select([y > 1, x < 0], [x, x], 0), [("B", 0, 1)] * 2),
+    Case("convolution of nothing", transposed_convolution, [(1, 0, 2, 2), (1, 1, 2, 1)]),
+    Case(
+        "scan over what may be empty",
+        lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x[1:], reverse=True),
+        [("B", 2)],
+    ),
     Case("gradient of a minimum so far", gradient_of_a_minimum_so_far, [("B", 2)]),
     Case("half of a small size", lambda x: x[: x.shape[0] // 2].reshape(1, -1, 2), [("B", 2)]),
     Case("summed", lambda x: jax.value_and_grad(lambda y: jnp.sum(y))(x), [("B", 0, 1)]),
@@ -165,6 +175,11 @@ NUMBERS = [
         product_of_wide_numbers,
         [((3, 4), "float64"), ((4, 2), "float64")],
         x64=True,
+    ),
+    Case(
+        "logarithm of sums far apart",
+        lambda x: lax.cumlogsumexp(jnp.stack([x * 40, x * 0])),
+        [(9,)],
     ),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
 ]

@@ -33,6 +33,7 @@ FINE = (
     "too small",
     "promised",
     "subnormal",
+    "sign of NaN",
 )
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion is
 right. `overflows`: something outgrows float16 in JAX, which norms and attention compute in float32
@@ -41,8 +42,10 @@ it. `no kernel`: it holds bfloat16, for which ONNX Runtime has few kernels on CP
 `too small`: a window does not fit into an axis of named size; ONNX Runtime says so, where JAX has
 no elements. `promised`: an index leaves the array in the derivative of `x.at[i].min`, `max` or
 `set`, where JAX promises that none does. `subnormal`: the file is right where ONNX Runtime takes
-subnormal numbers for zero, as XLA does."""
+subnormal numbers for zero, as XLA does. `sign of NaN`: XLA's `top_k` puts a NaN with its sign bit
+set last."""
 
+NO_KERNEL = re.compile(r"NotImplemented|BFloat16 data type is not supported")
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
 PROMISING = re.compile(r"\.at\[.*\]\.(min|max|set)\(")
 DERIVATIVE = re.compile(r"jax\.(grad|value_and_grad|jac\w+|jvp|vjp|linearize)\(")
@@ -91,12 +94,24 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     except (converter.Unsupported, converter.SpecError) as error:
         return Outcome("refused", str(error), _plain(str(error)))
     except ANY as error:
-        return _raised("exception", error)
+        return _raised("invalid" if _raises(program, type(error)) else "exception", error)
     outcome = _checked(program, export, tell)
     if not outcome.is_fine and export.report.deviations and not program.strict:
         strict = _judge(replace(program, strict=True), tell)
         return Outcome("deviates") if strict.kind == "right" else strict
     return outcome
+
+
+def _raises(program: Program, kind: type[Exception]) -> bool:
+    """Whether JAX raises the same where it runs the program."""
+    fn, params = function(program)
+    shapes = [[d if isinstance(d, int) else 3 for d in s.shape] for s in program.inputs.values()]
+    inputs = [jnp.zeros(n, s.dtype) for n, s in zip(shapes, program.inputs.values(), strict=True)]
+    try:
+        jax.jit(fn)(*([] if params is None else [params]), *inputs)
+    except kind:
+        return True
+    return False
 
 
 def _checked(program: Program, export: converter.Export, tell: Callable[[bool], object]) -> Outcome:
@@ -111,14 +126,17 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return _unfit(program, error)
     if verdict.passed or converter.check(export, _eager(fn, params)).passed:
         return Outcome("right")
-    if "float16" in str(program) and _overflows(program, verdict.differences[0].sample):
+    sample = verdict.differences[0].sample
+    if "float16" in str(program) and _meets(program, sample, _is_extreme):
         return Outcome("overflows")
+    if "top_k" in str(program) and _meets(program, sample, _is_negative_nan):
+        return Outcome("sign of NaN")
     plain = any(not d.optimised for d in verdict.differences)
     return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
 
 
-def _overflows(program: Program, sample: str) -> bool:
-    """Whether a float16 on the way is infinite, no number, or subnormal."""
+def _meets(program: Program, sample: str, what: Callable[[np.ndarray], bool]) -> bool:
+    """Whether there is such an array on the way."""
     fn, params = function(program)
     graph = trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)
     found = False
@@ -126,18 +144,25 @@ def _overflows(program: Program, sample: str) -> bool:
     def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         nonlocal found
         results = run_node(node, args, sizes)
-        halves = [y for y in (*args, *results) if y.dtype == jnp.float16]
-        found = found or any(_is_extreme(y) for y in halves if not isinstance(y, Tracer))
+        arrays = [np.asarray(y) for y in (*args, *results) if not isinstance(y, Tracer)]
+        found = found or any(map(what, arrays))
         return results
 
     evaluate(graph, dict(samples(graph))[sample], apply=apply)
     return found
 
 
-def _is_extreme(half: Any) -> bool:
-    size = np.abs(np.asarray(half))
-    normal = (size == 0) | (size >= np.finfo(np.float16).smallest_normal)
-    return not (np.isfinite(size) & normal).all()
+def _is_extreme(array: np.ndarray) -> bool:
+    """A float16 that is infinite, no number, or subnormal."""
+    if array.dtype != np.float16:
+        return False
+    normal = (array == 0) | (abs(array) >= np.finfo(np.float16).smallest_normal)
+    return not (np.isfinite(array) & normal).all()
+
+
+def _is_negative_nan(array: np.ndarray) -> bool:
+    is_float = jnp.issubdtype(array.dtype, jnp.floating)
+    return bool(is_float and (np.isnan(array) & np.signbit(array)).any())
 
 
 def _reference(
@@ -173,7 +198,7 @@ def _unfit(program: Program, error: Exception) -> Outcome:
     frames = traceback.extract_tb(error.__traceback__)
     if not type(error).__module__.startswith("onnxruntime"):
         return _raised("check raises", error)
-    if "NotImplemented" in type(error).__name__ and "bfloat16" in str(program):
+    if NO_KERNEL.search(f"{type(error).__name__}: {error}") and "bfloat16" in str(program):
         return Outcome("no kernel", str(error))
     if TOO_SMALL.search(str(error)) and not all(s.is_static for s in program.inputs.values()):
         return Outcome("too small", str(error))
