@@ -236,8 +236,8 @@ def flat(net: Network, at: int) -> int:
 
 
 STEPS = (
-    *(conv,) * 6,
-    *(norm, norm, activation, activation, pool, gate, pad, combine, combine, concatenate),
+    *(conv,) * 9,
+    *(norm, norm, activation, activation, pool, gate, pad, combine, combine, concatenate, along),
     *(part, resize, dense, along, scaled, turned, flat, other_norm),
 )
 

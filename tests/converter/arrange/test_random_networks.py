@@ -14,7 +14,7 @@ from converter import passes
 from tests.converter.arrange.draw_affine import Affine, affine
 from tests.converter.arrange.draw_networks import network
 
-NETWORKS, AFFINES = 2, 4
+NETWORKS, AFFINES = 1, 2
 """So many instances are one test."""
 
 VIEWS = {"Conv", "ConvTranspose", "Transpose", "Reshape"}
@@ -50,7 +50,7 @@ def assert_right(export: Any, fn: Any, inputs: list[Any], text: str) -> None:
     assert verdict.passed, f"{verdict.differences[0]}: {text}"
 
 
-@pytest.mark.parametrize("block", blocks(20, 1500))
+@pytest.mark.parametrize("block", blocks(30, 3000))
 def test_networks(block, monkeypatch):
     """Right, and with no more transposes than if no region had been turned."""
     others = tuple(step for step in passes.PASSES if step.name != "channels")
@@ -65,7 +65,7 @@ def test_networks(block, monkeypatch):
         assert_right(export, lambda *xs, net=net: net.fn(net.params, *xs), inputs, net.text())
 
 
-@pytest.mark.parametrize("block", blocks(20, 1000))
+@pytest.mark.parametrize("block", blocks(30, 2000))
 def test_scales_and_shifts(block, tmp_path):
     """Also with other values for the parameters, and where the weights stay as they are."""
     for seed in range(block * AFFINES, (block + 1) * AFFINES):
