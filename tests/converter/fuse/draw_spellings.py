@@ -117,7 +117,7 @@ FAMILIES = {
         (lambda p, x, y, a, b: _softplus(p, x),),
         (
             lambda p, x, y, a, b: jnp.logaddexp(x, 0.1),
-            lambda p, x, y, a, b: jnp.logaddexp(x, y),
+            lambda p, x, y, a, b: jnp.logaddexp(x, abs(y)),
             lambda p, x, y, a, b: jnp.logaddexp2(x, 0.0),
         ),
     ),
