@@ -106,7 +106,8 @@ def test_what_stays_different_is_said(name, strict):
 
 def test_every_deviation_is_tried():
     tried = {name.split(" ", maxsplit=1)[0] for name in FUNCTIONS}
-    assert TABLE.keys() == tried | SAID.keys() | activations.INEXACT
+    pools = {"sum_pool", "avg_pool"}
+    assert TABLE.keys() == tried | SAID.keys() | activations.INEXACT | pools
 
 
 def test_sums_of_64_bits():
