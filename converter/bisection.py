@@ -23,6 +23,7 @@ def bisect(
     opset: int = 23,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
+    fold: bool = True,
 ) -> Change | None:
     """Convert step by step, and name the first step that changes a number by more than rounding.
 
@@ -30,7 +31,7 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, params, opset, attention_layout, strict: as in ``to_onnx``.
+        fn, params, opset, attention_layout, strict, fold: as in ``to_onnx``.
         inputs: arrays.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
@@ -39,7 +40,7 @@ def bisect(
     """
     retrace = partial(trace, fn, inputs if specs is None else specs, params)
     graph = retrace()
-    settings = Settings(opset, attention_layout, strict)
+    settings = Settings(opset, attention_layout, strict, fold)
     watch = Watch(retrace, [("given", inputs)])
     try:
         watch.function(fn if params is None else partial(fn, params))

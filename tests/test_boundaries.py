@@ -1,4 +1,7 @@
-"""What may import what: packages, and the rooms inside of them, which use those below them."""
+"""What may import what: packages, and the rooms inside of them, which use those below them.
+
+No two modules need each other, and none is longer than can be read at once.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -72,6 +75,29 @@ def files(package: str) -> list[Path]:
     found = sorted((ROOT / package).rglob("*.py"))
     assert found
     return found
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_files_are_short(package):
+    assert [path for path in files(package) if len(path.read_text().splitlines()) > 300] == []
+
+
+def test_no_import_cycles():
+    """Of modules, over all packages; an import inside a function counts too."""
+    paths = {name_of(path): path for package in ROOMS for path in files(package)}
+    needs = {
+        name: {module for _, module in modules(path) if module in paths} - {name}
+        for name, path in paths.items()
+    }
+    done: set[str] = set()
+    while ready := {name for name in needs.keys() - done if needs[name] <= done}:
+        done |= ready
+    assert needs.keys() - done == set(), "these need each other"
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
 
 
 def room_of(module: str) -> str:

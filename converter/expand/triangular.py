@@ -65,37 +65,37 @@ def tridiagonal_solve(
     diagonals = [jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above)]
     low, mid, up = diagonals
     right = jnp.moveaxis(b, -2, 0)
-    none = jnp.zeros_like(mid[0])
-    up = jnp.concatenate([up[:-1], none[None]])
-
-    def eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
-        first, second, rest = top
-        lead, own, further, value = following
-        swap = jnp.abs(lead) > jnp.abs(first)
-        factor = jnp.where(swap, first, lead) / jnp.where(swap, lead, first)
-        done = (
-            jnp.where(swap, lead, first),
-            jnp.where(swap, own, second),
-            jnp.where(swap, further, none),
-            jnp.where(swap, value, rest),
-        )
-        left = (
-            jnp.where(swap, second - factor * own, own - factor * second),
-            jnp.where(swap, -factor * further, further),
-            jnp.where(swap, rest - factor * value, value - factor * rest),
-        )
-        return left, done
-
+    up = jnp.concatenate([up[:-1], jnp.zeros_like(up[:1])])
     start: Arrays = (mid[0], up[0], right[0])
-    last, rows = lax.scan(eliminate, start, (low[1:], mid[1:], up[1:], right[1:]))
+    last, rows = lax.scan(_eliminate, start, (low[1:], mid[1:], up[1:], right[1:]))
     final = last[2] / last[0]
-
-    def substitute(state: Arrays, line: Arrays) -> tuple[Arrays, jax.Array]:
-        next_one, one_after = state
-        pivot, second, third, value = line
-        x = (value - second * next_one - third * one_after) / pivot
-        return (x, next_one), x
-
     end: Arrays = (final, jnp.zeros_like(final))
-    _, others = lax.scan(substitute, end, rows, reverse=True)
+    _, others = lax.scan(_substitute, end, rows, reverse=True)
     return jnp.moveaxis(jnp.concatenate([others, final[None]]), 0, -2)
+
+
+def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
+    """What is left of a row without its first diagonal, and the row that took it out."""
+    first, second, rest = top
+    lead, own, further, value = following
+    swap = jnp.abs(lead) > jnp.abs(first)
+    factor = jnp.where(swap, first, lead) / jnp.where(swap, lead, first)
+    done = (
+        jnp.where(swap, lead, first),
+        jnp.where(swap, own, second),
+        jnp.where(swap, further, 0),
+        jnp.where(swap, value, rest),
+    )
+    left = (
+        jnp.where(swap, second - factor * own, own - factor * second),
+        jnp.where(swap, -factor * further, further),
+        jnp.where(swap, rest - factor * value, value - factor * rest),
+    )
+    return left, done
+
+
+def _substitute(state: Arrays, line: Arrays) -> tuple[Arrays, jax.Array]:
+    next_one, one_after = state
+    pivot, second, third, value = line
+    x = (value - second * next_one - third * one_after) / pivot
+    return (x, next_one), x

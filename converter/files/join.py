@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from converter.errors import SpecError
 from converter.graph.names import Names
+from converter.products import settle_products
 
 Named = ir.Value | ir.Node
 
@@ -38,6 +39,7 @@ def join(first: ir.Model, second: ir.Model) -> ir.Model:
     after.inputs.extend(inputs)
     after.insert_before(after[0], nodes)
     after.initializers.update({str(value.name): value for value in initializers})
+    settle_products(second)  # what was a plain input of a product is one that nodes computed
     return second
 
 

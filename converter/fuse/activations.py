@@ -84,5 +84,5 @@ ACTIVATIONS = (
 )
 """What has others in it comes after them."""
 
-INEXACT = frozenset({"swish", "elu", "selu", "celu"})
+INEXACT = frozenset({"swish", "elu", "selu", "celu", "hard_sigmoid", "hard_swish"})
 """Where ONNX Runtime's operator is less precise than what JAX does."""

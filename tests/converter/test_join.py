@@ -1,5 +1,7 @@
 """Two models as one."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import onnx
@@ -67,3 +69,33 @@ def test_what_does_not_fit():
     other = converter.to_onnx(first, [(("n", 5, 3), np.uint8)], opset=20)
     with pytest.raises(converter.SpecError, match=r"gives FLOAT\[n,5\].*takes FLOAT\[n,4\]"):
         converter.join(other.model, back.model)
+
+
+PRODUCTS = {
+    "a matrix by a vector": (lambda x: x.T, (4, 3), lambda y: y @ jnp.arange(4.0)),
+    "a matrix turned and converted": (
+        lambda x: jnp.transpose(x, (1, 0, 2)).astype(jnp.float32),
+        (2, 3, 4),
+        lambda y: y @ jnp.arange(8.0).reshape(4, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_behind_the_seam(name):
+    """What the first computes is not a plain input of the second any more.
+
+    The optimiser gave other numbers for the one, and ended the process with the other.
+    """
+    front, shape, back = PRODUCTS[name]
+    x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    if x.ndim == 3:
+        x = x.astype(np.int32)
+    one = converter.to_onnx(front, [x])
+    two = converter.to_onnx(back, [front(x).shape])
+    joined = converter.join(one.model, two.model)
+    (product,) = [node for node in joined.graph if node.op_type == "MatMul"]
+    ranks = {value.shape.rank() for value in product.inputs}
+    assert len(ranks) == 1
+    (got,) = run(joined, [x]).values()
+    np.testing.assert_array_equal(got, back(front(jnp.asarray(x))))

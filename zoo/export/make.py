@@ -21,7 +21,7 @@ from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Layout, Precision
-from zoo.manifest.schema import Verification
+from zoo.manifest.measured import Verification
 from zoo.models.build import Model, batched, networks_in
 from zoo.registry.entry import ModelInfo
 

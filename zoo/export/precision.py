@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import converter
 from zoo.export.quantise import quantise
 from zoo.manifest.choices import Precision
-from zoo.manifest.schema import Comparison, Measure
+from zoo.manifest.measured import Comparison, Measure
 
 
 @dataclass(frozen=True)

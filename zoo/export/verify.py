@@ -20,7 +20,7 @@ from zoo.export.request import Signature
 from zoo.images.photograph import photographs, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
-from zoo.manifest.schema import Comparison, Verification
+from zoo.manifest.measured import Comparison, Verification
 from zoo.models.build import Model, batched
 from zoo.registry.entry import ModelInfo
 

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from zoo.errors import BadFile
 from zoo.files.staging import manifest_path
-from zoo.manifest.schema import MANIFEST, PATTERNS, Manifest
+from zoo.manifest.fields import PATTERNS
+from zoo.manifest.schema import MANIFEST, Manifest
 
 LARGEST_MANIFEST = 4 << 20
 MOST_VALUES = 20_000

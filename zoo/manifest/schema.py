@@ -1,53 +1,22 @@
-"""What a manifest says, of a folder that was built as of a single file that was exported.
+"""What a manifest says, of a folder that was built as of a single file that was exported."""
 
-It may come from a hub, so it may say anything: every name, size and digest is checked here, and
-whoever uses them need not check again. Fields that are not known are ignored, for a later version
-may add some.
-"""
-
-import math
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from weights.files import sha256
 from zoo.errors import BadRequest
-from zoo.files.staging import NAME, links
+from zoo.files.staging import links
 from zoo.manifest.choices import Input, Layout, Precision
+from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Three
+from zoo.manifest.measured import Speeds, Verification
 from zoo.models import config
 
 MANIFEST = "manifest.json"
 """A folder's."""
-
-DIGEST = "^[0-9a-f]{64}$"
-LABEL = "^[a-z0-9_]+$"
-LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
-
-PATTERNS = {
-    NAME: "a plain relative name",
-    DIGEST: "64 hexadecimal digits",
-    LABEL: "small letters, digits and `_`",
-    LINE: "a line of text",
-}
-"""What is asked of texts, in words."""
-
-Name = Annotated[str, Field(max_length=200, pattern=NAME)]
-Digest = Annotated[str, Field(pattern=DIGEST)]
-Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
-Line = Annotated[str, Field(max_length=200, pattern=LINE)]
-Count = Annotated[int, Field(ge=0, le=1 << 53)]
-Side = Annotated[int, Field(ge=1, le=1 << 16)]
-Three = tuple[float, float, float]
-Measure = Literal["max_abs", "max_rel", "cosine"]
-
-
-class Model(BaseModel):
-    """Checked when it is made, by us or from a file, and never changed."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Licence(Model):
@@ -155,40 +124,6 @@ class NearMiss(Model):
     reason: str = Field(description="Why it did not.")
 
 
-class Comparison(Model):
-    """How far ONNX Runtime's output is from JAX's, at one batch and image size.
-
-    What would be infinite, or not a number, is null.
-    """
-
-    batch: Count = Field(description="Images at once.")
-    height: Count = Field(description="Of the images, in pixels.")
-    width: Count = Field(description="Of the images, in pixels.")
-    output: str = Field(description="Which output was compared.")
-    max_abs: float | None = Field(description="The largest absolute difference.")
-    max_rel: float | None = Field(description="The same, divided by the largest value in JAX.")
-    cosine: float | None = Field(description="Cosine similarity of all values together.")
-
-    @field_validator("max_abs", "max_rel", "cosine", mode="before")
-    @classmethod
-    def _or_none(cls, value: object) -> object:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    def error(self, measure: Measure) -> float | None:
-        """The error that counts."""
-        return {"max_abs": self.max_abs, "max_rel": self.max_rel, "cosine": self.cosine}[measure]
-
-
-class Verification(Model):
-    """What a file was compared with and what was asked of it."""
-
-    input: str = Field(description="What it was run on.")
-    measure: Measure = Field(description="Which error counts.")
-    limit: float = Field(description="The largest error that is right, or the least `cosine`.")
-    passed: bool = Field(description="Whether all comparisons are within the limit.")
-    comparisons: tuple[Comparison, ...] = Field(description="Every output at every size tried.")
-
-
 class Variant(Model):
     """One ONNX file and what lies beside it."""
 
@@ -217,23 +152,6 @@ class Variant(Model):
     def passed(self) -> bool:
         """Whether it was checked and found right."""
         return self.verification is not None and self.verification.passed
-
-
-class Speed(Model):
-    """How fast a variant is."""
-
-    p50_ms: float = Field(description="Median of its runs, in milliseconds.")
-    ratio: float | None = Field(description="How many times faster than `fp32`; null without one.")
-
-
-class Speeds(Model):
-    """How fast the variants are beside each other, measured in interleaved rounds."""
-
-    runtime: str = Field(description="What ran them.")
-    machine: str = Field(description="Processor and operating system.")
-    input: tuple[Count, ...] = Field(description="Shape of what they were run on.")
-    rounds: Count = Field(description="How often each was run.")
-    variants: dict[Label, Speed] = Field(description="By name; those that cannot run are left out.")
 
 
 class Manifest(Model):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from zoo.models.config import Config, Preprocessing, ViTConfig
 
 if TYPE_CHECKING:
-    from zoo.manifest.schema import Comparison, Manifest, Variant, Verification, Weights
+    from zoo.manifest.measured import Comparison, Verification
+    from zoo.manifest.schema import Manifest, Variant, Weights
 
 NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
 

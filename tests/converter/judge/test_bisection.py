@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +107,33 @@ def test_named_sizes_and_parameters():
 
     assert converter.bisect(fn, [X], specs=[("B", 4)], params=params) is None
     assert called["shape"] == (3, 4)
+
+
+NAMES_AND_PLACES = {"specs", "path", "input_names", "output_names"}
+"""Arguments of `to_onnx` that change no pass; `bisect` takes specs only where arrays do not do."""
+
+OTHERS = {"opset": 20, "attention_layout": "3d", "strict": True, "fold": False}
+"""For each setting one that is not the default."""
+
+
+def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
+    """One that it did not know was not bisected: files without folding were, with it."""
+    ours, theirs = (inspect.signature(f).parameters for f in (converter.bisect, converter.to_onnx))
+    shared = {name: theirs[name] for name in theirs.keys() - NAMES_AND_PLACES}
+    assert {name: ours[name] for name in ours.keys() - {"inputs", "specs"}} == shared
+    told = {field.name for field in fields(passes.Settings)} - {"notes", "deviations"}
+    assert told == OTHERS.keys() == shared.keys() - {"fn", "params"}
+    seen = []
+
+    def note(graph: Graph, settings: passes.Settings) -> bool:
+        seen.append({name: getattr(settings, name) for name in OTHERS})
+        return False
+
+    table = (passes.Pass("note", "Notes what it is told.", note), *passes.PASSES)
+    monkeypatch.setattr(passes, "PASSES", table)
+    converter.to_onnx(function, [X], **OTHERS)
+    assert converter.bisect(function, [X], **OTHERS) is None
+    assert seen == [OTHERS, OTHERS]
 
 
 # ---------------------------------------------------------------------------- CONVERTER_CHECK

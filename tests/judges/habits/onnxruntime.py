@@ -119,8 +119,8 @@ NUMBERS = [
         [i32(-(2**31))],
         [i32(2**31 - 1)],
         "does not say; the standard's evaluator and JAX wrap, ONNX Runtime saturates",
-        "sums in int64 and converts back; ONNX Runtime adds in float64, so 64 bits beyond 2**53 "
-        "take a strict conversion",
+        "sums in int64 and converts back; ONNX Runtime adds in float64, so those of 64 bits are "
+        "products with ones",
     ),
     Habit(
         "Product of integers beyond their range",

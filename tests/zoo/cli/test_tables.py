@@ -23,7 +23,8 @@ from zoo.export.run import Exported
 from zoo.hub.pull import Preview
 from zoo.hub.push import Plan as Push
 from zoo.hub.push import Row, Target
-from zoo.manifest.schema import Comparison, File, Speed, Speeds, Variant, Verification
+from zoo.manifest.measured import Comparison, Speed, Speeds, Verification
+from zoo.manifest.schema import File, Variant
 from zoo.registry.lookup import MODELS
 
 NAMES = (

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tests import folders
 from zoo.errors import BadRequest
-from zoo.manifest import schema
+from zoo.manifest.measured import Comparison
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import File, Manifest
 
@@ -84,5 +84,5 @@ def test_files(tmp_path):
 def test_errors_that_are_no_numbers():
     """JSON has no word for them."""
     values = {"max_abs": float("inf"), "max_rel": float("nan"), "cosine": 0.5}
-    found = schema.Comparison(batch=1, height=8, width=8, output="x", **values)
+    found = Comparison(batch=1, height=8, width=8, output="x", **values)
     assert (found.error("max_abs"), found.error("cosine")) == (None, 0.5)

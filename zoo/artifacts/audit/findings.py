@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.manifest.schema import Verification
+from zoo.manifest.measured import Verification
 
 
 @dataclass(frozen=True)

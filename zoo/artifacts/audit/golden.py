@@ -18,7 +18,8 @@ from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile
 from zoo.export.precision import LIMITS
 from zoo.export.verify import compared, judge
-from zoo.manifest.schema import Variant, Verification
+from zoo.manifest.measured import Verification
+from zoo.manifest.schema import Variant
 from zoo.manifest.words import limit, worst
 
 INPUTS = ("pixel_values", "image")

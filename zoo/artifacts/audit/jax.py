@@ -13,7 +13,8 @@ from zoo.errors import BadFile
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify
-from zoo.manifest.schema import Manifest, Variant, Verification
+from zoo.manifest.measured import Verification
+from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.words import worst_of
 from zoo.models.build import abstract
 from zoo.registry.entry import ModelInfo

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.rounds import interleave, run, session
-from zoo.manifest.schema import Speed, Speeds
+from zoo.manifest.measured import Speed, Speeds
 
 ROUNDS = 10
 THREADS = 1

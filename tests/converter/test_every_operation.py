@@ -1,0 +1,243 @@
+"""Every operation that has a rule, on every dtype that JAX takes for it, as JAX has it.
+
+What works on each element alone is in ``test_edges``; here is the rest: what moves, chooses, sums,
+loops, and what the converter writes itself. bfloat16 has hardly any kernels on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.fuse import activations
+from converter.lower import registry
+from tests.converter import test_edges
+from tests.converter.test_edges import edges, taken, units
+from tests.converter.test_rules import NEWER
+
+DTYPES = tuple(dtype for dtype in test_edges.ALL if dtype != "bfloat16")
+ROWS = np.array([2, 0, 2])
+UPDATES = slice(0, 3)
+Table = dict[str, Callable[..., Any]]
+
+
+def window(op: Any, start: Any, **how: Any) -> Callable[..., Any]:
+    return lambda x: lax.reduce_window(x, x.dtype.type(start), op, (1, 3), (1, 2), "VALID", **how)
+
+
+def bits(x: jax.Array) -> jax.Array:
+    return lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}")
+
+
+CHOOSING: Table = {
+    "argmax": lambda x: (jnp.argmax(x, 1), jnp.argmax(x)),
+    "argmin": lambda x: (jnp.argmin(x, 0), jnp.argmin(x)),
+    "bits": bits,
+    "broadcast": lambda x: jnp.broadcast_to(x, (2, *x.shape)),
+    "clip": lambda x: jnp.minimum(jnp.maximum(x, x.dtype.type(1)), x.dtype.type(3)),
+    "concatenate": lambda x: jnp.concatenate([x, x[:1]], 0),
+    "cond": lambda x: lax.cond(x[0, 0] == x[0, 0], lambda y: y[::-1], lambda y: y, x),
+    "cummax": lambda x: lax.cummax(x, 1),
+    "cummin": lambda x: lax.cummin(x, 0, reverse=True),
+    "dynamic_slice": lambda x, i: lax.dynamic_slice(x, (i, i), (2, 3)),
+    "dynamic_update_slice": lambda x, i: lax.dynamic_update_slice(x, x[:1, ::-1], (i, i)),
+    "gather": lambda x, i: x.at[jnp.stack([i, i + 9])].get(mode="fill"),
+    "gather of elements": lambda x, i: x[jnp.stack([i, i + 1]), jnp.stack([i + 2, i])],
+    "counted": lambda x: jnp.where(lax.broadcasted_iota(np.int32, x.shape, 1) > 2, x, x[:, ::-1]),
+    "max_pool": lambda x: lax.reduce_window(x, lowest(x.dtype), lax.max, (1, 3), (1, 2), "VALID"),
+    "pad": lambda x: lax.pad(x, x.dtype.type(1), ((0, 1, 1), (-1, 2, 0))),
+    "reduce_and": lambda x: jnp.all(x > 0, 1),
+    "reduce_max": lambda x: (jnp.max(x, 1), jnp.max(x)),
+    "reduce_min": lambda x: (jnp.min(x, 0), jnp.min(x)),
+    "reduce_or": lambda x: jnp.any(x > 0, 0),
+    "reduce_precision": lambda x: lax.reduce_precision(x, 8, 7),
+    "reduce_xor": lambda x: lax.reduce_xor(x > 0, (1,)),
+    "relu": jax.nn.relu,
+    "reshape": lambda x: x.reshape(-1),
+    "rev": lambda x: x[::-1],
+    "scan": lambda x: lax.scan(lambda c, row: (row, c), x[0], x),
+    "scatter": lambda x: x.at[ROWS[:2]].set(x[:2]),
+    "scatter-max": lambda x: x.at[ROWS].max(x[UPDATES]),
+    "scatter-min": lambda x: x.at[ROWS].min(x[UPDATES]),
+    "select_index": lambda x: x[:, 2],
+    "select_n": lambda x: lax.select_n(x[:, ::-1] == x, x, x[::-1]),
+    "slice": lambda x: x[1:3, ::2],
+    "sort": lambda x: (jnp.sort(x, 1), jnp.argsort(x, 0)),
+    "split": lambda x: [part * part for part in jnp.split(x, [1, 3], 1)],
+    "take": lambda x: jnp.take(x, ROWS, 0),
+    "tile": lambda x: jnp.tile(x, (2, 1)),
+    "top_k": lambda x: lax.top_k(x, 2),
+    "transpose": lambda x: x.T,
+    "while": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1][::-1]), (0, x)),
+}
+"""On the edges of the dtype, to the bit."""
+
+
+def lowest(dtype: Any) -> Any:
+    floating = jnp.issubdtype(dtype, jnp.floating)
+    return dtype.type(-np.inf) if floating else jnp.iinfo(dtype).min
+
+
+def twice(op: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: (op(x, 1), op(x, 0))
+
+
+SUMMING: Table = {
+    "approx_top_k": lambda x: lax.approx_max_k(x, 2),
+    "cumlogsumexp": lambda x: lax.cumlogsumexp(x, 1),
+    "cumprod": lambda x: lax.cumprod(x, 1),
+    "cumsum": lambda x: lax.cumsum(x, 1),
+    "layer_norm": lambda x: (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1),
+    "log_softmax": lambda x: jax.nn.log_softmax(x, 1),
+    "matmul": lambda x: x @ x.T,
+    "max_pool_scatter": lambda x: jax.grad(lambda x: window(lax.max, -np.inf)(x).sum())(x),
+    "reduce_prod": twice(lambda x, axis: jnp.prod(x, axis, dtype=x.dtype)),
+    "reduce_sum": twice(lambda x, axis: jnp.sum(x, axis, dtype=x.dtype)),
+    "resize": lambda x: jax.image.resize(x, (8, 12), "linear"),
+    "rms_norm": lambda x: x * lax.rsqrt(jnp.mean(x * x, 1, keepdims=True) + 1),
+    "scatter-add": lambda x: x.at[ROWS].add(x[UPDATES]),
+    "scatter-mul": lambda x: x.at[ROWS].multiply(x[UPDATES]),
+    "softmax": lambda x: jax.nn.softmax(x, 1),
+    "sum_pool": window(lax.add, 0),
+}
+"""On small numbers, up to the rounding of sums."""
+
+
+INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "gather of elements"}
+"""What takes an index too."""
+
+OF_FLOATS = {
+    *("approx_top_k", "cumlogsumexp", "log_softmax"),
+    *("max_pool_scatter", "softmax"),
+}
+"""What ONNX has for floats only, and is refused for others, or JAX itself warns of."""
+
+
+ACTIVATIONS: Table = {
+    "celu": lambda x: jax.nn.celu(x, 0.7),
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "hard_sigmoid": jax.nn.hard_sigmoid,
+    "hard_swish": jax.nn.hard_swish,
+    "leaky_relu": jax.nn.leaky_relu,
+    "mish": jax.nn.mish,
+    "selu": jax.nn.selu,
+    "soft_sign": jax.nn.soft_sign,
+    "softplus": jax.nn.softplus,
+    "swish": jax.nn.silu,
+}
+"""As the default has them: some keep absolute precision only."""
+
+OTHERS: Table = {
+    "iota": lambda x: x + jnp.arange(x.shape[0], dtype=x.dtype)[:, None],
+    "dim_as_value": lambda x: x + jnp.asarray(x.shape[0], x.dtype),
+    "add_any": lambda x: jax.grad(lambda x: (jnp.sin(x) * jnp.cos(x)).sum())(x),
+}
+
+ELSEWHERE = {"attention", "avg_pool", "conv", "conv_transpose", "rotary_heads"}
+"""What takes images or heads, in few dtypes: `test_conformance_window.py` and `fuse/` have them."""
+
+ROUNDING = {"float16": 16.0, "float32": 64.0, "float64": 64.0}
+"""Units in the last place of the largest number; of float16 JAX rounds every step."""
+
+
+def matrix(dtype: str, *, small: bool) -> np.ndarray:
+    """[4, 6] or more."""
+    if small:
+        numbers = np.array([1, 2, 0, 1, 3, 1, 2, 1, 1, 0, 2, 1, 3, 1, 2, 1, 0, 2, 1, 1, 3, 2, 1, 1])
+        return (numbers if dtype[0] in "ub" else numbers * 0.75 - 1).reshape(4, 6).astype(dtype)
+    numbers = edges(dtype)
+    return np.resize(numbers, (4, max(6, -(-len(numbers) // 4))))
+
+
+def known(table: Table, x: np.ndarray, *more: Any) -> Table:
+    """The functions that JAX takes for the dtype, and that can be written for it."""
+    left_out = set() if x.dtype.kind == "f" else OF_FLOATS
+    return taken({name: fn for name, fn in table.items() if name not in left_out}, x, *more)
+
+
+def assert_table(table: Table, dtype: str, small: bool, strict: bool) -> None:
+    with jax.enable_x64(True):
+        x, i = matrix(dtype, small=small), np.int32(1)
+        functions = {**known(table, x), **known(table, x, i)}
+
+        def fn(x: Any, i: Any) -> list[Any]:
+            return [f(x, i) if name in INDEXED else f(x) for name, f in functions.items()]
+
+        export = converter.to_onnx(fn, [x, i], opset=24, strict=strict)
+        wanted = jax.jit(fn)(x, i)
+        names = [
+            name for name, y in zip(functions, wanted, strict=True) for _ in jax.tree.leaves(y)
+        ]
+        got = converter.run(export, [x, i]).values()
+    wrong = []
+    for name, a, b in zip(names, got, map(np.asarray, jax.tree.leaves(wanted)), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), name
+        size = float(np.abs(b).max()) if small and b.dtype.kind == "f" else 0.0
+        limit = ROUNDING[b.dtype.name] if size else 0
+        if (units(a, b, size) > limit).any():
+            wrong.append(f"{name}: {a} is not {b}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_chooses(dtype):
+    assert_table(CHOOSING, dtype, small=False, strict=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_sums(dtype):
+    assert_table(SUMMING, dtype, small=True, strict=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_activations(dtype):
+    assert_table(ACTIVATIONS, dtype, small=True, strict=False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", OTHERS)
+def test_named_sizes(name):
+    verdict = converter.check(converter.to_onnx(OTHERS[name], [("B", 4)]), OTHERS[name])
+    assert verdict.passed, verdict.differences
+
+
+@pytest.mark.full
+def test_every_rule_is_tried():
+    """By the operations that are in the graphs, not by their names in the tables."""
+    with jax.enable_x64(True):
+        seen = set().union(*map(written, ("float32", "int32", "bool")))
+    for fn in OTHERS.values():
+        seen |= {node.op for node in converter.to_onnx(fn, [("B", 4)]).graph.walk()}
+    assert seen >= activations.INEXACT
+    assert registry.supported() - seen - NEWER == ELSEWHERE
+
+
+def written(dtype: str) -> set[str]:
+    """What the tables come to."""
+    x, numbers = matrix(dtype, small=True), edges(dtype)
+    tables = [(CHOOSING, (x,)), (CHOOSING, (x, np.int32(1))), (SUMMING, (x,))]
+    tables += [(ACTIVATIONS, (x,)), (test_edges.UNARY, (numbers,))]
+    tables += [(test_edges.BINARY, (numbers, numbers))]
+    seen: set[str] = set()
+    for table, args in tables:
+        functions = known(table, *args)
+        specs = [(a.shape, a.dtype) for a in args]
+
+        def fn(*xs: Any, functions: Table = functions) -> list[Any]:
+            return [f(*xs) for f in functions.values()]
+
+        for strict in (False, True):
+            export = converter.to_onnx(fn, specs, opset=24, strict=strict)
+            seen |= {node.op for node in export.graph.walk()}
+    return seen

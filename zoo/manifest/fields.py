@@ -1,0 +1,38 @@
+"""What may stand in a manifest's fields: nothing that is not checked.
+
+It may come from a hub, so it may say anything: every name, size and digest is checked here, and
+whoever uses them need not check again. Fields that are not known are ignored, for a later version
+may add some.
+"""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from zoo.files.staging import NAME
+
+DIGEST = "^[0-9a-f]{64}$"
+LABEL = "^[a-z0-9_]+$"
+LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+PATTERNS = {
+    NAME: "a plain relative name",
+    DIGEST: "64 hexadecimal digits",
+    LABEL: "small letters, digits and `_`",
+    LINE: "a line of text",
+}
+"""What is asked of texts, in words."""
+
+Name = Annotated[str, Field(max_length=200, pattern=NAME)]
+Digest = Annotated[str, Field(pattern=DIGEST)]
+Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
+Line = Annotated[str, Field(max_length=200, pattern=LINE)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+Side = Annotated[int, Field(ge=1, le=1 << 16)]
+Three = tuple[float, float, float]
+
+
+class Model(BaseModel):
+    """Checked when it is made, by us or from a file, and never changed."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)

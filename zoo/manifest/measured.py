@@ -1,0 +1,61 @@
+"""What was measured of a manifest's files: how far they are from JAX, and how fast."""
+
+import math
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from zoo.manifest.fields import Count, Label, Model
+
+Measure = Literal["max_abs", "max_rel", "cosine"]
+
+
+class Comparison(Model):
+    """How far ONNX Runtime's output is from JAX's, at one batch and image size.
+
+    What would be infinite, or not a number, is null.
+    """
+
+    batch: Count = Field(description="Images at once.")
+    height: Count = Field(description="Of the images, in pixels.")
+    width: Count = Field(description="Of the images, in pixels.")
+    output: str = Field(description="Which output was compared.")
+    max_abs: float | None = Field(description="The largest absolute difference.")
+    max_rel: float | None = Field(description="The same, divided by the largest value in JAX.")
+    cosine: float | None = Field(description="Cosine similarity of all values together.")
+
+    @field_validator("max_abs", "max_rel", "cosine", mode="before")
+    @classmethod
+    def _or_none(cls, value: object) -> object:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    def error(self, measure: Measure) -> float | None:
+        """The error that counts."""
+        return {"max_abs": self.max_abs, "max_rel": self.max_rel, "cosine": self.cosine}[measure]
+
+
+class Verification(Model):
+    """What a file was compared with and what was asked of it."""
+
+    input: str = Field(description="What it was run on.")
+    measure: Measure = Field(description="Which error counts.")
+    limit: float = Field(description="The largest error that is right, or the least `cosine`.")
+    passed: bool = Field(description="Whether all comparisons are within the limit.")
+    comparisons: tuple[Comparison, ...] = Field(description="Every output at every size tried.")
+
+
+class Speed(Model):
+    """How fast a variant is."""
+
+    p50_ms: float = Field(description="Median of its runs, in milliseconds.")
+    ratio: float | None = Field(description="How many times faster than `fp32`; null without one.")
+
+
+class Speeds(Model):
+    """How fast the variants are beside each other, measured in interleaved rounds."""
+
+    runtime: str = Field(description="What ran them.")
+    machine: str = Field(description="Processor and operating system.")
+    input: tuple[Count, ...] = Field(description="Shape of what they were run on.")
+    rounds: Count = Field(description="How often each was run.")
+    variants: dict[Label, Speed] = Field(description="By name; those that cannot run are left out.")
