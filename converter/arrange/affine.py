@@ -34,6 +34,8 @@ DEPTH = 12
 LARGEST = 2.0**20
 """Constants between this and its inverse may be multiplied with others: nothing overflows."""
 
+VIEWS = ("transpose", "reshape")
+
 OPPOSITE = {"add": "sub", "sub": "add"}
 
 
@@ -77,7 +79,7 @@ class Affine:
     def scale(self, node: Node, editor: Editor) -> Value | None:
         """A factor or divisor by weights alone."""
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
-        for index, other in _operands(node) if wide else ():
+        for index, other in self._operands(node) if wide else ():
             if self._is_fixed(other) and _is_tame(other):
                 factor = _spread(other, node.out, editor)
                 if changes := self._scaled(Part(node, index, factor), node.op, editor, DEPTH):
@@ -86,7 +88,7 @@ class Affine:
 
     def shift(self, node: Node, editor: Editor) -> Value | None:
         """Something added or subtracted by weights alone."""
-        for index, other in _operands(node) if is_float(node.out.dtype) else ():
+        for index, other in self._operands(node) if is_float(node.out.dtype) else ():
             if self._is_known(other):
                 term = _spread(other, node.out, editor)
                 if change := self._shifted(Part(node, index, term), node.op, editor):
@@ -124,7 +126,7 @@ class Affine:
         inner = self._above(part)
         if inner is None:
             return None
-        if inner.op in ("transpose", "reshape"):
+        if inner.op in VIEWS:
             ways = WAYS[inner.op](inner, part.other, editor)
             return self._shifted(ways[0][0], op, editor) if ways else None
         if inner.op in CONVOLUTIONS:
@@ -148,6 +150,12 @@ class Affine:
         fits = dims.same_shape(value.shape, dims.broadcast([value.shape, part.other.shape]) or ())
         return inner if fits and (len(readers) == 1 or _apart(node, readers)) else None
 
+    def _operands(self, node: Node) -> list[tuple[int, Value]]:
+        """Which operand may take the node's place, and what it is scaled or shifted by."""
+        first, second = node.inputs
+        ways = [(0, second), (1, first)] if node.op in ("add", "mul") else [(0, second)]
+        return [(i, other) for i, other in ways if not self._is_known(node.inputs[i])]
+
     def _is_known(self, value: Value) -> bool:
         return value.kind in ("const", "param") or id(value) in self._weights
 
@@ -156,7 +164,9 @@ class Affine:
         return self._fold and all(map(self._is_known, values))
 
     def _may_change(self, part: Part) -> bool:
-        if len(self._readers.get(id(part.value), [])) <= 1:
+        """Whether the file would not have something large twice."""
+        readers = self._readers.get(id(part.value), [])
+        if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True
         matrix = part.node.op in ("matmul", *CONVOLUTIONS)
         return not matrix and size_in_bytes(part.value) <= CEILING
@@ -194,12 +204,6 @@ class Affine:
         value = editor.add(op, inputs, shape, inputs[0].dtype)
         self._weights.add(id(value))
         return value
-
-
-def _operands(node: Node) -> list[tuple[int, Value]]:
-    """Which operand is kept, and which one goes."""
-    first, second = node.inputs
-    return [(0, second), (1, first)] if node.op in ("add", "mul") else [(0, second)]
 
 
 def _spread(value: Value, out: Value, editor: Editor) -> Value:
@@ -255,5 +259,8 @@ def _end(node: Node, axis: int) -> int:
 
 
 def _own_name(weight: Value) -> str:
+    """The name of what a weight is a view of, or of the one parameter that it is made from."""
     names = [v.name for v in sources(weight).values() if v.kind == "param"]
+    while weight.node is not None and not weight.name and weight.node.op in VIEWS:
+        (weight,) = weight.node.inputs
     return weight.name or (names[0] if len(names) == 1 else "")
