@@ -48,6 +48,11 @@ class Change:
     op: str
     other: Value
 
+    @property
+    def old(self) -> Value | None:
+        """What there is: a bias may be missing."""
+        return self.node.inputs[self.index] if self.index < len(self.node.inputs) else None
+
 
 def rules(graph: Graph, weights: set[int], fold: bool) -> dict[str, Rule]:
     """``weights`` are the ids of what depends on parameters alone; with ``fold`` those change."""
@@ -82,7 +87,8 @@ class Affine:
         for index, other in self._operands(node) if wide else ():
             if self._is_fixed(other) and _is_tame(other):
                 factor = _spread(other, node.out, editor)
-                if changes := self._scaled(Part(node, index, factor), node.op, editor, DEPTH):
+                changes = self._scaled(Part(node, index, factor), node.op, editor, DEPTH)
+                if changes and not all(map(_is_number, changes)):
                     return self._without(node, index, changes, editor)
         return None
 
@@ -187,16 +193,15 @@ class Affine:
         return value
 
     def _apply(self, change: Change, editor: Editor) -> None:
-        node, index = change.node, change.index
-        if index == len(node.inputs):
-            minus = change.op == "sub"
-            bias = self._made("neg", [change.other], editor) if minus else change.other
+        old, other = change.old, change.other
+        if old is None:
+            bias = self._made("neg", [other], editor) if change.op == "sub" else other
             self._weights.add(id(bias))
-            node.inputs.append(bias)
+            change.node.inputs.append(bias)
             return
-        old = node.inputs[index]
-        node.inputs[index] = self._made(change.op, [old, change.other], editor)
-        node.inputs[index].name = _own_name(old)
+        made = self._made(change.op, [old, other], editor)
+        made.name = _own_name(old)
+        change.node.inputs[change.index] = made
 
     def _made(self, op: str, inputs: list[Value], editor: Editor) -> Value:
         shape = dims.broadcast([v.shape for v in inputs])
@@ -204,6 +209,11 @@ class Affine:
         value = editor.add(op, inputs, shape, inputs[0].dtype)
         self._weights.add(id(value))
         return value
+
+
+def _is_number(change: Change) -> bool:
+    """Whether only a constant would be multiplied with another, which gains little: (x * 2) * 3."""
+    return change.old is not None and scalar(change.old) is not None
 
 
 def _spread(value: Value, out: Value, editor: Editor) -> Value:
