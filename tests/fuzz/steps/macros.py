@@ -74,6 +74,23 @@ def batch_norm(d: Draw) -> str:
     return f"{x} * {factor} + ({b} - {m} * {factor})"
 
 
+@step(2)
+def affine_layer(d: Draw) -> str:
+    """A product with factors and shifts behind it, some of them weights, some along an axis of
+    the result that the weights do not have."""
+    x = d.floating(1, 3)
+    *lead, width = d.pool[x].shape
+    dtype, out = d.pool[x].dtype, d.size()
+    w = d.of((width, out), dtype)
+    text = d.choice(f"({x} @ {w})", f"jnp.einsum('...i,io->...o', {x}, {w})")
+    for _ in range(d.integer(1, 3)):
+        along = d.choice((out,), (out,), (), (1,), tuple(lead[-1:]) + (1,))
+        other = d.choice(d.of(along, dtype), d.of(along, dtype), d.choice("0.25", "3.0"))
+        operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
+        text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
+    return text
+
+
 @step(1.5)
 def rms_norm(d: Draw) -> str:
     x = d.floating(1)
