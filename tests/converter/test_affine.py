@@ -135,6 +135,38 @@ def assert_absorbed(seed: int) -> None:
     assert verdict.passed, (draw.text, verdict.differences)
 
 
+def block(p: dict[str, Any], x: Any) -> Any:
+    """Attention with its scale, and LayerScale before the residual, as vision transformers have."""
+    q, k, v = (x @ p["qkv"] + p["qkv_bias"]).reshape(N, 3, 2, D).transpose(1, 2, 0, 3)
+    scores = jax.nn.softmax(q @ k.transpose(0, 2, 1) * D**-0.5, -1)
+    y = (scores @ v).transpose(1, 0, 2).reshape(N, 2 * D)
+    return x + (y @ p["proj"].T + p["bias"]) * p["gamma"]
+
+
+SHAPES = {"qkv": (K, 6 * D), "qkv_bias": (6 * D,), "proj": (K, 2 * D), "bias": (K,), "gamma": (K,)}
+
+
+def test_a_block_whose_weights_come_late(tmp_path):
+    rng = np.random.default_rng(5)
+    params = {k: rng.uniform(-2, 2, shape).astype(np.float32) for k, shape in SHAPES.items()}
+    abstract = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in params.items()}
+    x = rng.standard_normal((N, K)).astype(np.float32)
+    export = converter.to_onnx(block, [x], params=abstract, opset=18)
+    assert not {"Mul", "Div"} & {*export.report.histogram}
+    assert {"qkv", "qkv_bias", "proj", "bias"} < {*export.model.graph.initializers}
+    assert "gamma" not in export.model.graph.initializers
+    export.save(tmp_path / "block.onnx", values=params)
+    verdict = converter.check(tmp_path / "block.onnx", partial(block, params), [x])
+    assert verdict.passed, verdict.differences
+
+
+def test_without_folding_every_operation_stays():
+    params = {k: np.ones(shape, np.float32) for k, shape in SHAPES.items()}
+    kept = converter.to_onnx(block, [(N, K)], params=params, opset=18, fold=False)
+    assert kept.report.histogram["Mul"] == 2
+    assert {*SHAPES} < {*kept.model.graph.initializers}
+
+
 def test_a_few_draws():
     for seed in range(6):
         assert_absorbed(seed)

@@ -84,7 +84,7 @@ def affine_layer(d: Draw) -> str:
     w = d.of((width, out), dtype)
     text = d.choice(f"({x} @ {w})", f"jnp.einsum('...i,io->...o', {x}, {w})")
     for _ in range(d.integer(1, 3)):
-        along = d.choice((out,), (out,), (), (1,), tuple(lead[-1:]) + (1,))
+        along = d.choice((out,), (out,), (), (1,), (*lead[-1:], 1))
         other = d.choice(d.of(along, dtype), d.of(along, dtype), d.choice("0.25", "3.0"))
         operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
         text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
