@@ -137,10 +137,10 @@ class Affine:
             return self._shifted(ways[0][0], op, editor) if ways else None
         if inner.op in CONVOLUTIONS:
             vector = channel_vector(inner, part.other, editor)
-            free = len(inner.inputs) == 2 or self._is_fixed(inner.inputs[2])
+            free = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
             return Change(inner, 2, op, vector) if vector is not None and free else None
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():
-            if self._is_fixed(bias, part.other) and _covers(bias, part.other):
+            if self._may_merge(bias, part.other) and _covers(bias, part.other):
                 turned = op if inner.op == "add" or index == 0 else OPPOSITE[op]
                 change = Change(inner, index, turned, part.other)
                 return change if self._may_change(Part(inner, index, part.other)) else None
@@ -165,9 +165,14 @@ class Affine:
     def _is_known(self, value: Value) -> bool:
         return value.kind in ("const", "param") or id(value) in self._weights
 
-    def _is_fixed(self, *values: Value) -> bool:
-        """Whether the values are known when the file is saved, and may become others then."""
-        return self._fold and all(map(self._is_known, values))
+    def _is_fixed(self, value: Value) -> bool:
+        """Whether a value is known when the file is saved, and may become another then."""
+        return self._fold and self._is_known(value)
+
+    def _may_merge(self, bias: Value, term: Value) -> bool:
+        """Whether two terms may be one: not numbers, as x + 2**23 - 2**23 is there to round x."""
+        numbers = scalar(bias) is not None or scalar(term) is not None
+        return self._is_fixed(bias) and not numbers
 
     def _may_change(self, part: Part) -> bool:
         """Whether the file would not have something large twice."""

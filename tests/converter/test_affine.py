@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import converter
+from converter.judge.runtime import run
 from tests.converter.fuse.drawing import Pencil
 
 B, N, D, H, K = 2, 3, 5, 4, 6
@@ -158,6 +159,19 @@ def test_a_block_whose_weights_come_late(tmp_path):
     export.save(tmp_path / "block.onnx", values=params)
     verdict = converter.check(tmp_path / "block.onnx", partial(block, params), [x])
     assert verdict.passed, verdict.differences
+
+
+@pytest.mark.parametrize("name", ["matrix", "convolution"])
+def test_numbers_that_round(name):
+    """Adding and subtracting a large number rounds; the two do not become one."""
+    linear, rng = LINEAR[name], np.random.default_rng(2)
+    w, x = (rng.standard_normal(shape).astype(np.float32) for shape in (linear.w, linear.x))
+
+    def fn(p: Any, x: Any) -> Any:
+        return linear.fn(x, p) + np.float32(1.5 * 2**23) - np.float32(1.5 * 2**23)
+
+    (got,) = run(converter.to_onnx(fn, [x], params=w), [x]).values()
+    np.testing.assert_array_equal(got, np.round(got))
 
 
 def test_without_folding_every_operation_stays():
