@@ -64,18 +64,7 @@ def layer_norm(d: Draw) -> str:
     return d.choice(core, f"{core} * {scale} + {bias}", f"{core} * {scale}", f"{core} + {bias}")
 
 
-@step(1)
-def batch_norm(d: Draw) -> str:
-    """As Keras folds it."""
-    x = d.floating(1)
-    dtype, size = d.pool[x].dtype, d.pool[x].shape[-1]
-    v, g, b, m = (d.of((size,), dtype) for _ in range(4))
-    factor = f"(lax.rsqrt(jnp.abs({v}) + 1e-3) * {g})"
-    return f"{x} * {factor} + ({b} - {m} * {factor})"
-
-
-@step(2)
-def affine_layer(d: Draw) -> str:
+def _affine_layer(d: Draw) -> str:
     """A product with factors and shifts behind it, some of them weights, some along an axis of
     the result that the weights do not have."""
     x = d.floating(1, 3)
@@ -89,6 +78,18 @@ def affine_layer(d: Draw) -> str:
         operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
         text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
     return text
+
+
+@step(1)
+def batch_norm(d: Draw) -> str:
+    """As Keras folds it, or behind a product."""
+    if d.chance(0.6):
+        return _affine_layer(d)
+    x = d.floating(1)
+    dtype, size = d.pool[x].dtype, d.pool[x].shape[-1]
+    v, g, b, m = (d.of((size,), dtype) for _ in range(4))
+    factor = f"(lax.rsqrt(jnp.abs({v}) + 1e-3) * {g})"
+    return f"{x} * {factor} + ({b} - {m} * {factor})"
 
 
 @step(1.5)
