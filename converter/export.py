@@ -55,8 +55,9 @@ def to_onnx(
         strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
             does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
             what there is.
-        fold: let scales and shifts by parameters, as of a batch norm at inference, change the
-            weights of the convolution before them, instead of being operators.
+        fold: let scales and shifts by parameters, as of a batch norm at inference or LayerScale,
+            change the weights of the convolution or product before them, instead of being
+            operators.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
 

@@ -166,10 +166,9 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "absorb",
-        "Scales and shifts go into their convolution, a mean into its pool; relu gets its name.",
+        "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
         steps.absorb,
-        after=("operands", "windows"),
-        settles=False,
+        after=("operands", "windows", "contract"),
     ),
     Pass(
         "select",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from converter.arrange import (
     activation,
+    affine,
     bounds,
     channels,
     contraction,
-    conv_affine,
     convolution,
     exact,
     heads,
@@ -28,17 +28,14 @@ from converter.fuse import resize as resampling
 from converter.fuse.match import Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
-from converter.programs.hoist import hoist, weights
+from converter.programs.hoist import hoist, weights, weights_first
 from converter.settings import Settings
 from converter.simplify import simplify
 
 
 def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
     """A pass that applies rules once, in topological order; of several the first that can."""
-    joined: dict[str, Rule] = {}
-    for table in tables:
-        for op, rule in table.items():
-            joined[op] = _either(joined[op], rule) if op in joined else rule
+    joined = _joined(*tables)
 
     def run(graph: Graph, _: Settings) -> bool:
         changed = sweep(graph, joined).changed
@@ -46,6 +43,14 @@ def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
         return changed
 
     return run
+
+
+def _joined(*tables: dict[str, Rule]) -> dict[str, Rule]:
+    joined: dict[str, Rule] = {}
+    for table in tables:
+        for op, rule in table.items():
+            joined[op] = _either(joined[op], rule) if op in joined else rule
+    return joined
 
 
 def _either(one: Rule, other: Rule) -> Rule:
@@ -113,8 +118,11 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:
-    scales = conv_affine.rules(weights(graph), settings.fold)
-    return swept(scales, pooling.MEAN, activation.RULES)(graph, settings)
+    changing = affine.rules(graph, weights(graph), settings.fold)
+    changed = sweep(graph, _joined(changing, pooling.MEAN, activation.RULES)).changed
+    weights_first(graph)
+    drop_dead(graph)
+    return changed
 
 
 def merge_splits(graph: Graph, _: Settings) -> bool:

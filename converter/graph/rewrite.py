@@ -86,6 +86,7 @@ class Editor:
             meaning=node.meaning,
             source=node.source,
         )
+        copy.out.name = node.out.name
         self.nodes.append(copy)
         return copy.out
 

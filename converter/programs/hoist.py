@@ -32,6 +32,13 @@ def _collect(graph: Graph, found: set[int]) -> None:
             found.update(id(v) for v in node.outputs)
 
 
+def weights_first(graph: Graph) -> None:
+    """Put what depends on parameters alone before the rest, in place: it may be read there."""
+    found = weights(graph)
+    for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
+        one.nodes.sort(key=lambda node: not any(id(v) in found for v in node.outputs))
+
+
 def hoist(graph: Graph) -> Graph:
     """Replace weight programs by parameters that carry them, in place.
 

@@ -63,13 +63,15 @@ def front(how: Preprocessing, size: Size, opset: int, batch: int | None = None) 
     """Preprocessing as a graph of its own, for `converter.join`.
 
     From `image`, 8-bit RGB `[batch, height, width, 3]` with open height and width, to float32
-    `pixel_values` `[batch, 3, *size]`; the batch size is open too if it is None.
+    `pixel_values` `[batch, 3, *size]`; the batch size is open too if it is None. It rounds as numpy
+    does, so its factors are not multiplied with each other.
     """
     with jax.enable_x64(True):
         return converter.to_onnx(
             partial(prepare, how=how, size=size),
             [((batch or "batch_size", "height", "width", 3), np.uint8)],
             opset=opset,
+            fold=False,
             input_names=["image"],
             output_names=["pixel_values"],
         )

@@ -64,9 +64,27 @@ def layer_norm(d: Draw) -> str:
     return d.choice(core, f"{core} * {scale} + {bias}", f"{core} * {scale}", f"{core} + {bias}")
 
 
+def _affine_layer(d: Draw) -> str:
+    """A product with factors and shifts behind it, some of them weights, some along an axis of
+    the result that the weights do not have."""
+    x = d.floating(1, 3)
+    *lead, width = d.pool[x].shape
+    dtype, out = d.pool[x].dtype, d.size()
+    w = d.of((width, out), dtype)
+    text = d.choice(f"({x} @ {w})", f"jnp.einsum('...i,io->...o', {x}, {w})")
+    for _ in range(d.integer(1, 3)):
+        along = d.choice((out,), (out,), (), (1,), (*lead[-1:], 1))
+        other = d.choice(d.of(along, dtype), d.of(along, dtype), d.choice("0.25", "3.0"))
+        operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
+        text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
+    return text
+
+
 @step(1)
 def batch_norm(d: Draw) -> str:
-    """As Keras folds it."""
+    """As Keras folds it, or behind a product."""
+    if d.chance(0.6):
+        return _affine_layer(d)
     x = d.floating(1)
     dtype, size = d.pool[x].dtype, d.pool[x].shape[-1]
     v, g, b, m = (d.of((size,), dtype) for _ in range(4))

@@ -29,17 +29,17 @@ GIANT = {"Attention": 40, "LayerNormalization": 81}
 ROTARY = {**PLAIN, "RotaryEmbedding": 24}
 VIT5 = {"Attention": 12, "RotaryEmbedding": 24, "RMSNormalization": 49, "Gelu": 12}
 STRUCTURES = {
-    "dinov2_vits14": (383, 287, PLAIN),
-    "dinov2_vits14_reg": (382, 286, PLAIN),
-    "dinov2_vitg14_reg": (1210, 1050, GIANT),
-    "tips_vits14_hr": (382, 286, PLAIN),
-    "eupe_vitt16": (501, 311, ROTARY),
-    "siglip2_vitb16_224": (437, 280, POOLED),
-    "siglip2_vitb16_224-equimo": (401, 257, PLAIN),
-    "vit_tiny_patch16_224": (411, 267, PLAIN),
-    "vit_tiny_patch16_224-timm": (361, 265, PLAIN),
-    "vit5_small": (1103, 377, VIT5),
-    "vit5_small-original": (1004, 326, VIT5),
+    "dinov2_vits14": (347, 263, PLAIN),
+    "dinov2_vits14_reg": (346, 262, PLAIN),
+    "dinov2_vitg14_reg": (1090, 970, GIANT),
+    "tips_vits14_hr": (346, 262, PLAIN),
+    "eupe_vitt16": (465, 287, ROTARY),
+    "siglip2_vitb16_224": (423, 280, POOLED),
+    "siglip2_vitb16_224-equimo": (389, 257, PLAIN),
+    "vit_tiny_patch16_224": (399, 267, PLAIN),
+    "vit_tiny_patch16_224-timm": (349, 265, PLAIN),
+    "vit5_small": (1067, 353, VIT5),
+    "vit5_small-original": (968, 302, VIT5),
 }
 
 forward = eqx.filter_jit(batched)
