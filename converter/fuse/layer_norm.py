@@ -4,7 +4,7 @@
 
 where ``var(x)`` is ``mean((x - mean(x))^2)`` or ``mean(x^2) - mean(x)^2``, the means are over the
 same one or more axes, the product may have further factors, and may be written as the difference of
-two products (``fuse/centred.py``).
+two products (``fuse/centred.py``); the axes may be groups of others (``fuse/repeated.py``).
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, View, operand, operands, pair, peel, proved
 from converter.fuse.norm import Norm
 from converter.fuse.reductions import Reduced, mean
+from converter.fuse.repeated import opened
 from converter.graph import Node
 from converter.graph.constants import scalar
 
 
 def prove(node: Node, uses: Uses) -> Norm | None:
-    for found in centred(node, uses):
-        axes = normalised_axes(found, uses)
+    for written in centred(node, uses):
+        found, shape = opened(written, node.out.shape, uses) or (written, None)
+        axes = _normalised_axes(found, uses)
         if axes is not None:
-            rest = found.deviation.rest
-            factors, epsilon = tuple(rest.factors), found.deviation.epsilon
-            return Norm(found.x, axes, epsilon, factors, rest.coefficient, found.terms)
+            rest, epsilon = found.deviation.rest, found.deviation.epsilon
+            factors = tuple(rest.factors)
+            return Norm(found.x, axes, epsilon, factors, rest.coefficient, found.terms, shape)
     return None
 
 
-def normalised_axes(found: Centred, uses: Uses) -> tuple[int, ...] | None:
+def _normalised_axes(found: Centred, uses: Uses) -> tuple[int, ...] | None:
     """The axes over which a difference is centred, and the deviation is its own."""
     x, average = found.x, mean(found.average, uses)
     axes = None if average is None else average.times(found.weight).axes_of(x)

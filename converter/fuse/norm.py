@@ -22,7 +22,10 @@ Term: TypeAlias = tuple[str, View]
 @dataclass(frozen=True)
 class Norm:
     """``coefficient * prod(factors)`` times ``x`` divided by its deviation along ``axes``, and then
-    the ``terms``."""
+    the ``terms``.
+
+    ``shape`` is that of ``x`` along its logical axes, if one of the node's was split for it.
+    """
 
     x: View
     axes: tuple[int, ...]
@@ -30,6 +33,7 @@ class Norm:
     factors: tuple[View, ...]
     coefficient: float
     terms: tuple[Term, ...] = ()
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,13 @@ def fits(number: float, dtype: np.dtype) -> bool:
 
 def build(op: str, node: Node, norm: Norm, editor: Editor) -> Value:
     """``op`` over the logical axes of x, without scale, times and plus what else there is."""
-    return dressed(bare(op, norm, node.out.shape, node.out.dtype, editor), norm, editor)
+    shape = node.out.shape if norm.shape is None else norm.shape
+    normed = _bare(op, norm, shape, node.out.dtype, editor)
+    rest = Product(norm.coefficient, list(norm.factors))
+    return dressed(editor.reshape(normed, node.out.shape), rest, norm.terms, editor)
 
 
-def bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
+def _bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
     """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
@@ -101,14 +108,14 @@ def bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
 
-def dressed(normed: Value, norm: Norm, editor: Editor) -> Value:
-    """What is normalised times the factors and the coefficient, and plus the terms."""
+def dressed(normed: Value, rest: Product, terms: Sequence[Term], editor: Editor) -> Value:
+    """What is normalised times what else there is of a product, and plus the terms."""
     result = normed
-    for factor in norm.factors:
+    for factor in rest.factors:
         result = editor.binary("mul", result, _spread(editor, factor, normed))
-    if norm.coefficient != 1:
-        result = editor.binary("mul", result, const(norm.coefficient, normed.dtype))
-    for op, term in norm.terms:
+    if rest.coefficient != 1:
+        result = editor.binary("mul", result, const(rest.coefficient, normed.dtype))
+    for op, term in terms:
         result = editor.binary(op, result, _spread(editor, term, normed))
     return result
 
