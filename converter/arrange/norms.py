@@ -18,7 +18,9 @@ def _group_norm(node: Node, editor: Editor) -> Value | None:
     groups, channels = node.params["groups"], x.shape[1]
     if dims.same(groups, channels):
         return _with_bias(node, editor)
-    split = editor.reshape(x, (x.shape[0], groups, dims.product((channels // groups, *x.shape[2:]))))
+    split = editor.reshape(
+        x, (x.shape[0], groups, dims.product((channels // groups, *x.shape[2:])))
+    )
     plain = [_full(number, (groups,), x, editor) for number in (1, 0)]
     normed = editor.reshape(editor.like(node, [split, *plain], split.shape), x.shape)
     by_channel = (channels, *(1,) * (x.rank - 2))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, View, materialise, peel, proved
-from converter.fuse.norm import Norm, dressed
+from converter.fuse.norm import dressed
 from converter.graph import Node, Value, const, dims
 from converter.graph.rewrite import Editor
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from converter.fuse.match import Product, Uses, View, operands, product
+from converter.fuse.match import Uses, View, operands
 from converter.fuse.norm import Deviation, Term, deviations, divided
+from converter.fuse.products import Product, product
 from converter.graph import Node
 
 

@@ -125,7 +125,8 @@ def prove_channel(node: Node, uses: Uses) -> Channel | None:
         inner, channel = normed.node(), normed.axes[varies[0]]
         first, rank = inner.params["axis"], normed.base.rank
         lead = [a for a in range(first) if a != channel]
-        in_place = normed.complete() and normed.fills(node.out.shape) and node.op == "mul"
+        in_place = normed.complete() and normed.fills(node.out.shape)
+        in_place = in_place and inner.out.dtype == node.out.dtype
         if in_place and channel is not None and channel < first and lead:
             size = normed.base.shape[channel]
             groups = Groups(inner.inputs[0], (*lead, channel, *range(first, rank)), len(lead), size)
@@ -144,7 +145,7 @@ def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
 CHANNEL = proved("InstanceNormalization", ("mul",), prove_channel, build_channel)
 
 
-# ----------------------------------------------------------------------- scales of the split channels
+# --------------------------------------------------------------------- scales of the split channels
 
 
 @dataclass(frozen=True)

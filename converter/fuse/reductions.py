@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from converter.fuse.match import Product, Uses, View, operand, peel, product
+from converter.fuse.match import Uses, View, operand, peel
+from converter.fuse.products import Product, product
 from converter.graph import dims
 from converter.graph.dims import Dim
 

@@ -54,13 +54,21 @@ def _split(x: View, source: Value) -> _Opened | None:
     """``x`` as it is in ``source``, if that is ``x`` with one axis split."""
     if source.node is None or source.node.op != "reshape":
         return None
-    return _open(x, source) if whole(source.node.inputs[0]) == whole(x.base) else None
+    value = source.node.inputs[0]
+    inner, outer = whole(value), whole(x.base)
+    if inner.base is not outer.base:
+        return None
+    places = (None if a is None else outer.axes[a] for a in x.axes)
+    axes = tuple(None if a is None else inner.axes.index(a) for a in places)
+    return _open(View(value, axes), source)
 
 
 def _open(view: View, inner: Value) -> _Opened | None:
     """The view of what was reshaped, if that merged two of its axes to one."""
     merged = view.base
-    real, kept = ([a for a, d in enumerate(v.shape) if not dims.same(d, 1)] for v in (inner, merged))
+    real, kept = (
+        [a for a, d in enumerate(v.shape) if not dims.same(d, 1)] for v in (inner, merged)
+    )
     if len(real) != len(kept) + 1:
         return None
     sizes, wanted = [inner.shape[a] for a in real], [merged.shape[a] for a in kept]
