@@ -1,9 +1,10 @@
 """Batch norms with statistics that are known [Ioffe & Szegedy, arXiv:1502.03167].
 
-    (x - mean) * rsqrt(variance + epsilon) = batch_norm(x, 1, mean, variance, epsilon=epsilon)
+    x * s - mean * s + bias  =  batch_norm(x, 1, mean, variance, bias, epsilon=epsilon)
 
-where ``mean`` and ``variance`` have a number for each channel of ``x`` [N, C, ...]. The product may
-have further factors, and may be written as the difference of two products (``fuse/centred.py``).
+where ``s`` is ``rsqrt(variance + epsilon)``, perhaps times a scale, and ``mean`` and ``variance``
+have a number for each channel of ``x`` [N, C, ...]. ONNX Runtime computes the left side. The form
+``(x - mean) * s`` keeps digits that this loses where the mean is many deviations, so that it stays.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.centred import Centred, centred
-from converter.fuse.match import Uses, View, materialise, peel, proved
+from converter.fuse.match import Uses, View, materialise, peel, proved, turned
 from converter.fuse.norm import dressed
 from converter.graph import Node, Value, const, dims
 from converter.graph.rewrite import Editor
@@ -44,7 +45,7 @@ def prove(node: Node, uses: Uses) -> Batch | None:
 def build(node: Node, batch: Batch, editor: Editor) -> Value:
     found, out = batch.found, node.out
     channels = (out.shape[1],)
-    x = materialise(editor, found.x, out.shape, out.dtype)
+    x = turned(editor, found.x, out.shape, out.dtype)
     statistics = [
         materialise(editor, View(view.base, (view.axes[1],)), channels, out.dtype)
         for view in (batch.mean, batch.variance)
@@ -55,4 +56,4 @@ def build(node: Node, batch: Batch, editor: Editor) -> Value:
     return dressed(normed, found.deviation.rest, found.terms, editor)
 
 
-CORE = proved("BatchNormalization", ("mul", "div", "add", "sub"), prove, build)
+CORE = proved("BatchNormalization", ("add", "sub"), prove, build)

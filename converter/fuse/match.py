@@ -215,3 +215,21 @@ def materialise(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None
     bare = editor.reshape(view.base, tuple(view.base.shape[a] for a in kept))
     turned = editor.transpose(bare, [kept.index(a) for a in order])
     return editor.broadcast(editor.convert(turned, dtype or turned.dtype), shape, present)
+
+
+def turned(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
+    """As ``materialise``, but what only has to be transposed keeps its axes of size one."""
+    order = _permutation(view, shape)
+    if order is None:
+        return materialise(editor, view, shape, dtype)
+    return editor.transpose(editor.convert(view.base, dtype or view.base.dtype), order)
+
+
+def _permutation(view: View, shape: Shape) -> list[int] | None:
+    """The order of its axes in which the base itself has that shape, if there is one."""
+    ones = [a for a in range(view.base.rank) if a not in view.axes]
+    order = [ones.pop(0) if a is None and ones else a for a in view.axes]
+    if ones or view.base.rank != len(shape) or None in order:
+        return None
+    found = [a for a in order if a is not None]
+    return found if dims.same_shape([view.base.shape[a] for a in found], shape) else None

@@ -9,9 +9,9 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, View, materialise, operand, pair
+from converter.fuse.match import Uses, View, materialise, operand, pair, turned
 from converter.fuse.products import Product, product
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const
 from converter.graph.constants import scalar
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
@@ -102,29 +102,11 @@ def _bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) ->
     """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
-    value = editor.transpose(_whole(editor, norm.x, shape, dtype), order)
+    value = editor.transpose(turned(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
     params = {"axis": value.rank - count, "epsilon": norm.epsilon}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
-
-
-def _whole(editor: Editor, x: View, shape: Shape, dtype: np.dtype) -> Value:
-    """What is normalised, along its logical axes; a transpose keeps axes of size one."""
-    order = _permutation(x, shape)
-    if order is None:
-        return materialise(editor, x, shape, dtype)
-    return editor.transpose(editor.convert(x.base, dtype), order)
-
-
-def _permutation(view: View, shape: Shape) -> list[int] | None:
-    """The order of its axes in which the base itself has that shape, if there is one."""
-    ones = [a for a in range(view.base.rank) if a not in view.axes]
-    order = [ones.pop(0) if a is None and ones else a for a in view.axes]
-    if ones or view.base.rank != len(shape) or None in order:
-        return None
-    found = [a for a in order if a is not None]
-    return found if dims.same_shape([view.base.shape[a] for a in found], shape) else None
 
 
 def dressed(normed: Value, rest: Product, terms: Sequence[Term], editor: Editor) -> Value:

@@ -52,11 +52,12 @@ def batch_norm(
     *,
     epsilon: float,
 ) -> jax.Array:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, of [N, C, ...] with all others [C]."""
+    """x * s + (bias - mean * s) where s = scale / sqrt(variance + epsilon), of [N, C, ...] with all
+    others [C]; ONNX Runtime computes it in this order."""
     shape = (-1, *(1,) * (x.ndim - 2))
-    inverse = lax.rsqrt(_wide(variance) + epsilon)
-    y = (_wide(x) - mean.reshape(shape)) * inverse.reshape(shape)
-    return _by_channel(y.astype(x.dtype), scale, bias)
+    s = scale * lax.rsqrt(_wide(variance) + epsilon)
+    shift = -mean * s if bias is None else bias - mean * s
+    return (_wide(x) * s.reshape(shape) + shift.reshape(shape)).astype(x.dtype)
 
 
 def _by_channel(x: jax.Array, scale: jax.Array, bias: jax.Array | None) -> jax.Array:

@@ -42,13 +42,14 @@ def by_hand(x):
 
 def known(p, x):
     """``keras.ops.batch_normalization`` over axis 1, Keras 3.15."""
-    norm = {k: v.reshape(6, 1, 1) for k, v in p.items()}
+    norm = {k: p[k].reshape(6, 1, 1) for k in SIX}
     inverse = lax.rsqrt(norm["var"] + 1e-3) * norm["gamma"]
     return x * inverse + (-norm["mean"] * inverse + norm["beta"])
 
 
 def known_by_hand(p, x):
-    norm = {k: v.reshape(6, 1, 1) for k, v in p.items()}
+    """The mean comes off first, which keeps digits that the operator loses."""
+    norm = {k: p[k].reshape(6, 1, 1) for k in SIX}
     return (x - norm["mean"]) / jnp.sqrt(norm["var"] + 1e-5) * norm["gamma"] + norm["beta"]
 
 
@@ -71,7 +72,6 @@ CASES = {
     "haiku_groups": (haiku_groups, NHWC, GROUPS | TURNED),
     "by_hand": (by_hand, NHWC, {"InstanceNormalization": 1} | TURNED),
 }
-KNOWN = {"keras": known, "by_hand": known_by_hand}
 
 
 @pytest.mark.sampled(4)
@@ -87,15 +87,13 @@ def test_operators(name, batch, opset):
     assert verdict.passed, verdict.differences
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("batch", ["B", 1])
-@pytest.mark.sampled(4)
-def test_known_statistics(name, batch):
-    fn = KNOWN[name]
-    export = converter.to_onnx(fn, [(batch, 6, 5, 7)], params=SIX)
+def test_known_statistics(batch):
+    export = converter.to_onnx(known, [(batch, 6, 5, 7)], params=SIX)
     assert export.report.histogram == {"BatchNormalization": 1}, export.graph
     x = drawn(3 if batch == "B" else 1, 6, 5, 7)
-    verdict = converter.check(export, lambda x: fn(SIX, x), [x])
+    verdict = converter.check(export, lambda x: known(SIX, x), [x])
     assert verdict.passed, verdict.differences
 
 
@@ -226,7 +224,7 @@ NUMBERS = SIX | {"place": drawn(7), "each": drawn(2, 6, 1, 1)}
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("fn", [known_of_places, known_of_another])
+@pytest.mark.parametrize("fn", [known_of_places, known_of_another, known_by_hand])
 def test_near_misses_of_known_statistics(fn):
     x = drawn(*NCHW)
     export = converter.to_onnx(fn, [x], params=NUMBERS)
