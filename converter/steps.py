@@ -86,6 +86,8 @@ def activate(graph: Graph, settings: Settings) -> bool:
 
 def group(graph: Graph, settings: Settings) -> bool:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
+    if not any(group_norm.is_bare(node) for node in graph.walk()):
+        return False
     steps = (
         ("layer_norm", (group_norm.GROUPS, group_norm.CHANNEL)),
         ("group_norm", (group_norm.INSIDE,)),

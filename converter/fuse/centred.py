@@ -46,13 +46,18 @@ def _product(node: Node, uses: Uses) -> Iterator[Centred]:
 
 def _sum(node: Node, uses: Uses) -> Iterator[Centred]:
     """``x * s - mean * s + bias``"""
+    if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
+        return  # most sums are of a bias
     terms = _terms(node, uses)
-    scaled = [term for term in terms if term[1].op() in ("mul", "div", "neg")]
+    scaled = [term for term in terms if term[1].op() in _PRODUCTS]
+    if len(scaled) < 2:
+        return
     for one, other in permutations(scaled, 2):
         rest = tuple(term for term in terms if term is not one and term is not other)
         yield from _difference(one, other, rest, node, uses)
 
 
+_PRODUCTS = ("mul", "div", "neg")
 _SUMS = {"add": "add", "sub": "sub"}
 _FLIPPED = {"add": "sub", "sub": "add"}
 

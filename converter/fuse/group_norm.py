@@ -53,7 +53,7 @@ def prove_groups(node: Node, uses: Uses) -> Groups | None:
     """A norm over the second half of a split axis, and others."""
     order, source = _turned(node.inputs[0])
     axis = split_axis(source)
-    if not _is_bare(node) or axis is None:
+    if not is_bare(node) or axis is None:
         return None
     first = node.params["axis"]
     batch, normed = order[:first], order[first:]
@@ -96,7 +96,7 @@ def split_axis(value: Value) -> int | None:
     return None
 
 
-def _is_bare(node: Node) -> bool:
+def is_bare(node: Node) -> bool:
     """Whether a layer norm has no scale and no bias yet."""
     bare = node.op == "layer_norm" and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return bare and node.out.dtype.name in DTYPES
@@ -120,7 +120,7 @@ class Channel:
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
     for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
         varies = [i for i, a in enumerate(other.axes) if a is not None]
-        if normed.op() != "layer_norm" or not _is_bare(normed.node()) or len(varies) != 1:
+        if normed.op() != "layer_norm" or not is_bare(normed.node()) or len(varies) != 1:
             continue
         inner, channel = normed.node(), normed.axes[varies[0]]
         first, rank = inner.params["axis"], normed.base.rank
