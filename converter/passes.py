@@ -110,6 +110,13 @@ PASSES: tuple[Pass, ...] = (
         after=("recognise", "recognise rms norm"),
     ),
     Pass(
+        "group",
+        "Norms of channels, alone or in groups, get their name and take in what scales each.",
+        steps.group,
+        after=("complete",),
+        settles=False,
+    ),
+    Pass(
         "attend",
         "A softmax between two products becomes attention.",
         steps.recognised(attention.ATTENTION),
@@ -118,9 +125,9 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "operands",
-        "Rotary embeddings, convolutions and resizes take ONNX's order of axes.",
+        "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
         steps.operands,
-        after=("recognise", "attend"),
+        after=("recognise", "group", "attend"),
         gone=frozenset({"conv_general_dilated", "rotary"}),
         settles=False,
     ),
@@ -169,6 +176,12 @@ PASSES: tuple[Pass, ...] = (
         "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
         steps.absorb,
         after=("operands", "windows", "contract"),
+    ),
+    Pass(
+        "batch norm",
+        "Batch norms that no convolution takes in get their name.",
+        steps.batch_norms,
+        after=("absorb",),
     ),
     Pass(
         "select",

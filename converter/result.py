@@ -19,6 +19,8 @@ FUSED = (
     "RotaryEmbedding",
     "LayerNormalization",
     "RMSNormalization",
+    "InstanceNormalization",
+    "BatchNormalization",
     "Gelu",
     "LogSoftmax",
     "Resize",

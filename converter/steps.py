@@ -15,6 +15,7 @@ from converter.arrange import (
     heads,
     kernels,
     layout,
+    norms,
     pooling,
     resize,
     siblings,
@@ -22,6 +23,9 @@ from converter.arrange import (
 )
 from converter.fuse import (
     activations,
+    affine,
+    batch_norm,
+    group_norm,
     spelling,
 )
 from converter.fuse import resize as resampling
@@ -85,9 +89,36 @@ def activate(graph: Graph, settings: Settings) -> bool:
     return spelling.recognise(graph, table, settings.opset)
 
 
+def group(graph: Graph, settings: Settings) -> bool:
+    """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
+    if not any(group_norm.is_bare(node) for node in graph.walk()):
+        return False
+    steps = (
+        ("layer_norm", (group_norm.GROUPS, group_norm.CHANNEL)),
+        ("group_norm", (group_norm.INSIDE,)),
+        ("group_norm", (affine.AFFINE,)),
+    )
+    changed = False
+    for op, recognisers in steps:
+        if graph.count(op) and recognised(*recognisers)(graph, settings):
+            simplify(graph)
+            changed = True
+    return changed
+
+
+def batch_norms(graph: Graph, settings: Settings) -> bool:
+    if not (graph.count("rsqrt") or graph.count("sqrt")):
+        return False
+    if not recognised(batch_norm.CORE)(graph, settings):
+        return False
+    recognised(affine.AFFINE)(graph, settings)
+    swept(norms.BATCH)(graph, settings)
+    return True
+
+
 def operands(graph: Graph, settings: Settings) -> bool:
     turned = {"rotary": heads.rotary_rule(settings.opset)}
-    return swept(turned, convolution.RULES, resize.RULES)(graph, settings)
+    return swept(turned, convolution.RULES, resize.RULES, norms.GROUPED)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:

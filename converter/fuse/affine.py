@@ -3,19 +3,22 @@
     layer_norm(x, 1) * w = layer_norm(x, w)        rms_norm(x, 1) * w = rms_norm(x, w)
     layer_norm(x, w) + b = layer_norm(x, w, b)
 
-where ``w`` and ``b`` vary along the normalised axes only.
+where ``w`` and ``b`` vary along the normalised axes only; those of a group norm and of a batch norm
+vary along the channels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, pair, proved
+from converter.fuse.match import Uses, View, materialise, pair, proved, turned
 from converter.graph import Node, Value
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
-_TAKES = {"mul": ("layer_norm", "rms_norm"), "add": ("layer_norm",)}
+_BARE = {"layer_norm": 2, "rms_norm": 2, "group_norm": 2, "batch_norm": 4}
+"""Operands without a bias: the value, its scale, and statistics if they are known."""
+_TAKES = {"mul": tuple(_BARE), "add": ("layer_norm", "group_norm", "batch_norm")}
 
 
 @dataclass(frozen=True)
@@ -29,19 +32,24 @@ class Affine:
 def prove(node: Node, uses: Uses) -> Affine | None:
     for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
         if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
-            first = normed.node().params["axis"]
-            along = range(first, normed.base.rank)
+            along = _own_axes(normed.node())
             logical = [normed.axes.index(a) if a in normed.axes else None for a in along]
             axes = tuple(None if i is None else other.axes[i] for i in logical)
             return Affine(normed, View(other.base, axes))
     return None
 
 
+def _own_axes(norm: Node) -> range:
+    """The axes that its scale and its bias have."""
+    first: int = norm.params.get("axis", 1)
+    return range(first, norm.out.rank if "axis" in norm.params else 2)
+
+
 def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
     inner = normed.node()
-    within = [i for i, a in enumerate(normed.axes) if a is not None and a >= inner.params["axis"]]
+    within = [i for i, a in enumerate(normed.axes) if a in _own_axes(inner)]
     bare = scalar(inner.inputs[1]) == 1
-    takes_more = len(inner.inputs) == 2 and inner.out.dtype == node.out.dtype
+    takes_more = len(inner.inputs) == _BARE[inner.op] and inner.out.dtype == node.out.dtype
     in_place = normed.complete() and normed.fills(node.out.shape) and other.covers(within)
     # several scales of one norm get a norm each: that is less work than to scale and shift it
     alone = uses.single_use(normed.base) or (node.op == "mul" and bare)
@@ -53,15 +61,18 @@ def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
 
 def build(node: Node, affine: Affine, editor: Editor) -> Value:
     inner = affine.normed.node()
-    x, scale = inner.inputs
-    shape = inner.out.shape[inner.params["axis"] :]
+    x, scale, *known = inner.inputs
+    shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
     other = materialise(editor, affine.other, shape, inner.out.dtype)
     if node.op == "add":
-        inputs = [x, scale, other]
+        inputs = [x, scale, *known, other]
     else:
-        inputs = [x, other if scalar(scale) == 1 else editor.binary("mul", scale, other)]
+        one = scalar(scale) == 1
+        inputs = [x, other if one else editor.binary("mul", scale, other), *known]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
-    return materialise(editor, View(out, affine.normed.axes), node.out.shape)
+    # A norm of channels keeps its batch, which may be of size one.
+    seen = materialise if "axis" in inner.params else turned
+    return seen(editor, View(out, affine.normed.axes), node.out.shape)
 
 
 AFFINE = proved("LayerNormalization", ("mul", "add"), prove, build)

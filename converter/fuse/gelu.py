@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from converter.fuse.match import Product, Uses, View, materialise, operand, pair, product, proved
+from converter.fuse.match import Uses, View, materialise, operand, pair, proved
+from converter.fuse.products import Product, product
 from converter.graph import Node, Value
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor

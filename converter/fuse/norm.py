@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Product, Uses, View, materialise, operand, pair, product
+from converter.fuse.match import Uses, View, materialise, operand, pair, turned
+from converter.fuse.products import Product, product
 from converter.graph import Node, Value, const
 from converter.graph.constants import scalar
+from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
+
+Term: TypeAlias = tuple[str, View]
+"""What is added or subtracted (``add`` or ``sub``)."""
 
 
 @dataclass(frozen=True)
 class Norm:
-    """``coefficient * prod(factors)`` times ``x`` divided by its deviation along ``axes``."""
+    """``coefficient * prod(factors)`` times ``x`` divided by its deviation along ``axes``, and then
+    the ``terms``.
+
+    ``shape`` is that of ``x`` along its logical axes, if one of the node's was split for it.
+    """
 
     x: View
     axes: tuple[int, ...]
     epsilon: float
     factors: tuple[View, ...]
     coefficient: float
+    terms: tuple[Term, ...] = ()
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -35,21 +47,26 @@ class Deviation:
 
 
 def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
-    """Every way to see a product as something divided by a deviation."""
+    """Every way to see a node as something divided by a deviation."""
     parts = product(View(node.out, tuple(range(node.out.rank))), uses)
+    return divided(parts, node.out.dtype)
+
+
+def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
+    """Every way to see a product as something divided by a deviation."""
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() == "rsqrt"]
     else:
         inverses = [d for d in parts.divisors if len(parts.divisors) == 1 and d.op() == "sqrt"]
-    real = jnp.issubdtype(node.out.dtype, jnp.floating)
-    for inverse in inverses if real and fits(parts.coefficient, node.out.dtype) else ():
+    real = jnp.issubdtype(dtype, jnp.floating)
+    for inverse in inverses if real and fits(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
         inside = operand(inverse, 0)
         for number, spread in pair(inside) if inside.op() == "add" else ():
             epsilon = scalar(number.base)
-            if epsilon is None or not _is_attribute(float(epsilon), node.out.dtype):
+            if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
-            if _in_any_order(parts, factors, node.out.dtype):
+            if _in_any_order(parts, factors, dtype):
                 yield Deviation(spread, float(epsilon), Product(parts.coefficient, factors))
 
 
@@ -74,19 +91,33 @@ def fits(number: float, dtype: np.dtype) -> bool:
 
 
 def build(op: str, node: Node, norm: Norm, editor: Editor) -> Value:
-    """``op`` over the logical axes of x, without scale, times what else is multiplied."""
+    """``op`` over the logical axes of x, without scale, times and plus what else there is."""
+    shape = node.out.shape if norm.shape is None else norm.shape
+    normed = _bare(op, norm, shape, node.out.dtype, editor)
+    rest = Product(norm.coefficient, list(norm.factors))
+    return dressed(editor.reshape(normed, node.out.shape), rest, norm.terms, editor)
+
+
+def _bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
+    """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
-    value = materialise(editor, norm.x, node.out.shape, node.out.dtype)
-    value = editor.transpose(value, order)
-    ones = editor.broadcast(const(1, value.dtype), value.shape[-count:], ())
+    value = editor.transpose(turned(editor, norm.x, shape, dtype), order)
+    ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
     params = {"axis": value.rank - count, "epsilon": norm.epsilon}
-    normed = editor.add(op, [value, ones], value.shape, value.dtype, params)
-    result = editor.transpose(normed, [order.index(i) for i in range(len(order))])
-    for factor in norm.factors:
-        result = editor.binary("mul", result, _spread(editor, factor, node.out))
-    if norm.coefficient != 1:
-        result = editor.binary("mul", result, const(norm.coefficient, value.dtype))
+    normed = editor.add(op, [value, ones], value.shape, dtype, params)
+    return editor.transpose(normed, [order.index(i) for i in range(len(order))])
+
+
+def dressed(normed: Value, rest: Product, terms: Sequence[Term], editor: Editor) -> Value:
+    """What is normalised times what else there is of a product, and plus the terms."""
+    result = normed
+    for factor in rest.factors:
+        result = editor.binary("mul", result, _spread(editor, factor, normed))
+    if rest.coefficient != 1:
+        result = editor.binary("mul", result, const(rest.coefficient, normed.dtype))
+    for op, term in terms:
+        result = editor.binary(op, result, _spread(editor, term, normed))
     return result
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from converter.fuse.match import Product, Uses, View, operand, peel, product
+from converter.fuse.match import Uses, View, operand, peel
+from converter.fuse.products import Product, product
 from converter.graph import dims
 from converter.graph.dims import Dim
 
@@ -66,6 +67,9 @@ class Mean:
         sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
         count = math.prod(sizes) if dims.all_static(sizes) else 0
         return bool(count) and self.factor.is_near(1 / count)
+
+    def times(self, number: float) -> Mean:
+        return Mean(self.total, replace(self.factor, coefficient=self.factor.coefficient * number))
 
     def axes_of(self, x: View) -> tuple[int, ...] | None:
         """The logical axes over which it is the mean of ``x``."""

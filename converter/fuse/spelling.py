@@ -16,7 +16,8 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from converter.fuse.match import EQUAL, Uses, View, materialise, operands, proved, rules, whole
+from converter.fuse.match import Uses, View, materialise, operands, proved, rules, whole
+from converter.fuse.products import EQUAL
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor, Rule, sweep

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from converter.graph import norms
 from converter.graph.windows import conv, conv_transpose, max_pool_scatter, pool
 
 # A method of ``jax.image.resize``, and whether it antialiases.
@@ -79,29 +80,6 @@ def softmax(x: jax.Array, *, axis: int) -> jax.Array:
 def log_softmax(x: jax.Array, *, axis: int) -> jax.Array:
     """x - max - log(sum(exp(x - max))) along one axis."""
     return jax.nn.log_softmax(x, axis=axis)
-
-
-def layer_norm(
-    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
-) -> jax.Array:
-    """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
-    axes, wide = tuple(range(axis, x.ndim)), _wide(x)
-    centred = wide - jnp.mean(wide, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
-    y = (centred * lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale
-    return y if bias is None else y + bias
-
-
-def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
-    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
-    wide = _wide(x)
-    square = jnp.mean(jnp.square(wide), tuple(range(axis, x.ndim)), keepdims=True)
-    return (wide * lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
-
-
-def _wide(x: jax.Array) -> jax.Array:
-    """ONNX's norms compute their statistics in float32 at least."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
@@ -259,8 +237,10 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "matmul": matmul,
     "softmax": softmax,
     "log_softmax": log_softmax,
-    "layer_norm": layer_norm,
-    "rms_norm": rms_norm,
+    "layer_norm": norms.layer_norm,
+    "rms_norm": norms.rms_norm,
+    "group_norm": norms.group_norm,
+    "batch_norm": norms.batch_norm,
     "relu": lambda x: jnp.maximum(x, 0),
     "gelu": gelu,
     "clip": lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high),

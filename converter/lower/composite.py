@@ -60,6 +60,18 @@ def _(b: Builder, x: ir.Value, scale: ir.Value, *, axis: int, epsilon: float) ->
     return b.op("RMSNormalization", x, scale, axis=axis - b.out.rank, epsilon=epsilon)
 
 
+@rule("group_norm")
+def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir.Value:
+    assert groups == b.out.shape[1], "groups of several channels are arranged as channels"
+    return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
+
+
+@rule("batch_norm")
+def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
+    scale, mean, variance, bias = xs
+    return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
+
+
 @rule("softmax")
 def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("Softmax", x, axis=axis - b.out.rank)

@@ -68,6 +68,13 @@ def channels_first(x):
     return y.astype(x.dtype)
 
 
+def keras_norm(x):
+    """``keras.src.ops.nn._layer_normalization``, Keras 3.15."""
+    mean, variance = jnp.mean(x, -1, keepdims=True), jnp.var(x, -1, keepdims=True)
+    inverse = lax.rsqrt(variance + 1e-3) * (jnp.arange(1, 9, dtype=x.dtype) / 8)
+    return x * inverse + (-mean * inverse + 0.5 * jnp.arange(8, dtype=x.dtype))
+
+
 NORM = perturbed(eqx.nn.LayerNorm(8))
 OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
 NORM2 = perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3))
@@ -85,6 +92,7 @@ NORMS = [
     Form("eqx_no_bias", NO_BIAS, ((8,),), ONE_NORM),
     Form("by_hand", layer_norm_by_hand, ((3, 8),), ONE_NORM),
     Form("moments", layer_norm_moments, ((3, 8),), ONE_NORM),
+    Form("keras", keras_norm, ((3, 8),), ONE_NORM),
     Form("flax", lambda x: FLAX_NORM(x), ((3, 8),), ONE_NORM),
     Form("channels_first", channels_first, ((8, 3, 5),), ONE_NORM),
     Form("flax_slow", lambda x: FLAX_SLOW(x), ((3, 8),), ONE_NORM),

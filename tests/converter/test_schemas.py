@@ -24,10 +24,10 @@ WRITTEN = set(
     )
 ) & {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
 ELSEWHERE = {
-    "TopK",
+    *("TopK", "InstanceNormalization"),
     *("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign"),
 }
-"""For the first ONNX Runtime has no kernel at any opset; the others are not recognised in
+"""For the first two ONNX Runtime has no kernel at any opset; the others are not recognised in
 bfloat16, and only ``lower_precision`` asks."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, operands, peel, product
+from converter.fuse.match import Uses, View, operands, peel
+from converter.fuse.products import product
 from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
 from converter.fuse.rotary.halves import Part, joined, part
 from converter.graph import Node

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from converter.fuse.match import Uses, View, operands, peel, product, whole
+from converter.fuse.match import Uses, View, operands, peel, whole
+from converter.fuse.products import product
 from converter.fuse.rotary import tables
 from converter.fuse.rotary.build import Rotation, Table, positions
 from converter.fuse.rotary.halves import Part, joined, part

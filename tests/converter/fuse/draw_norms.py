@@ -10,6 +10,7 @@ from jax import lax
 from tests.converter.fuse.drawing import Draw, Pencil, moved
 
 LAYER_MISSES = ("count", "axes", "highest", "plain square", "other", "plus", "power", "inside")
+SPREAD_MISSES = ("", "", "other scale", "half the mean", "other average")
 RMS_MISSES = ("count", "other", "power", "cube", "centred")
 
 
@@ -55,6 +56,17 @@ def _divided(pencil, top, inside):
     return inverse * top if kind == "reversed" else top * inverse
 
 
+def _apart(pencil, x, average, inside, miss):
+    """x * s - mean * s, as Keras writes it; the second product may have something else in it."""
+    inverse = lax.rsqrt(inside)
+    scale = inverse * jnp.asarray(1.5, x.dtype) if pencil.chance("scaled", 0.5) else inverse
+    other = scale * jnp.asarray(1.25, x.dtype) if miss == "other scale" else scale
+    average = {"half the mean": average * 0.5, "other average": -average}.get(miss, average)
+    if pencil.chance("negated", 0.5):
+        return x * scale + -average * other
+    return x * scale - average * other
+
+
 def _dressed(y, axes, weight, bias):
     within = [1 if a not in axes else d for a, d in enumerate(y.shape)]
     if weight is not None:
@@ -82,6 +94,9 @@ def layer_norm(pencil: Pencil) -> Draw:
     moments = miss == "" and dtype == "float32" and pencil.chance("moments", 0.3)
     clipped, epsilon = pencil.chance("clipped", 0.3), pencil.pick("epsilon", (1e-5, 1e-3, 0.1))
     wide = pencil.chance("wide", 0.5)
+    apart = not miss and pencil.chance("apart", 0.3)
+    if apart:
+        miss = pencil.pick("miss of two products", SPREAD_MISSES)
 
     def fn(x, y):
         given = x.dtype
@@ -97,7 +112,9 @@ def layer_norm(pencil: Pencil) -> Draw:
             variance = jnp.maximum(variance, 0)
         inside = variance * 1.5 + epsilon if miss == "inside" else variance + epsilon
         top = y - average if miss == "other" else centred
-        result = _divided(pencil, top, inside)
+        result = (
+            _apart(pencil, x, average, inside, miss) if apart else _divided(pencil, top, inside)
+        )
         return _dressed(result, axes, *_cast(dressed, x.dtype)).astype(given)
 
     x = pencil.array(shape, dtype)

@@ -11,7 +11,7 @@ import pytest
 from converter.graph.evaluate import evaluate
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
-from tests.converter.fuse import draw_activations, draw_attention, draw_norms
+from tests.converter.fuse import draw_activations, draw_attention, draw_groups, draw_norms
 from tests.converter.fuse.drawing import Pencil, assert_drawn, stages
 
 BLOCK, BLOCKS = 3, 100
@@ -23,6 +23,7 @@ DRAWN = {
     "log_softmax": draw_activations.log_softmax,
     "pairs": draw_activations.pairs,
     "attention": draw_attention.attention,
+    "group_norm": draw_groups.group_norm,
 }
 
 

@@ -1,0 +1,59 @@
+"""Batch norms with statistics that are known [Ioffe & Szegedy, arXiv:1502.03167].
+
+    x * s - mean * s + bias  =  batch_norm(x, 1, mean, variance, bias, epsilon=epsilon)
+
+where ``s`` is ``rsqrt(variance + epsilon)``, perhaps times a scale, and ``mean`` and ``variance``
+have a number for each channel of ``x`` [N, C, ...]. ONNX Runtime computes the left side. The form
+``(x - mean) * s`` keeps digits that this loses where the mean is many deviations, so that it stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from converter.fuse.centred import Centred, centred
+from converter.fuse.match import Uses, View, materialise, peel, proved, turned
+from converter.fuse.norm import dressed
+from converter.graph import Node, Value, const, dims
+from converter.graph.rewrite import Editor
+
+DTYPES = ("float32", "float16", "float64")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``x`` with its statistics along axis 1, and what else there is."""
+
+    found: Centred
+    mean: View
+    variance: View
+
+
+def prove(node: Node, uses: Uses) -> Batch | None:
+    out = node.out
+    if out.rank < 2 or not dims.is_static(out.shape[1]) or out.dtype.name not in DTYPES:
+        return None
+    for found in centred(node, uses):
+        x, spread = found.x, peel(found.deviation.spread, rounding=True)
+        same = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
+        known = found.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
+        if same and known and found.weight == 1:
+            return Batch(found, found.average, spread)
+    return None
+
+
+def build(node: Node, batch: Batch, editor: Editor) -> Value:
+    found, out = batch.found, node.out
+    channels = (out.shape[1],)
+    x = turned(editor, found.x, out.shape, out.dtype)
+    statistics = [
+        materialise(editor, View(view.base, (view.axes[1],)), channels, out.dtype)
+        for view in (batch.mean, batch.variance)
+    ]
+    ones = editor.broadcast(const(1, out.dtype), channels, ())
+    params = {"epsilon": found.deviation.epsilon}
+    normed = editor.add("batch_norm", [x, ones, *statistics], out.shape, out.dtype, params)
+    return dressed(normed, found.deviation.rest, found.terms, editor)
+
+
+CORE = proved("BatchNormalization", ("add", "sub"), prove, build)

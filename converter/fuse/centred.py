@@ -1,0 +1,116 @@
+"""Where something is centred and divided by a deviation, which is written in two ways.
+
+    (x - mean) * s        and        x * s - mean * s + bias
+
+``s`` is the inverse of a deviation, perhaps times a scale. Keras writes all of its
+norms the second way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from converter.fuse.match import Uses, View, operands
+from converter.fuse.norm import Deviation, Term, deviations, divided
+from converter.fuse.products import Product, product
+from converter.graph import Node
+
+
+@dataclass(frozen=True)
+class Centred:
+    """``x - weight * average`` over the deviation, times its rest, and then the ``terms``."""
+
+    x: View
+    average: View
+    weight: float
+    deviation: Deviation
+    terms: tuple[Term, ...] = ()
+
+
+def centred(node: Node, uses: Uses) -> Iterator[Centred]:
+    """Every way to see a node as a centred value that is divided by a deviation."""
+    return (_sum if node.op in _SUMS else _product)(node, uses)
+
+
+def _product(node: Node, uses: Uses) -> Iterator[Centred]:
+    """``(x - mean) * s``"""
+    for deviation in deviations(node, uses):
+        for factor in deviation.rest.factors:
+            if factor.op() == "sub":
+                rest = Product(deviation.rest.coefficient, deviation.rest.without(factor))
+                x, average = operands(factor)
+                yield Centred(x, average, 1.0, replace(deviation, rest=rest))
+
+
+def _sum(node: Node, uses: Uses) -> Iterator[Centred]:
+    """``x * s - mean * s + bias``"""
+    if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
+        return  # most sums are of a bias
+    terms = _terms(node, uses)
+    scaled = [term for term in terms if term[1].op() in _PRODUCTS]
+    if len(scaled) < 2:
+        return
+    for one, other in permutations(scaled, 2):
+        rest = tuple(term for term in terms if term is not one and term is not other)
+        yield from _difference(one, other, rest, node, uses)
+
+
+_PRODUCTS = ("mul", "div", "neg")
+_SUMS = {"add": "add", "sub": "sub"}
+_FLIPPED = {"add": "sub", "sub": "add"}
+
+
+def _terms(node: Node, uses: Uses) -> list[Term]:
+    """What is added and subtracted: the operands, and those of operands that are sums."""
+    found: list[Term] = []
+    left, right = operands(View(node.out, tuple(range(node.out.rank))))
+    for sign, view in (("add", left), (node.op, right)):
+        if view.op() in _SUMS and uses.single_use(view.base):
+            first, second = operands(view)
+            inner = view.op() if sign == "add" else _FLIPPED[view.op()]
+            found += [(sign, first), (inner, second)]
+        else:
+            found.append((sign, view))
+    return found
+
+
+def _difference(
+    one: Term, other: Term, terms: tuple[Term, ...], node: Node, uses: Uses
+) -> Iterator[Centred]:
+    """``x * s - mean * s``, if the two have all but one factor each in common."""
+    first, second = (_signed(term, uses) for term in (one, other))
+    shared = [f for f in first.factors if f in second.factors]
+    own = [_without(parts.factors, shared) for parts in (first, second)]
+    alike = first.divisors == second.divisors and first.coefficient != 0
+    if not alike or any(len(factors) != 1 for factors in own):
+        return
+    whole = Product(first.coefficient, [], list(first.divisors))
+    for factor in shared:
+        _multiply(whole, product(factor, uses))
+    weight = -second.coefficient / first.coefficient
+    for deviation in divided(whole, node.out.dtype):
+        yield Centred(own[0][0], own[1][0], weight, deviation, terms)
+
+
+def _signed(term: Term, uses: Uses) -> Product:
+    sign, view = term
+    parts = product(view, uses)
+    parts.coefficient *= -1 if sign == "sub" else 1
+    return parts
+
+
+def _without(factors: Sequence[View], shared: Sequence[View]) -> list[View]:
+    """The factors less the shared ones, each as often as it is shared."""
+    left = list(factors)
+    for factor in shared:
+        if factor in left:
+            left.remove(factor)
+    return left
+
+
+def _multiply(parts: Product, more: Product) -> None:
+    parts.coefficient *= more.coefficient
+    parts.factors += more.factors
+    parts.divisors += more.divisors

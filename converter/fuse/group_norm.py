@@ -1,0 +1,191 @@
+"""Layer norms over groups of channels, and over all of one, become group norms of [N, C, ...].
+
+    layer_norm(split(x), 1)        =  split(group_norm(x, 1, groups=G))
+    layer_norm(x, 1) * w           =  group_norm(x, w, groups=C)
+    split(x) * w                   =  split(x * merge(w))
+
+``split`` writes the C channels as [G, C/G], and the norm is over the second of the two and all of
+space. ``w`` has a number for each channel. The third lets scales and biases in that are written
+before the channels are merged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from converter.fuse.match import Uses, View, materialise, pair, proved, turned, whole
+from converter.graph import Node, Value, const, dims
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor
+
+DTYPES = ("float32", "float16")
+"""What ONNX Runtime's InstanceNormalization takes."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """``x`` of which the axes ``order`` are [batch..., channels, space...]."""
+
+    x: Value
+    order: tuple[int, ...]
+    batch: int
+    groups: int
+
+
+def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
+    """The group norm of ``x``, in the layout of ``x``."""
+    turned = editor.transpose(found.x, found.order)
+    count = dims.product(turned.shape[: found.batch])
+    flat = editor.reshape(turned, (count, *turned.shape[found.batch :]))
+    if scale is None:
+        scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
+    params = {"groups": found.groups, "epsilon": epsilon}
+    normed = editor.add("group_norm", [flat, scale], flat.shape, flat.dtype, params)
+    back = [found.order.index(i) for i in range(len(found.order))]
+    return editor.transpose(editor.reshape(normed, turned.shape), back)
+
+
+# ------------------------------------------------------------------------------- groups of channels
+
+
+def prove_groups(node: Node, uses: Uses) -> Groups | None:
+    """A norm over the second half of a split axis, and others."""
+    order, source = _turned(node.inputs[0])
+    axis = split_axis(source)
+    if not is_bare(node) or axis is None:
+        return None
+    first = node.params["axis"]
+    batch, normed = order[:first], order[first:]
+    space = [a for a in normed if a != axis + 1]
+    if axis not in batch or axis + 1 not in normed or not space:
+        return None
+    assert source.node is not None
+    x = source.node.inputs[0]
+    lead = [a for a in batch if a != axis]
+    places = tuple(a if a <= axis else a - 1 for a in (*lead, axis, *space))
+    groups = source.shape[axis]
+    fixed = dims.is_static(x.shape[axis]) and dims.is_static(groups)
+    return Groups(x, places, len(lead), groups) if fixed else None
+
+
+def build_groups(node: Node, found: Groups, editor: Editor) -> Value:
+    order, source = _turned(node.inputs[0])
+    normed = written(found, None, node.params["epsilon"], editor)
+    return editor.transpose(editor.reshape(normed, source.shape), order)
+
+
+def _turned(value: Value) -> tuple[Sequence[int], Value]:
+    """A value as the transposition of another."""
+    node = value.node
+    if node is not None and node.op == "transpose":
+        return node.params["permutation"], node.inputs[0]
+    return range(value.rank), value
+
+
+def split_axis(value: Value) -> int | None:
+    """The axis that a reshape has split into itself and the next."""
+    node = value.node
+    if node is None or node.op != "reshape" or value.rank != node.inputs[0].rank + 1:
+        return None
+    before, after = node.inputs[0].shape, value.shape
+    for axis, size in enumerate(before):
+        pieces = dims.product(after[axis : axis + 2])
+        if dims.same(pieces, size) and dims.same_shape(before[axis + 1 :], after[axis + 2 :]):
+            return axis if dims.same_shape(before[:axis], after[:axis]) else None
+    return None
+
+
+def is_bare(node: Node) -> bool:
+    """Whether a layer norm has no scale and no bias yet."""
+    bare = node.op == "layer_norm" and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
+    return bare and node.out.dtype.name in DTYPES
+
+
+GROUPS = proved("GroupNormalization", ("layer_norm",), prove_groups, build_groups)
+
+
+# ------------------------------------------------------------------------------------- each channel
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A norm of each channel, and the scale of each."""
+
+    normed: View
+    groups: Groups
+    scale: View
+
+
+def prove_channel(node: Node, uses: Uses) -> Channel | None:
+    for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
+        varies = [i for i, a in enumerate(other.axes) if a is not None]
+        if normed.op() != "layer_norm" or not is_bare(normed.node()) or len(varies) != 1:
+            continue
+        inner, channel = normed.node(), normed.axes[varies[0]]
+        first, rank = inner.params["axis"], normed.base.rank
+        lead = [a for a in range(first) if a != channel]
+        in_place = normed.complete() and normed.fills(node.out.shape)
+        in_place = in_place and inner.out.dtype == node.out.dtype
+        if in_place and channel is not None and channel < first and lead:
+            size = normed.base.shape[channel]
+            groups = Groups(inner.inputs[0], (*lead, channel, *range(first, rank)), len(lead), size)
+            if dims.is_static(size) and uses.single_use(normed.base):
+                return Channel(normed, groups, View(other.base, (other.axes[varies[0]],)))
+    return None
+
+
+def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
+    scale = materialise(editor, found.scale, (found.groups.groups,), node.out.dtype)
+    epsilon = found.normed.node().params["epsilon"]
+    normed = written(found.groups, scale, epsilon, editor)
+    return turned(editor, View(normed, found.normed.axes), node.out.shape)
+
+
+CHANNEL = proved("InstanceNormalization", ("mul",), prove_channel, build_channel)
+
+
+# --------------------------------------------------------------------- scales of the split channels
+
+
+@dataclass(frozen=True)
+class Inside:
+    """An operand whose channels are split, and another that varies along these two axes only."""
+
+    split: Value
+    axis: int
+    other: View
+
+
+def prove_inside(node: Node, uses: Uses) -> Inside | None:
+    view = View(node.out, tuple(range(node.out.rank)))
+    for index in (0, 1):
+        value = node.inputs[index]
+        axis = split_axis(value)
+        if axis is None or not dims.same_shape(value.shape, node.out.shape):
+            continue
+        other = pair(view)[index][1]
+        if _is_normed(value) and other.covers((axis, axis + 1)) and uses.single_use(value):
+            return Inside(value, axis, other)
+    return None
+
+
+def _is_normed(split: Value) -> bool:
+    """Whether what is split is a group norm, perhaps scaled already."""
+    assert split.node is not None
+    found = whole(split.node.inputs[0])
+    inner = [whole(v) for v in found.node().inputs] if found.op() == "mul" else []
+    return any(v.op() == "group_norm" for v in (found, *inner))
+
+
+def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
+    assert found.split.node is not None
+    x, axis = found.split.node.inputs[0], found.axis
+    both = (axis, axis + 1)
+    shape = tuple(d if i in both else 1 for i, d in enumerate(found.split.shape))
+    other = materialise(editor, found.other, shape, node.out.dtype)
+    merged = editor.reshape(other, (*shape[:axis], x.shape[axis], *shape[axis + 2 :]))
+    return editor.reshape(editor.binary(node.op, x, merged), node.out.shape)
+
+
+INSIDE = proved("GroupNormalization", ("mul", "add"), prove_inside, build_inside)
