@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from converter.arrange import (
     activation,
-    affine,
     bounds,
     channels,
     contraction,
     convolution,
     exact,
+    folding,
     heads,
     kernels,
     layout,
@@ -149,7 +149,7 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:
-    changing = affine.rules(graph, weights(graph), settings.fold)
+    changing = folding.rules(graph, weights(graph), settings.fold)
     changed = sweep(graph, _joined(changing, pooling.MEAN, activation.RULES)).changed
     weights_first(graph)
     drop_dead(graph)
