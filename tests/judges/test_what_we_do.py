@@ -33,6 +33,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "A padding in front of a pool of maxima": lambda x: pool(
         jnp.pad(x, ((0, 0), (0, 0), (1, 0))), 2, 2, (0, 0)
     ),
+    "A window that is longer than its axis": lambda x: (
+        lax.reduce_window(x, 0.0, lax.add, (1, 1, 3), (1, 1, 2), "VALID") / 3
+    ),
+    "A float64 product that is scaled": lambda a, b: a @ b * 0.1,
     "Largest of many 64-bit integers": jnp.max,
     "Attention of a row that a finite mask hides": attention,
     "Sigmoid of negative numbers": jax.nn.sigmoid,
@@ -89,4 +93,5 @@ def test_what_the_converter_does(name):
             got = converter.run(session, inputs).values()
             for actual, wanted in zip(got, habit.right, strict=True):
                 assert actual.shape == wanted.shape
-                np.testing.assert_allclose(actual, wanted, rtol=2e-6, atol=0)
+                rounding = 1e-14 if wanted.dtype == np.float64 else 2e-6
+                np.testing.assert_allclose(actual, wanted, rtol=rounding, atol=0)

@@ -56,11 +56,11 @@ NUMBERS = [
     ),
     Habit(
         "A float64 product that is scaled",
-        "g (double[1,1] a, double[1,1] b) => (double[1,1] y) "
+        "g (double[2,2] a, double[2,2] b) => (double[2,2] y) "
         "{ s = Constant <value = double {0.1}> () p = MatMul (a, b) y = Mul (p, s) }",
-        [np.ones((1, 1)), np.ones((1, 1))],
-        [np.full((1, 1), 0.1)],
-        [np.full((1, 1), np.float32(0.1), np.float64)],
+        [np.ones((2, 2)), np.ones((2, 2))],
+        [np.full((2, 2), 0.2)],
+        [np.full((2, 2), np.float32(0.2), np.float64)],
         "the product with 0.1; the optimiser keeps a scale in float32, and an epsilon of a norm",
         "repeats such a number along an axis, where one has a known size",
     ),
