@@ -190,19 +190,31 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
     That is what hardware does that multiplies bfloat16 and accumulates in float32. ONNX Runtime
-    has hardly any bfloat16 kernels for CPUs, but it has the casts.
+    has hardly any bfloat16 kernels for CPUs, but it has the casts. Tensors in a file of their own
+    stay there, and are cast where they are used.
     """
     half = HALVES["bfloat16"]
-    for value in model.graph.initializers.values():
+    for value in list(model.graph.initializers.values()):
         if value.dtype == half:
-            value.dtype = WIDE
-            value.const_value = _as(value.const_value, WIDE)
+            if isinstance(value.const_value, ir.ExternalTensor):
+                _widen(model.graph, value)
+            else:
+                value.dtype = WIDE
+                value.const_value = _as(value.const_value, WIDE)
     for node in list(model.graph):
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
     settle_products(model)
     return model
+
+
+def _widen(graph: ir.Graph, value: ir.Value) -> None:
+    """Give the readers of a value what it is in float32."""
+    uses = tuple(value.uses())
+    wide = _insert_cast(graph, value, WIDE)
+    for user, index in uses:
+        user.replace_input_with(index, wide)
 
 
 def _round(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:
