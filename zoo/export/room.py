@@ -20,7 +20,7 @@ BASE = 600_000_000
 """Bytes of memory that an export takes whatever the model: libraries and compiled code."""
 
 WHOLE = 2
-"""How many times a model is in memory that is verified as a whole; 1.7 was measured."""
+"""How many times a model is in memory, in float32, that is verified as a whole; 1.7 was measured."""
 
 QUANTISED = 4
 """How many times a model is in memory that is quantised; 3.7 was measured."""
@@ -47,7 +47,7 @@ def memory(request: Request) -> int:
     whole = written(request.model, "fp32")
     if request.options.precision == "int8":
         return BASE + QUANTISED * whole
-    if request.options.verify and whole <= LARGEST:
+    if request.options.verify and written(request.model, request.options.precision) <= LARGEST:
         return BASE + WHOLE * whole
     return BASE + BLOCK * whole // request.model.config.layers
 

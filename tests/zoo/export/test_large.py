@@ -115,6 +115,7 @@ def test_memory_is_told_before_the_work(tmp_path, monkeypatch):
     for name, options, needed in (
         ("dinov3_vit7b16", {}, "2.6"),
         ("dinov3_vit7b16", {"precision": "int8"}, "108.1"),
+        ("dinov3_vith16plus", {"precision": "fp16"}, "7.3"),
         ("dinov2_vitl14", {}, "3.0"),
         ("dinov2_vitl14", {"verify": False}, None),
         ("dinov3_vits16", {}, None),
