@@ -20,7 +20,7 @@ BASE = 600_000_000
 """Bytes of memory that an export takes whatever the model: libraries and compiled code."""
 
 WHOLE = 2
-"""How many times a model is in memory, in float32, that is verified as a whole; 1.7 was measured."""
+"""How many times the float32 model is in memory, if verified as a whole; 1.7 was measured."""
 
 QUANTISED = 4
 """How many times a model is in memory that is quantised; 3.7 was measured."""
