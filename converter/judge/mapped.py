@@ -26,14 +26,16 @@ PREPACKING = "session.disable_prepacking"
 def mapped(model: ir.Model, options: ort.SessionOptions, **how: Any) -> ort.InferenceSession:
     """Run a model with external tensors on the CPU, with no more in memory than their pages.
 
-    The system drops those again where memory is short. Nothing is packed, and nothing that depends
-    on parameters alone is computed ahead, for that would be a copy.
+    The system drops those again where memory is short. Nothing is packed or laid out otherwise, and
+    nothing that depends on parameters alone is computed ahead, for all of these are copies.
     """
     given = dict(_views(model))
     for name, value in given.items():
         options.add_initializer(name, value)
     options.add_session_config_entry(PREPACKING, "1")
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    if options.graph_optimization_level == ort.GraphOptimizationLevel.ORT_ENABLE_ALL:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
     options.add_session_config_entry(FOLDER, folders.pop() or ".")
     content = ir.to_proto(model).SerializeToString()
