@@ -147,16 +147,21 @@ def _join(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
 
 def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """`value` as `dtype`, as soon as it is there."""
-    node = ir.node("Cast", [value], {"to": dtype.value})
+    node = _cast(value, dtype, f"{value.name}_{dtype.name.lower()}")
     (result,) = node.outputs
-    result.name = f"{value.name}_{dtype.name.lower()}"
-    result.dtype, result.shape = dtype, value.shape
     producer = value.producer()
     if producer is None or producer.graph is None:
         graph.insert_before(graph[0], node)
     else:
         producer.graph.insert_after(producer, node)
     return result
+
+
+def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+    node = ir.node("Cast", [value], {"to": dtype.value})
+    (result,) = node.outputs
+    result.name, result.dtype, result.shape = name, dtype, value.shape
+    return node
 
 
 def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:
@@ -197,7 +202,7 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
     for value in list(model.graph.initializers.values()):
         if value.dtype == half:
             if isinstance(value.const_value, ir.ExternalTensor):
-                _widen(model.graph, value)
+                _widen(value)
             else:
                 value.dtype = WIDE
                 value.const_value = _as(value.const_value, WIDE)
@@ -209,12 +214,13 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
     return model
 
 
-def _widen(graph: ir.Graph, value: ir.Value) -> None:
-    """Give the readers of a value what it is in float32."""
-    uses = tuple(value.uses())
-    wide = _insert_cast(graph, value, WIDE)
-    for user, index in uses:
-        user.replace_input_with(index, wide)
+def _widen(value: ir.Value) -> None:
+    """Give each reader of a value what it is in float32, just before it reads it."""
+    for number, (user, index) in enumerate(tuple(value.uses())):
+        node = _cast(value, WIDE, f"{value.name}_float_{number}")
+        assert user.graph is not None
+        user.graph.insert_before(user, node)
+        user.replace_input_with(index, node.outputs[0])
 
 
 def _round(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:

@@ -34,8 +34,13 @@ def mapped(model: ir.Model, options: ort.SessionOptions, **how: Any) -> ort.Infe
         options.add_initializer(name, value)
     options.add_session_config_entry(PREPACKING, "1")
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
-    if options.graph_optimization_level == ort.GraphOptimizationLevel.ORT_ENABLE_ALL:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    # In the file's order: by default casts of parameters would come first, all together.
+    options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+    levels = ort.GraphOptimizationLevel
+    if _has_casts(model):
+        options.graph_optimization_level = levels.ORT_DISABLE_ALL  # it would move them to the front
+    elif options.graph_optimization_level == levels.ORT_ENABLE_ALL:
+        options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED
     folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
     options.add_session_config_entry(FOLDER, folders.pop() or ".")
     content = ir.to_proto(model).SerializeToString()
@@ -49,6 +54,12 @@ def _external(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
     for name, value in model.graph.initializers.items():
         if isinstance(value.const_value, ir.ExternalTensor):
             yield name, value.const_value
+
+
+def _has_casts(model: ir.Model) -> bool:
+    """Whether the graph itself casts external tensors."""
+    values = (model.graph.initializers[name] for name, _ in _external(model))
+    return any(user.op_type == "Cast" for value in values for user, _ in value.uses())
 
 
 def _views(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
