@@ -58,8 +58,6 @@ def check_room(request: Request, progress: Progress) -> None:
     **Raises** `BadOutput` where that is room on the disk. Memory may be freed by the time when it
     is needed, and the system may have some more on a disk.
     """
-    from psutil import virtual_memory
-
     folder = request.targets[0].absolute().parent
     there = next(path for path in (folder, *folder.parents) if path.is_dir())
     needed, free = disk(request), shutil.disk_usage(there).free
@@ -68,6 +66,14 @@ def check_room(request: Request, progress: Progress) -> None:
             f"cannot write {request.targets[0]}: it takes {_gb(needed)} in {there}, where "
             f"{_gb(free)} are free: make room there, or choose another place with --out."
         )
+    # What is only written passes through memory a tensor at a time.
+    if request.options.verify or request.options.precision != "fp32":
+        _tell_memory(request, progress)
+
+
+def _tell_memory(request: Request, progress: Progress) -> None:
+    from psutil import virtual_memory
+
     needed, free = memory(request), virtual_memory().available
     if needed > free:
         progress.note(
