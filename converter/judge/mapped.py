@@ -16,6 +16,8 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
+from converter.files.stream import INLINE
+
 FOLDER = "session.model_external_initializers_file_folder_path"
 """Where ONNX Runtime looks for the tensors of a model that it gets as bytes."""
 
@@ -26,9 +28,12 @@ PREPACKING = "session.disable_prepacking"
 def mapped(model: ir.Model, options: ort.SessionOptions, **how: Any) -> ort.InferenceSession:
     """Run a model with external tensors on the CPU, with no more in memory than their pages.
 
-    The system drops those again where memory is short. Nothing is packed or laid out otherwise, and
-    nothing that depends on parameters alone is computed ahead, for all of these are copies.
+    The system drops those again where memory is short. Nothing is packed, and the graph is run as
+    it is written: what an optimiser does to tensors makes copies.
     """
+    folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
+    options.add_session_config_entry(FOLDER, folders.pop() or ".")
+    _hold_small(model)
     given = dict(_views(model))
     for name, value in given.items():
         options.add_initializer(name, value)
@@ -36,30 +41,27 @@ def mapped(model: ir.Model, options: ort.SessionOptions, **how: Any) -> ort.Infe
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     # In the file's order: by default casts of parameters would come first, all together.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-    levels = ort.GraphOptimizationLevel
-    if _has_casts(model):
-        options.graph_optimization_level = levels.ORT_DISABLE_ALL  # it would move them to the front
-    elif options.graph_optimization_level == levels.ORT_ENABLE_ALL:
-        options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED
-    folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
-    options.add_session_config_entry(FOLDER, folders.pop() or ".")
+    # An optimiser may rewrite a tensor, and would then get the one of the file in its place.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     content = ir.to_proto(model).SerializeToString()
-    live = ort.InferenceSession(content, options, disabled_optimizers=["ConstantFolding"], **how)
+    live = ort.InferenceSession(content, options, **how)
     # A session keeps only their addresses, so they are to live as long as it does.
     weakref.finalize(live, given.clear).atexit = False
     return live
+
+
+def _hold_small(model: ir.Model) -> None:
+    """Read the shapes and the like: what a graph means depends on them, so they are to be in it."""
+    for name, tensor in list(_external(model)):
+        if tensor.nbytes <= INLINE:
+            held = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
+            model.graph.initializers[name].const_value = held
 
 
 def _external(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
     for name, value in model.graph.initializers.items():
         if isinstance(value.const_value, ir.ExternalTensor):
             yield name, value.const_value
-
-
-def _has_casts(model: ir.Model) -> bool:
-    """Whether the graph itself casts external tensors."""
-    values = (model.graph.initializers[name] for name, _ in _external(model))
-    return any(user.op_type == "Cast" for value in values for user, _ in value.uses())
 
 
 def _views(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
