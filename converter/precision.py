@@ -147,16 +147,21 @@ def _join(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
 
 def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """`value` as `dtype`, as soon as it is there."""
-    node = ir.node("Cast", [value], {"to": dtype.value})
+    node = _cast(value, dtype, f"{value.name}_{dtype.name.lower()}")
     (result,) = node.outputs
-    result.name = f"{value.name}_{dtype.name.lower()}"
-    result.dtype, result.shape = dtype, value.shape
     producer = value.producer()
     if producer is None or producer.graph is None:
         graph.insert_before(graph[0], node)
     else:
         producer.graph.insert_after(producer, node)
     return result
+
+
+def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+    node = ir.node("Cast", [value], {"to": dtype.value})
+    (result,) = node.outputs
+    result.name, result.dtype, result.shape = name, dtype, value.shape
+    return node
 
 
 def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:
@@ -190,19 +195,32 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
     That is what hardware does that multiplies bfloat16 and accumulates in float32. ONNX Runtime
-    has hardly any bfloat16 kernels for CPUs, but it has the casts.
+    has hardly any bfloat16 kernels for CPUs, but it has the casts. Tensors in a file of their own
+    stay there, and are cast where they are used.
     """
     half = HALVES["bfloat16"]
-    for value in model.graph.initializers.values():
+    for value in list(model.graph.initializers.values()):
         if value.dtype == half:
-            value.dtype = WIDE
-            value.const_value = _as(value.const_value, WIDE)
+            if isinstance(value.const_value, ir.ExternalTensor):
+                _widen(value)
+            else:
+                value.dtype = WIDE
+                value.const_value = _as(value.const_value, WIDE)
     for node in list(model.graph):
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
     settle_products(model)
     return model
+
+
+def _widen(value: ir.Value) -> None:
+    """Give each reader of a value what it is in float32, just before it reads it."""
+    for number, (user, index) in enumerate(tuple(value.uses())):
+        node = _cast(value, WIDE, f"{value.name}_float_{number}")
+        assert user.graph is not None
+        user.graph.insert_before(user, node)
+        user.replace_input_with(index, node.outputs[0])
 
 
 def _round(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:

@@ -23,11 +23,10 @@ from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.specs import (
     Spec,
     array_leaves,
+    array_slots,
     closed_over,
     input_names,
-    is_array_like,
     output_names,
-    path_name,
     structs,
 )
 from converter.jaxprs.values import Constants, canonical, parameter
@@ -46,22 +45,17 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     if params is None and array_leaves(fn):
         params, call = fn, _call_module
     inputs = structs(specs)
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
-    slots = [i for i, (_, leaf) in enumerate(leaves) if is_array_like(leaf)]
+    leaves, fill = array_slots(params)
 
     def flat(arrays: Sequence[Any], *args: Any) -> Any:
-        filled = [leaf for _, leaf in leaves]
-        for slot, array in zip(slots, arrays, strict=True):
-            filled[slot] = array
-        head = () if params is None else (jax.tree_util.tree_unflatten(treedef, filled),)
+        head = () if params is None else (fill(arrays),)
         return call(*head, *args)
 
-    held = [jax.ShapeDtypeStruct(leaves[i][1].shape, leaves[i][1].dtype) for i in slots]
+    held = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
     closed, out_tree = jax.make_jaxpr(flat, return_shape=True)(held, *inputs)
     _refuse_empty_types(closed.out_avals)
     names = Names()
-    paths = [path_name(leaves[i][0]) or "param" for i in slots]
-    values = [parameter(names.take(p), leaves[i][1]) for p, i in zip(paths, slots, strict=True)]
+    values = [parameter(names.take(path), leaf) for path, leaf in leaves]
     arguments = [Value(as_shape(s.shape), s.dtype, kind="input") for s in inputs]
     for value, name in zip(arguments, input_names(fn, len(inputs), separate), strict=True):
         value.name = name

@@ -61,7 +61,8 @@ class Provenance:
     `"huggingface"`, `"timm"`) or `"random"`. A file has a `name`, without its folder, and a
     `sha256`; one from a hub the `repository`, its owner (`publisher`) and the commit (`revision`).
     Random weights have a `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds
-    none and they are computed.
+    none and they are computed. `also_fits` names the models under other terms whose file it may as
+    well be, where that it is this one's is known only from who named it.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Provenance:
     publisher: str | None = None
     seed: int | None = None
     rope_periods: str | None = None
+    also_fits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

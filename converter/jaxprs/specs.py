@@ -88,6 +88,20 @@ def array_leaves(tree: Any) -> list[tuple[Any, Any]]:
     return [(path, leaf) for path, leaf in leaves if is_array_like(leaf)]
 
 
+def array_slots(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
+    """(path, leaf) of every array in a pytree, and what gives the pytree with others there."""
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
+    slots = [i for i, (_, leaf) in enumerate(leaves) if is_array_like(leaf)]
+
+    def fill(arrays: Sequence[Any]) -> Any:
+        filled = [leaf for _, leaf in leaves]
+        for slot, array in zip(slots, arrays, strict=True):
+            filled[slot] = array
+        return jax.tree_util.tree_unflatten(treedef, filled)
+
+    return [(path_name(leaves[i][0]) or "param", leaves[i][1]) for i in slots], fill
+
+
 def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     """(path, array) of the modules that a plain function wraps or closes over.
 

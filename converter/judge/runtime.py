@@ -60,7 +60,8 @@ def session(
     """An ONNX Runtime session, on the CPU unless told otherwise; ``model`` itself if it is one.
 
     ``settings`` are entries of ONNX Runtime's session configuration; without ``optimise`` the graph
-    is run as it is written.
+    is run as it is written. On the CPU, tensors in a file of their own (``<name>_data``, above
+    2 GB) stay there: they are mapped and not copied, which takes little memory and some more time.
     """
     import onnxruntime as ort
 
@@ -74,15 +75,22 @@ def session(
         options.add_session_config_entry(key, value)
     # Else it may print, and try again with other providers than those that were asked for.
     how: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
+    on_cpu = list(providers) == ["CPUExecutionProvider"]
     if isinstance(model, (str, os.PathLike)):
-        return ort.InferenceSession(os.fspath(model), options, **how)
+        if not (on_cpu and Path(f"{os.fspath(model)}_data").exists()):
+            return ort.InferenceSession(os.fspath(model), options, **how)
+        model = ir.load(model)
     inner = model.model if isinstance(model, Export) else model
     if not isinstance(inner, ir.Model):
         raise CheckError(
             "model must be an export, an onnx_ir model, a path or a session, received "
             f"{type(inner).__name__}"
         )
-    if _weight_bytes(inner) <= LARGEST_FILE:
+    if on_cpu and any(isinstance(t, ir.ExternalTensor) for t in _tensors(inner)):
+        from converter.judge.mapped import mapped
+
+        return mapped(inner, options, **how)
+    if sum(t.nbytes for t in _tensors(inner)) <= LARGEST_FILE:
         data = ir.to_proto(inner).SerializeToString()
         return ort.InferenceSession(data, options, **how)
     with tempfile.TemporaryDirectory() as folder:
@@ -91,6 +99,6 @@ def session(
         return ort.InferenceSession(path, options, **how)
 
 
-def _weight_bytes(model: ir.Model) -> int:
-    tensors = (v.const_value for v in model.graph.initializers.values())
-    return sum(t.nbytes for t in tensors if t is not None)
+def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
+    values = model.graph.initializers.values()
+    return [value.const_value for value in values if value.const_value is not None]

@@ -20,6 +20,7 @@ from weights.errors import MappingError
 from weights.load import fits, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
+from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.models.build import abstract
 from zoo.models.config import Config, ViTConfig
@@ -51,19 +52,36 @@ def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = F
     """
     if isinstance(choice, Seed):
         return Loaded(entry.config, random_weights(shapes(entry.config), choice.value))
-    if isinstance(choice, Path):
-        return load_checkpoint(open_named(choice), entry)
-    found = locate(entry.places, listener, offline)
-    loaded, file = load_checkpoint(open_named(found.path), entry, found.sha256), found.source
-    if file is None:
-        return loaded
-    provenance = replace(
-        loaded.weights.provenance,
-        repository=file.repository,
-        revision=file.revision,
-        publisher=file.owner,
+    found = (
+        Found(choice, "") if isinstance(choice, Path) else locate(entry.places, listener, offline)
     )
-    return replace(loaded, weights=replace(loaded.weights, provenance=provenance))
+    checkpoint, file = open_named(found.path), found.source
+    loaded = load_checkpoint(checkpoint, entry, found.sha256)
+    known = loaded.weights.provenance
+    if file is None:
+        known = replace(known, also_fits=also_fits(checkpoint, entry, known.sha256 or ""))
+    else:
+        known = replace(
+            known, repository=file.repository, revision=file.revision, publisher=file.owner
+        )
+    return replace(loaded, weights=replace(loaded.weights, provenance=known))
+
+
+def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[str, ...]:
+    """The models under other terms that a checkpoint fits, where no digest tells which it is of.
+
+    **Raises** `MappingError` if its digest is that of another model.
+    """
+    published = {
+        name for name, each in MODELS.items() if each.digest and sha256.startswith(each.digest)
+    }
+    if published and entry.name not in published:
+        raise MappingError(
+            f"{checkpoint.path} is the file that was published of {' and '.join(published)}, not "
+            f"of {entry.name}: export that model, or give the file {entry.file}."
+        )
+    others = (each for each in MODELS.values() if each.licence != entry.licence)
+    return () if published else tuple(each.name for each in others if namings(checkpoint, each))
 
 
 def open_named(path: Path) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ def run(app: typer.Typer, name: str | None = None) -> None:
     """Run the command line that this process was started with, and leave with its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    # The official packages of ONNX Runtime number the machine and report sessions to Microsoft.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     # A trace is a million objects, all of which stay: looking through them again and again for
     # some that do not takes a fifth of a conversion.
     gc.set_threshold(100_000, 50, 100)

@@ -1,6 +1,5 @@
 """`--dry-run` of `export` and `build`: what would be written, and from which weights."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,14 +9,11 @@ from zoo.checkpoints.choice import Choice, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
 from zoo.errors import WRONG_USE, BadRequest, ZooError
+from zoo.export.room import LARGEST, written
 from zoo.files.staging import sidecar_path
 from zoo.manifest.choices import Precision
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
-
-LARGEST = 2_000_000_000
-"""Bytes of a file without a sidecar."""
-
 
 Wanted = tuple[Choice, Mapping[Path, Precision]]
 """From which weights to write which files."""
@@ -54,8 +50,7 @@ def _plan(
 ) -> Planned:
     files: dict[str, int] = {}
     for path, precision in wanted.items():
-        # The name of a precision ends in its bits.
-        size = entry.parameters * int(re.sub(r"\D", "", precision)) // 8
+        size = written(entry, precision)
         files[str(path)] = 0 if size > LARGEST else size
         if size > LARGEST:
             files[str(sidecar_path(path))] = size

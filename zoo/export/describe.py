@@ -109,7 +109,7 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
 
 def origin(provenance: weights.Provenance, entry: ModelInfo) -> schema.Weights:
     """Where the weights come from, and whether that is the published file."""
-    known = {key: value for key, value in asdict(provenance).items() if value is not None}
+    known = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     if provenance.sha256 is not None and entry.digest:
         # The beginning of it where the published file's name says no more.
         known["is_published_file"] = provenance.sha256.startswith(entry.digest)

@@ -73,13 +73,7 @@ def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:
     values = [v for node in graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
     graph.outputs.clear()
     graph.outputs.extend(_peak(graph, value) for value in values)
-    # Beside the original, so that tensors in a sidecar are found.
-    probe = file.with_name(f"{file.stem}-peaks.onnx")
-    try:
-        ir.save(model, probe)
-        peaks = converter.run(probe, [pixels])
-    finally:
-        probe.unlink(missing_ok=True)
+    peaks = converter.run(model, [pixels])
     found = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
     for name, value in graph.initializers.items():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:

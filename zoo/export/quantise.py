@@ -42,6 +42,8 @@ def quantise(source: Path, target: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         # It logs advice about a preparation that these files do not need.
         logging.disable(logging.WARNING)
+        # It writes the model where temporary files go, which may be another disk, and a small one.
+        elsewhere, tempfile.tempdir = tempfile.tempdir, folder
         try:
             quantize_dynamic(
                 evened,
@@ -56,6 +58,7 @@ def quantise(source: Path, target: Path) -> None:
             # What it writes on the way it does not check: a full disk cuts it off.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         finally:
+            tempfile.tempdir = elsewhere
             logging.disable(logging.NOTSET)
 
 

@@ -10,6 +10,7 @@ from zoo.checkpoints.load import load
 from zoo.export.describe import describe
 from zoo.export.make import Maker
 from zoo.export.request import Request, check_free
+from zoo.export.room import check_room
 from zoo.files.staging import locked, manifest_path, publish, staged, writing
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
@@ -34,6 +35,7 @@ class Exported:
 
 def run(request: Request, progress: Progress) -> list[Exported]:
     """Export a model at each opset of a request."""
+    check_room(request, progress)
     loaded = load(request.weights, request.model, progress, request.options.offline)
     return export(request, abstract(loaded.config), loaded.weights, progress)
 

@@ -68,6 +68,7 @@ def to_onnx(
     import converter
     from zoo.export.own import own
     from zoo.export.request import Options, read_request
+    from zoo.export.room import check_room
     from zoo.export.run import export
 
     target = Path(path)
@@ -92,6 +93,7 @@ def to_onnx(
     )
     request = read_request(subject.entry, options, converter.OPSETS)
     with bar() as progress:
+        check_room(request, progress)
         (exported,) = export(request, subject.model, subject.weights, progress)
     if exported.nonfinite:
         named = ", ".join(exported.nonfinite[:10])

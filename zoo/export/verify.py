@@ -1,7 +1,8 @@
 """Is the file right? ONNX Runtime against JAX, on a photograph, at several sizes."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,12 @@ import onnx_ir as ir
 from numpy.typing import ArrayLike, NDArray
 
 import converter
-from weights import bind
+from converter.jaxprs.stepwise import stepwise
+from weights import bind, leaf_shapes
 from zoo import runtime
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
+from zoo.export.room import LARGEST
 from zoo.images.photograph import photographs, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
@@ -56,23 +59,37 @@ class Sample:
 
 
 def reference(
-    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
+    entry: ModelInfo,
+    model: Model,
+    values: Mapping[str, ArrayLike],
+    signature: Signature,
+    largest: int = LARGEST,
 ) -> list[Sample]:
     """Run a model in JAX, once for all the files that are exported from it.
 
-    **Arguments:** the registry's entry; the abstract model and the values of its leaves; and
-    what the files take and give.
+    **Arguments:** the registry's entry; the abstract model and the values of its leaves; what the
+    files take and give; and the bytes of the largest model that is compiled as a whole. One that
+    is larger runs block by block, and only one block's values are in memory.
     """
-    concrete = bind(model, values)
-    run = eqx.filter_jit(partial(batched, layers=signature.layers, as_maps=signature.as_maps))
+    run = partial(batched, layers=signature.layers, as_maps=signature.as_maps)
+    outputs: Callable[[Any], Any]
+    if float32_bytes(model) > largest:
+        outputs = partial(stepwise, run, model, values)
+    else:
+        outputs = partial(eqx.filter_jit(run), bind(model, values))
     samples: list[Sample] = []
     for step, (batch, size) in enumerate(shapes(entry, signature)):
         as_images = signature.input == "uint8"
         photos = photographs_of_one_size(batch, step) if as_images else photographs(batch)
         pixels = pixel_values(photos, entry.preprocessing, size)
         images = np.stack([*map(np.asarray, photos)]) if as_images else None
-        samples.append(Sample(pixels, run(concrete, pixels), images))
+        samples.append(Sample(pixels, outputs(pixels), images))
     return samples
+
+
+def float32_bytes(model: Model) -> int:
+    """How large the leaves of a model are in float32."""
+    return 4 * sum(map(math.prod, leaf_shapes(model).values()))
 
 
 def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:

@@ -74,6 +74,13 @@ class Weights(Model):
         default=None, description="`file`, or `float32` if they are not in it and were computed."
     )
     is_published_file: bool | None = Field(default=None, description="Whether it is the authors'.")
+    also_fits: tuple[Label, ...] | None = Field(
+        default=None,
+        description=(
+            "Models under other terms whose file it may as well be: that it is this model's is "
+            "known only from who named it, and so is the licence."
+        ),
+    )
     is_embedded_file: bool | None = Field(default=None, description="Whether the zoo holds it.")
 
     @model_validator(mode="after")

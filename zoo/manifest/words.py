@@ -45,7 +45,15 @@ def origin(weights: Weights) -> str:
     if weights.is_embedded_file:
         published = ", trained, from this package"
     digest = f", sha256 {weights.sha256[:8]}…" if weights.sha256 else ""
-    return f"{weights.name or weights.kind}{digest}{published}"
+    return f"{weights.name or weights.kind}{digest}{published}{doubt(weights)}"
+
+
+def doubt(weights: Weights) -> str:
+    """That the licence is known only from who named the file, if so."""
+    if not weights.also_fits:
+        return ""
+    others = " or ".join(weights.also_fits)
+    return f"; that it is not of {others}, under other terms, is the word of who named it"
 
 
 def megabytes(manifest: Manifest, variant: Variant) -> str:

@@ -85,6 +85,7 @@ def test_manifest(exported, vits16):
         "sha256": digest,
         "rope_periods": "file",
         "is_published_file": False,
+        "also_fits": ["eupe_vits16"],
     }
     assert record["preprocessing"]["mean"] == [0.485, 0.456, 0.406]
     assert variant["nodes"] == sum(variant["histogram"].values())

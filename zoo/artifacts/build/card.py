@@ -6,7 +6,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from zoo.manifest.schema import Manifest
-from zoo.manifest.words import NOT_TRAINED, build_rows, steps
+from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, steps
 from zoo.models.config import ViTConfig
 from zoo.registry.lookup import info
 
@@ -32,6 +32,7 @@ def card(manifest: Manifest) -> str:
         config=entry.config,
         is_vit=isinstance(entry.config, ViTConfig),
         pooler=entry.pooler,
+        doubt=doubt(manifest.weights),
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
         outputs={item.name for variant in variants.values() for item in variant.outputs},

@@ -1,0 +1,122 @@
+"""A file whose tensors lie beside it runs in place: the same numbers, and hardly any memory."""
+
+import functools
+import gc
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+import converter
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((3, 40), np.float32)
+
+
+def is_mapped(live):
+    """Whether a session takes memory for nothing but what it computes."""
+    return not live.get_session_options().enable_cpu_mem_arena
+
+
+def network(matrix):
+    """`cast(matrix)` times what comes in, and something that depends on parameters alone."""
+    x, y = ir.val("x", ir.DataType.FLOAT, [3, 40]), ir.val("y", ir.DataType.FLOAT, [3, 24])
+    weight = ir.val("weight", const_value=ir.tensor(matrix, name="weight"))
+    shift = ir.val("shift", const_value=ir.tensor(np.arange(24, dtype=np.float32), name="shift"))
+    cast = ir.node("Cast", [weight], {"to": ir.DataType.FLOAT.value})
+    twice = ir.node("Add", [shift, shift])
+    product = ir.node("MatMul", [x, cast.outputs[0]])
+    last = ir.node("Add", [product.outputs[0], twice.outputs[0]], outputs=[y])
+    nodes, held = [cast, twice, product, last], [weight, shift]
+    graph = ir.Graph([x], [y], nodes=nodes, initializers=held, opset_imports={"": 23})
+    return ir.Model(graph, ir_version=10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8])
+def test_tensors_beside_the_file(dtype, tmp_path, monkeypatch):
+    matrix = (4 * RNG.standard_normal((40, 24))).astype(dtype)
+    file = tmp_path / "a.onnx"
+    ir.save(network(matrix), file, external_data="a.onnx_data", size_threshold_bytes=0)
+    wanted = X @ matrix.astype(np.float32) + 2 * np.arange(24)
+    monkeypatch.chdir(tmp_path)
+    for path in (file, str(file), Path("a.onnx")):
+        live = converter.session(path)
+        assert is_mapped(live)
+        gc.collect()  # a session does not keep what it is given
+        np.testing.assert_allclose(converter.run(live, [X])["y"], wanted, rtol=1e-5, atol=1e-4)
+        plain = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(plain.run(None, {"x": X})[0], wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(converter.run(ir.load(file), [X])["y"], wanted, rtol=1e-5, atol=1e-4)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.onnx", "a.onnx_data"}
+
+
+def test_tensors_in_the_file(tmp_path):
+    ir.save(network(np.zeros((40, 24), np.float32)), tmp_path / "a.onnx")
+    assert not is_mapped(converter.session(tmp_path / "a.onnx"))
+
+
+MEMORY = """
+import sys, threading, time, numpy as np, onnx_ir as ir, onnxruntime as ort, converter
+def owned():
+    status = dict(line.split(":") for line in open("/proc/self/status") if ":" in line)
+    return int(status["RssAnon"].split()[0])
+def run(file, how):
+    model = ir.load(file) if how == "emulated" else file
+    if how == "emulated":
+        model = converter.emulate_bfloat16(model)
+    live = (ort.InferenceSession if how == "plain" else converter.session)(model)
+    live.run(None, {"x": np.ones((3, 1000), np.float32)})
+def watch():
+    while not done:
+        peaks.append(owned())
+        time.sleep(0.001)
+run(sys.argv[2], sys.argv[3])
+peaks, done = [owned()], []
+threading.Thread(target=watch).start()
+run(sys.argv[1], sys.argv[3])
+done.append(True)
+print((max(peaks) - peaks[0]) >> 10)
+"""
+
+
+def chain(path, depth, precision):
+    """Products with so many matrices of 4 MB in float32, which lie beside the file."""
+    params = [RNG.standard_normal((1000, 1000), np.float32) / 40 for _ in range(depth)]
+    export = converter.to_onnx(
+        lambda params, x: functools.reduce(lambda x, w: jnp.tanh(x @ w), params, x),
+        [(3, 1000)],
+        params=params,
+        input_names=["x"],
+    )
+    model = export.model
+    if precision != "float32":
+        model = converter.lower_precision(model, precision)
+    ir.save(model, path, external_data=f"{path.name}_data")
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read where Linux keeps it")
+@pytest.mark.parametrize(
+    "precision, how", [("float32", "mapped"), ("float16", "mapped"), ("bfloat16", "emulated")]
+)
+def test_memory(precision, how, tmp_path):
+    """Of 96 MB of parameters a session owns no more than a few at once, cast or not."""
+    for name, depth in (("large", 24), ("small", 1)):
+        chain(tmp_path / f"{name}.onnx", depth, precision)
+
+    def megabytes(how):
+        paths = [str(tmp_path / f"{name}.onnx") for name in ("large", "small")]
+        command = [sys.executable, "-c", MEMORY, *paths, how]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return int(re.findall(r"-?\d+", done.stdout)[-1])
+
+    assert megabytes(how) < 24
+    if how == "mapped":
+        assert megabytes("plain") > 80

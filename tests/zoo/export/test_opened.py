@@ -1,0 +1,90 @@
+"""What an export writes, by the system calls that it makes: nothing outside of its destination."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHANGES = (
+    *("open", "openat", "openat2", "creat", "truncate", "mkdir", "mkdirat", "mknod", "mknodat"),
+    *("rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink"),
+    *("unlinkat", "rmdir", "chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat"),
+    *("utime", "utimes", "utimensat", "setxattr", "lsetxattr"),
+)
+"""System calls that can change what lies at a path."""
+
+WRITING = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_TMPFILE")
+CALL = re.compile(r"(?:\d+ +)?(\w+)\((.*)\) += \d+")
+PATH = re.compile(r'(?:<([^<>]*)>, )?"((?:[^"\\]|\\.)*)"')
+
+HARMLESS = ("/dev/null", "/dev/shm/", "/proc/self/")
+"""No files: nothing, memory that processes share, and names that a process gives its threads."""
+
+OPTIONS = {
+    "fp32": ("--opset", "18,23", "--layers", "last4"),
+    "fp16": ("--precision", "fp16", "--input", "uint8"),
+    "bf16": ("--precision", "bf16"),
+    "int8": ("--precision", "int8", "--size", "dynamic"),
+}
+
+
+def why_not() -> str | None:
+    """Why system calls cannot be followed here."""
+    if shutil.which("strace") is None:
+        return "strace is not installed: apt-get install strace"
+    done = subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True)
+    return f"strace may not follow a process here: {done.stderr!r}" if done.returncode else None
+
+
+def changed(line: str, folder: Path) -> Iterator[str]:
+    """The paths that a system call of a process in a folder may have changed; it succeeded."""
+    found = CALL.match(line)
+    if found is None or (found[1].startswith("open") and not WRITING.search(found[2])):
+        return
+    for inside, path in PATH.findall(found[2]):
+        yield os.path.normpath(folder / inside / path)
+
+
+def test_reading_the_calls(tmp_path):
+    for line, paths in (
+        ('openat(AT_FDCWD</a>, "b", O_WRONLY|O_CREAT, 0666) = 3</a/b>', ["/a/b"]),
+        ('openat(AT_FDCWD</a>, "b", O_RDONLY|O_CLOEXEC) = 3</a/b>', []),
+        ('openat(AT_FDCWD</a>, "b", O_RDWR) = -1 ENOENT (No such file)', []),
+        ('rename("/x/../y", "z") = 0', ["/y", f"{tmp_path}/z"]),
+        ('renameat2(5</d>, "e", 6</f>, "/g", 0) = 0', ["/d/e", "/g"]),
+        ('12 unlinkat(7</d>, "e", AT_REMOVEDIR) = 0', ["/d/e"]),
+    ):
+        assert list(changed(line, tmp_path)) == paths
+
+
+@pytest.mark.full
+@pytest.mark.skipif("why_not()", reason=f"{why_not()}")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_an_export(options, tmp_path):
+    """It writes in its destination alone, and asks no host for anything."""
+    home, elsewhere, traces, here = (tmp_path / n for n in ("home", "tmp", "traces", "here"))
+    for folder in (home, elsewhere, traces, here):
+        folder.mkdir()
+    own = {"HOME": str(home), "TMPDIR": str(elsewhere), "PATH": os.environ["PATH"]}
+    python = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    strace = ["strace", "-ff", "-qq", "-y", "-o", str(traces / "t")]
+    strace += ["-e", f"trace={','.join(f'?{call}' for call in CHANGES)},connect,sendto"]
+    command = [sys.executable, "-m", "zoo", "export", "vit_digits", *options, "--out", "made"]
+    done = subprocess.run(
+        [*strace, *command], cwd=here, env=own | python, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for file in traces.iterdir() for line in file.read_text().splitlines()]
+    assert not [line for line in lines if "AF_INET" in line]
+    paths = {path for line in lines for path in changed(line, here)}
+    assert f"{here}/made" in paths
+    inside = {path for path in paths if Path(path).is_relative_to(here / "made")}
+    assert len(inside) > 3
+    assert not [path for path in paths - inside if not path.startswith(HARMLESS)]
+    assert not [*home.iterdir(), *elsewhere.iterdir()]
+    assert {path.name for path in here.iterdir()} == {"made"}
