@@ -36,13 +36,8 @@ def test_programs():
     assert counts["right"] > 250
 
 
-FURTHER = [
-    *(pytest.param(first, marks=pytest.mark.full) for first in (300, 800)),
-    *(pytest.param(first, marks=pytest.mark.hunt) for first in range(1300, 3300, 500)),
-]
-
-
-@pytest.mark.parametrize("first", FURTHER)
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(300, 3300, 500))
 def test_further_programs(first):
     counts = assert_fine(range(first, first + 500), seed=11, steps=4)
     assert counts["right"] > 400
