@@ -24,10 +24,10 @@ def weights(**shapes):
     }
 
 
-def batch_norm(p, x):
-    """As Keras writes it: the scale is part of the offset."""
+def shifted(p, x):
+    """As Keras writes a batch norm, with the scale in the offset, but twice the mean: it is none."""
     inv = lax.rsqrt(p["variance"] + 1e-3) * p["gamma"]
-    return x * inv + (p["beta"] - p["mean"] * inv)
+    return x * inv + (p["beta"] - 2 * p["mean"] * inv)
 
 
 def gates(p, x):
@@ -49,7 +49,7 @@ def several_from_one(p, x):
 
 
 CASES = [
-    (batch_norm, weights(variance=4, gamma=4, beta=4, mean=4), (3, 4)),
+    (shifted, weights(variance=4, gamma=4, beta=4, mean=4), (3, 4)),
     (gates, weights(w=(5, 8), b=8, c=8), (3, 5)),
     (a_large_one_in_the_middle, weights(u=700, v=700), (700, 700)),
     (several_from_one, weights(w=(3, 3)), (5, 3)),
