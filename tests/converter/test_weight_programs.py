@@ -25,7 +25,7 @@ def weights(**shapes):
 
 
 def shifted(p, x):
-    """As Keras writes a batch norm, the scale in the offset, but with twice the mean: it is none."""
+    """As Keras writes a batch norm, the scale in the offset, but with twice the mean: it is none"""
     inv = lax.rsqrt(p["variance"] + 1e-3) * p["gamma"]
     return x * inv + (p["beta"] - 2 * p["mean"] * inv)
 
