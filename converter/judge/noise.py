@@ -62,6 +62,15 @@ FUNCTIONS = frozenset(
 sign of a zero: ONNX Runtime's `Sin` of -0 is 0. In `logistic` the digits are those of 1: its
 `Sigmoid` of -20 is 0."""
 
+UNSIGNED_ZERO = frozenset(
+    {
+        *("ceil", "clamp", "cumprod", "cumsum", "floor", "max", "min", "reduce_max", "reduce_min"),
+        *("reduce_window_sum", "round", "sign"),
+    }
+)
+"""Operations that leave the sign of a zero open: a sum of nothing but -0 is 0 in JAX, and may be
+either in a runtime, as may be the larger of both zeros."""
+
 FORMULAS = frozenset({"digamma", "lgamma"})
 """Functions that XLA computes by sums that cancel near their zeros: a right result may be as far
 from XLA's as that is from its own in float64."""
@@ -142,6 +151,11 @@ class _Mover:
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        if node.op in UNSIGNED_ZERO:
+            return [self._either_zero(y) for y in self._moved(node, args, sizes)]
+        return self._moved(node, args, sizes)
+
+    def _moved(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         if node.op in CHOOSING:
             return run_node(node, args, sizes)
         args = [self._here(x) for x in args]
@@ -160,6 +174,9 @@ class _Mover:
 
     def _either_zero(self, value: Any) -> Any:
         """Zeros of either sign."""
+        if not _floating(value):
+            return value
+        value = self._here(value)
         sign = self._units(value.shape).astype(value.dtype)
         return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 

@@ -173,7 +173,12 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
     if (exponent_bits, mantissa_bits) not in PRECISIONS:
         raise unsupported(b.node, b.opset, "ONNX has no floating point format of that precision")
     narrow = b.op("Cast", x, to=PRECISIONS[exponent_bits, mantissa_bits])
-    return b.cast(narrow, b.out.dtype)
+    rounded = Term(b, b.cast(narrow, b.out.dtype))
+    if exponent_bits == info.nexp:
+        return rounded.value
+    # XLA makes zeros of what is subnormal in the narrow format.
+    least = float(jnp.finfo(jnp.float16).smallest_normal)
+    return (abs(rounded) < least).where(rounded * 0, rounded).value
 
 
 # ------------------------------------------------------------------------------------------- bits

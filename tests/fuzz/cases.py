@@ -65,6 +65,10 @@ def transposed_convolution(x, w):
     return lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
+def one_by_one(x):
+    return jnp.arctan2(lax.reduce_window(x, 0.0, lax.add, (1, 1), (1, 2), "VALID"), -1.0)
+
+
 def dilated_maximum(x):
     start = jnp.asarray(-jnp.inf, x.dtype)  # of which only XLA knows that it is neutral
     return lax.reduce_window(x, start, lax.max, (2, 1), (2, 1), "VALID", window_dilation=(2, 1))
@@ -181,6 +185,8 @@ NUMBERS = [
         lambda x: lax.cumlogsumexp(jnp.stack([x * 40, x * 0])),
         [(9,)],
     ),
+    Case("rounded to halves", lambda x: lax.reduce_precision(x * 1e-5, 5, 10), [(9,)]),
+    Case("sign of zero in windows of one", one_by_one, [(3, 4)]),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
 ]
 

@@ -47,7 +47,7 @@ set last."""
 
 NO_KERNEL = re.compile(r"NotImplemented|BFloat16 data type is not supported")
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
-PROMISING = re.compile(r"\.at\[.*\]\.(min|max|set)\(")
+PROMISING = re.compile(r"(\.at\[.*\]\.|segment_)(min|max|set)\(")
 DERIVATIVE = re.compile(r"jax\.(grad|value_and_grad|jac\w+|jvp|vjp|linearize)\(")
 TOO_SMALL = re.compile(r"Calculated output dimension is negative|Conv node.*Invalid input shape")
 
