@@ -36,6 +36,8 @@ LARGEST = 2.0**20
 
 VIEWS = ("transpose", "reshape")
 
+BROADCASTING = ("add", "sub", "mul", "div")
+
 OPPOSITE = {"add": "sub", "sub": "add"}
 
 
@@ -205,6 +207,10 @@ class Affine:
             change.node.inputs.append(bias)
             return
         made = self._made(change.op, [old, other], editor)
+        if change.node.op in BROADCASTING:  # a bias keeps the shape of a vector
+            first = next((i for i, d in enumerate(made.shape) if not dims.same(d, 1)), made.rank)
+            made = editor.reshape(made, made.shape[first:])
+            self._weights.add(id(made))
         made.name = _own_name(old)
         change.node.inputs[change.index] = made
 

@@ -162,7 +162,10 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 
 
 # (exponent bits, mantissa bits) of the formats that ONNX has
-PRECISIONS = {(8, 7): ir.DataType.BFLOAT16, (5, 10): ir.DataType.FLOAT16}
+PRECISIONS = {
+    (8, 7): (ir.DataType.BFLOAT16, jnp.bfloat16),
+    (5, 10): (ir.DataType.FLOAT16, jnp.float16),
+}
 
 
 @rule("reduce_precision")
@@ -172,12 +175,13 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
         return x
     if (exponent_bits, mantissa_bits) not in PRECISIONS:
         raise unsupported(b.node, b.opset, "ONNX has no floating point format of that precision")
-    narrow = b.op("Cast", x, to=PRECISIONS[exponent_bits, mantissa_bits])
+    target, narrow_type = PRECISIONS[exponent_bits, mantissa_bits]
+    narrow = b.op("Cast", x, to=target)
     rounded = Term(b, b.cast(narrow, b.out.dtype))
-    if exponent_bits == info.nexp:
+    if exponent_bits == info.nexp or info.bits < 32:
         return rounded.value
     # XLA makes zeros of what is subnormal in the narrow format.
-    least = float(jnp.finfo(jnp.float16).smallest_normal)
+    least = float(jnp.finfo(narrow_type).smallest_normal)
     return (abs(rounded) < least).where(rounded * 0, rounded).value
 
 

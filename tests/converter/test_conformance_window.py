@@ -15,6 +15,7 @@ from tests.conformance import Case, assert_exports, cases, wrapped_cases
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 IMAGE, KERNEL = (2, 4, 9, 8), (6, 4, 3, 2)
+BIAS = np.linspace(-1, 2, 6, dtype=np.float32)
 conv = lax.conv_general_dilated
 HWIO = RNG.standard_normal((3, 2, 4, 6)).astype(np.float32)
 BIAS = RNG.standard_normal(6).astype(np.float32)
@@ -62,8 +63,10 @@ CONVOLUTIONS = [
     Case("any layout", lambda x, w: conv(x, w, (1, 2), "VALID",
                                          dimension_numbers=("HNWC", "WOHI", "CWNH")),
          ((7, 2, 8, 4), (3, 6, 3, 4))),
-    Case("bias", lambda x, w, b: conv(x, w, (1, 1), "VALID") + b[:, None, None],
-         (IMAGE, KERNEL, (6,)), ops={"Conv": 1, "Add": 0}),
+    Case("bias", lambda x, w: conv(x, w, (1, 1), "VALID") + BIAS[:, None, None],
+         (IMAGE, KERNEL), ops={"Conv": 1, "Add": 0}),
+    Case("bias that is data", lambda x, w, b: conv(x, w, (1, 1), "VALID") + b[:, None, None],
+         (IMAGE, KERNEL, (6,)), ops={"Conv": 1, "Add": 1}),
     Case("no bias along space", lambda x, w, b: conv(x, w, (1, 1), "SAME") + b,
          (IMAGE, KERNEL, (8,)), ops={"Conv": 1, "Add": 1}),
     Case("bias of a shared result", lambda x, w, b: (

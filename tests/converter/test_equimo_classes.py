@@ -43,23 +43,23 @@ DYNAMIC: dict[str, Any] = {"dynamic_img_size": True, "interpolate_antialias": Tr
 VITS = [
     Variant("vit_tiny_patch16_224", (224, 224), LEARNED | GELU, 57),
     Variant("vit_small_patch32_224", (224, 224), LEARNED | GELU, 57),
-    Variant("dinov2_vits14", (112, 112), LEARNED | GELU, 59, {"img_size": 112}),
-    Variant("dinov2_vits14", (70, 112), LEARNED | GELU, 59, DYNAMIC),
-    Variant("dinov2_vits14_reg", (70, 112), LEARNED | GELU, 62, DYNAMIC),
-    Variant("dinov2_vitg14_reg", (112, 112), LEARNED, 68, SMALL | {"img_size": 112}),
-    Variant("dinov3_vits16_pretrain_lvd1689m", (96, 128), ROPE | GELU, 63),
-    Variant("dinov3_vits16plus_pretrain_lvd1689m", (96, 128), ROPE, 71),
-    Variant("dinov3_vit7b16_pretrain_lvd1689m", (96, 128), ROPE, 71, SMALL | {"num_heads": 3}),
-    Variant("eupe_vits16", (96, 128), ROPE | GELU, 63),
+    Variant("dinov2_vits14", (112, 112), LEARNED | GELU, 55, {"img_size": 112}),
+    Variant("dinov2_vits14", (70, 112), LEARNED | GELU, 55, DYNAMIC),
+    Variant("dinov2_vits14_reg", (70, 112), LEARNED | GELU, 58, DYNAMIC),
+    Variant("dinov2_vitg14_reg", (112, 112), LEARNED, 64, SMALL | {"img_size": 112}),
+    Variant("dinov3_vits16_pretrain_lvd1689m", (96, 128), ROPE | GELU, 59),
+    Variant("dinov3_vits16plus_pretrain_lvd1689m", (96, 128), ROPE, 67),
+    Variant("dinov3_vit7b16_pretrain_lvd1689m", (96, 128), ROPE, 67, SMALL | {"num_heads": 3}),
+    Variant("eupe_vits16", (96, 128), ROPE | GELU, 59),
     Variant("siglip2_vitb16_224", (224, 224), LEARNED | GELU, 49, SMALL),
-    Variant("tips_vits14_hr", (112, 112), LEARNED | GELU, 63, {"img_size": 112}),
-    Variant("tips_vitg14_lr", (224, 224), LEARNED, 69, SMALL),
+    Variant("tips_vits14_hr", (112, 112), LEARNED | GELU, 59, {"img_size": 112}),
+    Variant("tips_vitg14_lr", (224, 224), LEARNED, 65, SMALL),
     # half-split rotation by tables that are interleaved: no RotaryEmbedding turns like that
-    Variant("vit5_small", (224, 224), RMS | GELU, 95, near_misses=4),
+    Variant("vit5_small", (224, 224), RMS | GELU, 91, near_misses=4),
 ]
 CONVNEXTS = [
-    Variant("convnext_t", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 66),
-    Variant("eupe_convnext_tiny", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 64),
+    Variant("convnext_t", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 61),
+    Variant("eupe_convnext_tiny", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 59),
 ]
 
 

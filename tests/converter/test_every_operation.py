@@ -141,8 +141,12 @@ OTHERS: Table = {
     "add_any": lambda x: jax.grad(lambda x: (jnp.sin(x) * jnp.cos(x)).sum())(x),
 }
 
-ELSEWHERE = {"attention", "avg_pool", "conv", "conv_transpose", "rotary_heads"}
-"""What takes images or heads, in few dtypes: `test_conformance_window.py` and `fuse/` have them."""
+ELSEWHERE = {
+    *("attention", "avg_pool", "batch_norm", "conv", "conv_transpose", "group_norm"),
+    "rotary_heads",
+}
+"""What takes images or heads, in few dtypes: `test_conformance_window.py`, `test_channel_norms.py`
+and `fuse/` have them."""
 
 ROUNDING = {"float16": 16.0, "float32": 64.0, "float64": 64.0}
 """Units in the last place of the largest number; of float16 JAX rounds every step."""
