@@ -373,7 +373,7 @@ def test_recognised(form, how):
     assert_recognised(form, how)
 
 
-@pytest.mark.sampled(61, full=3)
+@pytest.mark.sampled(61, full=6)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["f16", "bf16"])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
@@ -382,7 +382,7 @@ def test_recognised_in_low_precision(form, dtype, how):
     assert_recognised(low, how, dtype)
 
 
-@pytest.mark.sampled(31, full=3)
+@pytest.mark.sampled(31, full=5)
 @pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_opsets(form, opset):

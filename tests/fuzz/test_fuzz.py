@@ -74,7 +74,7 @@ def test_a_seed_is_a_program():
 @pytest.mark.full
 def test_every_kind_of_step_is_drawn():
     drawing.TAKEN.clear()
-    for i in range(2000):
+    for i in range(1000):
         draw(f"steps/{i}", Limits((4, 8)))
     assert not [maker.__name__ for maker in STEPS if not drawing.TAKEN[maker.__name__]]
 
