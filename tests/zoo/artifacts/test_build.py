@@ -126,6 +126,7 @@ def test_every_variant_still_reads_digits(built):
         assert abs(accuracy(folder / file) - wanted) <= 0.003, file
 
 
+@pytest.mark.full
 def test_a_build_is_resumed(copied, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
     done = build(MODEL, "--out", "out", "--json", cwd=tmp_path)

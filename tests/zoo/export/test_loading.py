@@ -90,6 +90,7 @@ finally:
 """
 
 
+@pytest.mark.full
 def test_an_export_without_a_check_loads_no_more_than_it_needs(tmp_path):
     """Neither what only a check, a checkpoint or a hub asks for; nor the written file as a model.
 

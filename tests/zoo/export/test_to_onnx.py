@@ -117,6 +117,7 @@ def test_hidden_states(fine_tuned, tmp_path):
     assert zoo.to_onnx(fine_tuned, path, layers="last2").layers == (2, 3)
 
 
+@pytest.mark.full
 def test_parameters_of_bfloat16_keep_their_values(tmp_path):
     model = zoo.from_pretrained("vit_digits", dtype=jnp.bfloat16)
     path = tmp_path / "mine.onnx"
