@@ -180,7 +180,7 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
     rounded = Term(b, b.cast(narrow, b.out.dtype))
     if exponent_bits == info.nexp or info.bits < 32:
         return rounded.value
-    # XLA makes zeros of what is subnormal in the narrow format.
+    # XLA makes zeros of what is subnormal in the narrow format; halves keep it here.
     least = float(jnp.finfo(narrow_type).smallest_normal)
     return (abs(rounded) < least).where(rounded * 0, rounded).value
 

@@ -118,6 +118,15 @@ def test_shrinking_keeps_what_fails():
     assert not small.weights
 
 
+@pytest.mark.full
+def test_subnormal_numbers_are_told_from_wrong_ones(monkeypatch):
+    inputs = {"x0": Spec((3,), "float32")}
+    small = Program(inputs, {}, (Step(("v1",), "jnp.exp(x0 * 0 - 88) * 1e10"),), ("v1",))
+    assert judge(small).kind == "subnormal"
+    monkeypatch.setattr("tests.fuzz.judge.right_if_flushed", lambda program: False)
+    assert judge(small).kind == "wrong"
+
+
 def test_the_judge_knows_right_from_wrong(monkeypatch):
     inputs = {"x0": Spec(("B", 3), "float32")}
     right = Program(inputs, {}, (Step(("v1",), "jnp.sin(x0)"),), ("v1",))
