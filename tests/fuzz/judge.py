@@ -136,7 +136,7 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
 
 
 def _meets(program: Program, sample: str, what: Callable[[np.ndarray], bool]) -> bool:
-    """Whether there is such an array on the way."""
+    """Whether there is such an array on the way, in loops too, or at its end."""
     fn, params = function(program)
     graph = trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)
     found = False
@@ -148,8 +148,9 @@ def _meets(program: Program, sample: str, what: Callable[[np.ndarray], bool]) ->
         found = found or any(map(what, arrays))
         return results
 
-    evaluate(graph, dict(samples(graph))[sample], apply=apply)
-    return found
+    with jax.disable_jit():  # so that loops run step by step
+        ends = evaluate(graph, dict(samples(graph))[sample], apply=apply)
+    return found or any(what(np.asarray(y)) for y in ends)
 
 
 def _is_extreme(array: np.ndarray) -> bool:
