@@ -9,6 +9,10 @@ passes have brought there from further up.
 
 So a vector becomes a column, and where such a conversion can be, operands get as many axes.
 
+Its fusion of transpositions with Gemm (GemmTransposeFusion), which it makes of a product of two
+matrices and a sum, loses a transposition of one operand that is an output of the graph where the
+other operand is turned as well. Such matrices are multiplied as a stack of one, which is no Gemm.
+
 Its fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion) keep a scale
 and an epsilon in float32, whatever is computed in. So a float64 number that an array of several
 axes is multiplied with, divided by or added to is written once for each entry of an axis.
@@ -109,14 +113,25 @@ def _settle(node: ir.Node, moved: dict[ir.Value, Moved], writer: _Writer) -> Non
         ranks = (max(left, right),) * 2
     elif left > 1 and right == 1 and x.producer() is not None:
         ranks = (left, 2)
+    elif left == right == 2 and _loses_output(node, moved):
+        ranks = (3, 3)
     else:
         return
     row, column = (left == 1), (right == 1)
+    stack = range(max(ranks) - max(left, right, 2))
     writer.unsqueeze(node, 0, range(ranks[0] - left))
     last = ranks[1] - 1
     writer.unsqueeze(node, 1, [*range(last - 1), last] if column else range(ranks[1] - right))
     end = max(ranks)
-    writer.squeeze(node, [*([end - 2] if row else []), *([end - 1] if column else [])])
+    lost = [*stack, *([end - 2] if row else []), *([end - 1] if column else [])]
+    writer.squeeze(node, lost)
+
+
+def _loses_output(node: ir.Node, moved: dict[ir.Value, Moved]) -> bool:
+    """Whether both operands may be turned, and one of them is an output of the graph."""
+    turned = all(moved.get(v, Moved.NOTHING) for v in node.inputs if v is not None)
+    is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
+    return turned and is_summed and any(v is not None and v.is_graph_output() for v in node.inputs)
 
 
 def _errs(value: ir.Value, moved: dict[ir.Value, Moved]) -> bool:

@@ -85,6 +85,10 @@ WITHOUT_FLOAT64 = frozenset(
 """Operators without a float64 kernel."""
 
 
+HALF_OR_SINGLE = frozenset({"float32", "float16", "bfloat16"})
+"""What the kernels of Attention and RotaryEmbedding take; bfloat16 those that are not for CPUs."""
+
+
 def has_kernel(operator: str, dtype: Any) -> bool:
     """Whether the operator takes a dtype; asked where a formula can stand in for it."""
     return not (dtype == np.float64 and operator in WITHOUT_FLOAT64)

@@ -33,6 +33,17 @@ def rotary(x, cos, sin):
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
+def rotated(x):
+    angles = jnp.arange(2)[:, None] * 10.0 ** -(jnp.arange(2) / 2)
+    return rotary(x, jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype))
+
+
+def turned_output(x, w, b):
+    """ONNX Runtime's optimiser would lose the output."""
+    turned = jnp.concatenate([jnp.abs(x).T] * 2)
+    return turned, turned @ w.T + b
+
+
 def standardize(x, epsilon=1e-5):
     return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + epsilon)
 
@@ -220,6 +231,8 @@ FORMS = [
         [((3,), "uint64"), ((2,), "uint64")],
         x64=True,
     ),
+    Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
+    Case("rotated float64", rotated, [((2, 4), "float64")], x64=True),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]

@@ -34,6 +34,7 @@ FINE = (
     "promised",
     "subnormal",
     "sign of NaN",
+    "reciprocal",
 )
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion is
 right. `overflows`: something outgrows float16 in JAX, which norms and attention compute in float32
@@ -43,7 +44,8 @@ it. `no kernel`: it holds bfloat16, for which ONNX Runtime has few kernels on CP
 no elements. `promised`: an index leaves the array in the derivative of `x.at[i].min`, `max` or
 `set`, where JAX promises that none does. `subnormal`: the file is right where ONNX Runtime takes
 subnormal numbers for zero, as XLA does. `sign of NaN`: XLA's `top_k` puts a NaN with its sign bit
-set last."""
+set last. `reciprocal`: the file is right where JAX divides; XLA multiplies by the reciprocal of
+what is repeated along an axis, and takes that for zero where it is subnormal."""
 
 NO_KERNEL = re.compile(r"NotImplemented|BFloat16 data type is not supported")
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
@@ -131,6 +133,8 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return Outcome("overflows")
     if "top_k" in str(program) and _meets(program, sample, _is_negative_nan):
         return Outcome("sign of NaN")
+    if _meets(program, sample, _is_huge) and converter.check(export, _dividing(program)).passed:
+        return Outcome("reciprocal")
     plain = any(not d.optimised for d in verdict.differences)
     return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
 
@@ -159,6 +163,15 @@ def _is_extreme(array: np.ndarray) -> bool:
         return False
     normal = (array == 0) | (abs(array) >= np.finfo(np.float16).smallest_normal)
     return not (np.isfinite(array) & normal).all()
+
+
+def _is_huge(array: np.ndarray) -> bool:
+    """Finite numbers whose reciprocals are subnormal."""
+    if array.dtype not in (np.float32, np.float64):
+        return False
+    return bool(
+        (np.isfinite(array) & (abs(array) > 1 / np.finfo(array.dtype).smallest_normal)).any()
+    )
 
 
 def _is_negative_nan(array: np.ndarray) -> bool:
@@ -190,6 +203,24 @@ def _eager(fn: Callable[..., Any], params: Any) -> Callable[..., Any]:
     def run(*inputs: Any) -> Any:
         with jax.disable_jit():
             return fn(*inputs) if params is None else fn(params, *inputs)
+
+    return run
+
+
+def _dividing(program: Program) -> Callable[..., Any]:
+    """The program step by step, its quotients by numpy."""
+    fn, params = function(program)
+    graph = trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)
+
+    def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        if node.op != "div" or node.out.dtype.kind != "f":
+            return run_node(node, args, sizes)
+        with np.errstate(all="ignore"):
+            return [np.divide(*map(np.asarray, args))]
+
+    def run(*inputs: Any) -> Any:
+        with jax.disable_jit():
+            return evaluate(graph, inputs, apply=apply)
 
     return run
 

@@ -16,6 +16,7 @@ from converter.fuse.attention.build import Attention
 from converter.fuse.attention.scores import Scores, only_reader
 from converter.fuse.match import Uses, View, converts_float, operand, peel, proved
 from converter.graph import Node, Value
+from converter.targets.onnxruntime import HALF_OR_SINGLE
 
 
 def prove(node: Node, uses: Uses) -> Attention | str | None:
@@ -57,7 +58,7 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     dtype, precision = node.out.dtype, found.product.base.dtype
     if not all(v.dtype == dtype for v in parts.values()):
         return "queries, keys, values and result differ in dtype"
-    odd = {d.name for d in (dtype, precision, *(t.dtype for t in found.terms))} - FLOATS
+    odd = {d.name for d in (dtype, precision, *(t.dtype for t in found.terms))} - HALF_OR_SINGLE
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
     scale = found.scale * parts.scale
@@ -68,8 +69,5 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
         return mask
     return Attention(parts, scale, mask, precision)
 
-
-FLOATS = {"float32", "float16", "bfloat16"}
-"""What ONNX Runtime's kernels take; bfloat16 those that are not for the CPU."""
 
 ATTENTION = proved("Attention", ("einsum",), prove, build.build)

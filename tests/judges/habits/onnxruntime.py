@@ -29,6 +29,7 @@ EXACTNESS = "differs from JAX by default where exactness costs: `docs/exactness.
 _NINE = i64([2**31, 1, 1, 1, 1, 1, 1, 1, 1])
 _KEYS = f32([[[[1, 1], [1, 1], [1, 1]]]])
 _VALUES = f32([[[[0, 1], [2, 3], [4, 5]]]])
+_ROWS = np.repeat(f32([[[[0], [2], [6], [8]]]]), 8, 1)
 _FILL = f32([[0, 0, 0], [LOWEST, LOWEST, LOWEST]])
 
 NUMBERS = [
@@ -232,6 +233,31 @@ REFUSED = [
         "cannot join it with a product of operands of unequal rank. The runtime writes such "
         "conversions itself around products of float16",
         "gives both operands as many axes",
+    ),
+    Habit(
+        "A product of two turned matrices, one of them an output",
+        "g (float[2,3] x, float[1,2] w, float[1] b) => (float[3,2] t, float[3,1] y) "
+        "{ t = Transpose <perm=[1,0]> (x) u = Transpose <perm=[1,0]> (w) "
+        "p = MatMul (t, u) y = Add (p, b) }",
+        [f32([[1, 2, 3], [4, 5, 6]]), f32([[1, 1]]), f32([1])],
+        [f32([[1, 4], [2, 5], [3, 6]]), f32([[6], [8], [10]])],
+        "Failed to find node output",
+        "numpy's `matmul`; the optimiser makes a Gemm of product and sum, takes both "
+        "transpositions into it and loses the output",
+        "multiplies such matrices as a stack of one, which does not become a Gemm",
+    ),
+    Habit(
+        "A resizing between transpositions",
+        "g (float[1,2,1,2] x) => (float[1,8,4,1] y) { a = Transpose <perm=[0,3,1,2]> (x) "
+        "c = Concat <axis=1> (a, a) t = Transpose <perm=[0,3,1,2]> (c) "
+        's = Constant <value_ints=[1,1,8,4]> () r = Resize <mode="linear"> (t, "", "", s) '
+        "y = Transpose <perm=[0,2,3,1]> (r) }",
+        [f32([[[[0, 0]], [[8, 8]]]])],
+        [_ROWS],
+        "'Linear' mode only supports",
+        "two axes grow; the optimiser moves the transpositions behind it and has two others grow, "
+        "for which there is no kernel",
+        "nothing",
     ),
     Habit(
         "Integers divided by zero",
