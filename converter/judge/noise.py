@@ -65,11 +65,12 @@ sign of a zero: ONNX Runtime's `Sin` of -0 is 0. In `logistic` the digits are th
 UNSIGNED_ZERO = frozenset(
     {
         *("ceil", "clamp", "cumprod", "cumsum", "floor", "max", "min", "reduce_max", "reduce_min"),
-        *("reduce_window_sum", "round", "sign"),
+        *("reduce_window_sum", "round", "select_n", "sign"),
     }
 )
 """Operations that leave the sign of a zero open: a sum of nothing but -0 is 0 in JAX, and may be
-either in a runtime, as may be the larger of both zeros."""
+either in a runtime, as may be the larger of both zeros. ONNX Runtime's `Where` adds what is chosen
+to zeros."""
 
 FORMULAS = frozenset({"digamma", "lgamma"})
 """Functions that XLA computes by sums that cancel near their zeros: a right result may be as far

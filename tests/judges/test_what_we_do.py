@@ -74,7 +74,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 """What comes to the operator of the page's file, if nothing is done about it."""
 
-LEFT = {"Nearly everything of bfloat16", "A resizing between transpositions"}
+LEFT = {
+    "A chosen zero with its sign bit set",
+    "A resizing between transpositions",
+    "Nearly everything of bfloat16",
+}
 """What is left as it is."""
 
 HABITS = {habit.name: habit for habits in onnxruntime.HABITS.values() for habit in habits}

@@ -96,6 +96,16 @@ NUMBERS = [
         "fills with a number that is not the lowest one",
     ),
     Habit(
+        "A chosen zero with its sign bit set",
+        "g (bool[1] c, float[1] x, float[1] y) => (float[1] z) "
+        "{ w = Where (c, x, y) z = Reciprocal (w) }",
+        [truth([True]), f32([-0.0]), f32([1])],
+        [f32([-INF])],
+        [f32([INF])],
+        "what is chosen, -0; it is added to a zero",
+        "nothing: `docs/exactness.md`",
+    ),
+    Habit(
         "Sigmoid of negative numbers",
         "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
         [f32([-17])],
