@@ -59,9 +59,9 @@ FUNCTIONS = frozenset(
     }
 )
 """Functions that a runtime computes by itself, right but for the last digits of the result and the
-sign of a zero: ONNX Runtime's `Sin` of -0 is 0. XLA's `cosh` and `sinh` are not among them: they
-are `exp(x - log(2))`, in which the rounding of the sum grows with x. In `logistic` the digits are those of 1: its
-`Sigmoid` of -20 is 0."""
+sign of a zero: ONNX Runtime's `Sin` of -0 is 0. In `logistic` the digits are those of 1: its
+`Sigmoid` of -20 is 0. XLA's `cosh` and `sinh` are not among them: they are `exp(x - log(2))`, in
+which the rounding of the sum grows with x."""
 
 UNSIGNED_ZERO = frozenset(
     {
