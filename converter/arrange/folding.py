@@ -207,7 +207,7 @@ class Affine:
             change.node.inputs.append(bias)
             return
         made = self._made(change.op, [old, other], editor)
-        if change.node.op in BROADCASTING:  # a bias keeps the shape of a vector
+        if _gives_rank(change):  # a bias keeps the shape of a vector
             first = next((i for i, d in enumerate(made.shape) if not dims.same(d, 1)), made.rank)
             made = editor.reshape(made, made.shape[first:])
             self._weights.add(id(made))
@@ -220,6 +220,13 @@ class Affine:
         value = editor.add(op, inputs, shape, inputs[0].dtype)
         self._weights.add(id(value))
         return value
+
+
+def _gives_rank(change: Change) -> bool:
+    """Whether the result has as many axes without those of the operand that changes."""
+    others = [v for i, v in enumerate(change.node.inputs) if i != change.index]
+    rank = change.node.out.rank
+    return change.node.op in BROADCASTING and any(v.rank == rank for v in others)
 
 
 def _is_number(change: Change) -> bool:

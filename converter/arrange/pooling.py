@@ -190,7 +190,7 @@ def _sliced(editor: Editor, x: Value, window: Window, kind: Kind) -> Value:
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
         x = pad_space(editor, x, padding, (1,) * x.rank, kind.identity(x.dtype), first=0)
-        reach = dims.as_dim(x.shape[axis] - (size - 1) * dilation)
+        reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
         slices = [
             editor.slice(x, axis, i * dilation, dims.as_dim(i * dilation + reach), stride)
             for i in range(size)

@@ -65,6 +65,15 @@ def is_at_least(dim: Dim, least: int) -> bool:
         return False
 
 
+def at_least_zero(dim: Dim) -> Dim:
+    """The dimension, or zero where it would be negative."""
+    if is_static(dim):
+        return max(dim, 0)
+    if is_at_least(dim, 0):
+        return dim
+    return export.symbolic_shape(f"max({dim}, 0)", scope=dim.scope)[0]
+
+
 def divides(part: Dim, whole: Dim) -> Dim | None:
     """``whole / part`` where that is exact, else ``None``."""
     if is_static(whole) and is_static(part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SECONDS = 5
 FINE = ("read", "refused")
 
 
-def hunt(name: str, seed: int, indices: range, folder: Path) -> Iterator[tuple[int, str]]:
+def hunt(name: str, seed: int, indices: Iterable[int], folder: Path) -> Iterator[tuple[int, str]]:
     """Of each index what became of its file."""
     seeds = folder / "seeds"
     seeds.mkdir(parents=True)
@@ -25,14 +25,13 @@ def hunt(name: str, seed: int, indices: range, folder: Path) -> Iterator[tuple[i
         (seeds / key).write_bytes(content)
         if key != INDEX:
             (folder / key).write_bytes(content)
-    waiting = list(reversed(indices))
-    while waiting:
+    waiting = iter(indices)
+    index = next(waiting, None)
+    while index is not None:
         with working(name, seed, folder) as process:
-            while waiting:
-                outcome = ask(process, waiting[-1])
-                yield waiting.pop(), outcome
-                if process.poll() is not None:
-                    break
+            while index is not None and process.poll() is None:
+                yield index, ask(process, index)
+                index = next(waiting, None)
 
 
 def ask(process: subprocess.Popen[str], index: int) -> str:

@@ -38,6 +38,10 @@ def rotated(x):
     return rotary(x, jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype))
 
 
+def dilated_sum(x):
+    return lax.reduce_window(x, 0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
+
+
 def turned_output(x, w, b):
     """ONNX Runtime's optimiser would lose the output."""
     turned = jnp.concatenate([jnp.abs(x).T] * 2)
@@ -231,6 +235,8 @@ FORMS = [
         [((3,), "uint64"), ((2,), "uint64")],
         x64=True,
     ),
+    Case("scaled weight of ones", lambda w, x: w[0] / (abs(x) + 1) * 0.5, [()], [(1, 1, 1)]),
+    Case("dilated sum that may not fit", dilated_sum, [("B",)], strict=True),
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
     Case("rotated float64", rotated, [((2, 4), "float64")], x64=True),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),

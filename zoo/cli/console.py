@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -44,8 +45,8 @@ def run(app: typer.Typer, name: str | None = None) -> None:
 def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
     """Run a command; its exit code.
 
-    Wrong use gives one sentence on stderr and 2, a failed check 1; everything else that is
-    raised is a mistake of ours and keeps its traceback.
+    Wrong use and a machine without memory give one sentence on stderr and 2, a failed check 1;
+    everything else that is raised is a mistake of ours and keeps its traceback.
     """
     try:
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
@@ -57,6 +58,27 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
     except typer.Abort:
         print(INTERRUPTION, file=sys.stderr)
         return INTERRUPTED
+    except _of_the_machine() as error:
+        if not isinstance(error, MemoryError) and not EXHAUSTED.search(str(error)):
+            raise
+        return _complain(
+            "the memory of this machine (or the limit set for this process) is used up, and what "
+            "was being made was not written: end other programs, or take a smaller model, image "
+            "or batch."
+        )
+
+
+EXHAUSTED = re.compile("RESOURCE_EXHAUSTED|bad_alloc|Failed to allocate memory")
+"""What XLA and ONNX Runtime say where there is no memory."""
+
+
+def _of_the_machine() -> tuple[type[Exception], ...]:
+    """What libraries raise; ONNX Runtime's errors, if it is loaded at all."""
+    if "onnxruntime" not in sys.modules:
+        return MemoryError, RuntimeError
+    from zoo.runtime import ERRORS
+
+    return ERRORS
 
 
 def help_alone(context: typer.Context) -> None:

@@ -5,10 +5,12 @@ import sys
 
 import pytest
 import typer
+from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
 import zoo as package
 from tests.command import PROGRAM, Command
 from zoo.cli.app import app
+from zoo.cli.console import call
 
 HEAVY = ("jax", "onnxruntime", "torch", "huggingface_hub", "onnx_ir", "converter", "httpx2")
 ORDER = ["list", "info", "export", "verify", "bench", "pull", "build", "push"]
@@ -42,6 +44,38 @@ def test_bare_zoo_is_its_help(zoo):
 
 def test_version(zoo):
     assert zoo("--version").out == f"{package.__version__}\n"
+
+
+def failing(error):
+    found = typer.Typer()
+
+    @found.command()
+    def fail() -> None:
+        raise error
+
+    return found
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"),
+        RuntimeException("Exception during initialization: std::bad_alloc"),
+    ],
+    ids=["python", "xla", "onnxruntime"],
+)
+def test_no_memory_is_one_sentence(error, capfd):
+    assert call(failing(error), []) == 2
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: the memory of this machine")
+    assert told.err.count("\n") == 1
+
+
+def test_mistakes_of_ours_keep_their_traceback():
+    with pytest.raises(RuntimeError, match="something else"):
+        call(failing(RuntimeError("something else")), [])
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
