@@ -80,7 +80,7 @@ def simplified(graph: Graph, _: Settings) -> bool:
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
-    return recognised(resampling.recogniser(settings.opset))(graph, settings)
+    return recognised(resampling.recogniser(settings.opset, settings.strict))(graph, settings)
 
 
 def activate(graph: Graph, settings: Settings) -> bool:

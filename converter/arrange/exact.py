@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converter.arrange.pooling import known_to_fit
+from converter.fuse.known import rests_on
 from converter.graph import Node, Value, const
 from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor, Rule
@@ -29,6 +30,12 @@ class Deviation:
 
 SIGMOID = "a sigmoid is off by up to 1e-7, which far below zero is all of it"
 NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
+
+
+def _interpolates_inputs(node: Node) -> bool:
+    """Parameters and constants are trusted to be finite."""
+    is_made_of_weights = rests_on(node.inputs[0], lambda leaf: leaf.kind != "input", lambda _: True)
+    return node.params["kinds"][0][0] != "nearest" and not is_made_of_weights
 
 
 def _extreme(node: Node, editor: Editor) -> Value:
@@ -117,6 +124,10 @@ TABLE: dict[str, Deviation] = {
         Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
     ),
     "swish": Deviation(SIGMOID),
+    "resize": Deviation(
+        "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
+        concerns=_interpolates_inputs,
+    ),
 }
 """By operation; windows are exact already where they should be."""
 

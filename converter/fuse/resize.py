@@ -65,8 +65,11 @@ class Resampling:
     reason: str | None = None
 
 
-def recogniser(opset: int) -> Recogniser:
-    """The recogniser for an opset: ``antialias`` came with 18."""
+def recogniser(opset: int, strict: bool) -> Recogniser:
+    """The recogniser for an opset: ``antialias`` came with 18.
+
+    ``strict`` leaves products with weights as they are: zeros among those make NaN of infinities.
+    """
 
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
         found = _gather(node, editor) if node.op == "gather" else _product(node, editor, opset)
@@ -75,7 +78,7 @@ def recogniser(opset: int) -> Recogniser:
             notes.append(NearMiss("Resize", reason))
         return build(found, editor) if isinstance(found, Resampling) else None
 
-    return Recogniser(("einsum", "gather"), match)
+    return Recogniser(("gather",) if strict else ("einsum", "gather"), match)
 
 
 # ------------------------------------------------------------------------------------- the proof
