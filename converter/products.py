@@ -15,7 +15,8 @@ other operand is turned as well. Such matrices are multiplied as a stack of one,
 
 Its fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion) keep a scale
 and an epsilon in float32, whatever is computed in. So a float64 number that an array of several
-axes is multiplied with, divided by or added to is written once for each entry of an axis.
+axes is multiplied with, divided by or added to is written once for each entry of an axis; where
+none is known to have several, the array gets one more axis, behind which nothing is fused.
 """
 
 from __future__ import annotations
@@ -143,11 +144,14 @@ def _errs(value: ir.Value, moved: dict[ir.Value, Moved]) -> bool:
 
 
 def _keep_digits(node: ir.Node, writer: _Writer) -> None:
-    """Repeat a float64 number along the last axis of known size."""
+    """Repeat a float64 number along the last axis of known size, or put an axis in between."""
     for index, other in ((0, 1), (1, 0)):
         number, array = node.inputs[index], node.inputs[other]
-        if number is None or array is None or array.shape is None or array.shape.rank() < 2:
+        if number is None or array is None or array.shape is None:
             continue
+        maker = array.producer()
+        if array.shape.rank() < 2 and (maker is None or maker.op_type != "MatMul"):
+            continue  # a norm has two axes
         if number.dtype != ir.DataType.DOUBLE or not _is_one_known_number(number):
             continue
         known = [(i, size) for i, size in enumerate(array.shape) if isinstance(size, int)]
@@ -155,6 +159,9 @@ def _keep_digits(node: ir.Node, writer: _Writer) -> None:
         if long:
             axis, size = long[-1]
             writer.expand(node, index, [size] + [1] * (array.shape.rank() - axis - 1))
+        else:
+            writer.unsqueeze(node, other, [0])
+            writer.squeeze(node, [0])
 
 
 def _is_one_known_number(value: ir.Value) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sysconfig
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value
 from converter.graph.dims import as_shape
 from converter.graph.names import Names
+from converter.jaxprs import concrete
 from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.specs import (
     Spec,
@@ -38,7 +39,7 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     With ``params``, ``fn(params, *inputs)`` is traced and the array leaves of ``params`` become the
     graph's parameters; without, ``fn(*inputs)`` is, and ``fn``'s own array leaves do if it is a
     pytree (an Equinox module). Arrays that ``fn`` closes over become parameters where they can be
-    found in the module it wraps, else constants.
+    found in the module it wraps, else constants; so are those that ``fn`` looks at in Python.
     """
     call: Callable[..., Any] = fn
     separate = params is not None
@@ -47,19 +48,30 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     inputs = structs(specs)
     leaves, fill = array_slots(params)
 
-    def flat(arrays: Sequence[Any], *args: Any) -> Any:
-        head = () if params is None else (fill(arrays),)
-        return call(*head, *args)
+    def run(known: concrete.Places) -> Any:
+        def flat(arrays: Mapping[int, Any], *args: Any) -> Any:
+            every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
+            head = () if params is None else (fill(every),)
+            return call(*head, *args)
 
-    held = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
-    closed, out_tree = jax.make_jaxpr(flat, return_shape=True)(held, *inputs)
+        held = {
+            i: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+            for i, (_, leaf) in enumerate(leaves)
+            if i not in known
+        }
+        return jax.make_jaxpr(flat, return_shape=True)(held, *inputs)
+
+    (closed, out_tree), known = concrete.traced(run, leaves)
     _refuse_empty_types(closed.out_avals)
     names = Names()
-    values = [parameter(names.take(path), leaf) for path, leaf in leaves]
+    values = [
+        parameter(names.take(p), leaf) for i, (p, leaf) in enumerate(leaves) if i not in known
+    ]
     arguments = [Value(as_shape(s.shape), s.dtype, kind="input") for s in inputs]
     for value, name in zip(arguments, input_names(fn, len(inputs), separate), strict=True):
         value.name = name
-    constants = Constants(closed_over(fn), names)
+    numbers = {id(leaves[i][1]) for i in known}
+    constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
     variables = closed.jaxpr.invars
     given = [

@@ -65,13 +65,13 @@ which the rounding of the sum grows with x."""
 
 UNSIGNED_ZERO = frozenset(
     {
-        *("ceil", "clamp", "cumprod", "cumsum", "floor", "max", "min", "reduce_max", "reduce_min"),
-        *("reduce_window_sum", "round", "select_n", "sign"),
+        *("ceil", "clamp", "cumprod", "cumsum", "floor", "gather", "max", "min", "reduce_max"),
+        *("reduce_min", "reduce_window_sum", "round", "select_n", "sign"),
     }
 )
 """Operations that leave the sign of a zero open: a sum of nothing but -0 is 0 in JAX, and may be
-either in a runtime, as may be the larger of both zeros. ONNX Runtime's `Where` adds what is chosen
-to zeros."""
+either in a runtime, as may be the larger of both zeros. ONNX Runtime's `Where`, which a `gather`
+that fills has too, takes zeros from its last operand."""
 
 FORMULAS = frozenset({"digamma", "lgamma"})
 """Functions that XLA computes by sums that cancel near their zeros: a right result may be as far

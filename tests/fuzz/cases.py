@@ -42,6 +42,10 @@ def dilated_sum(x):
     return lax.reduce_window(x, 0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
 
 
+def scaled_dot(x, y):
+    return (x @ y) / 1.7
+
+
 def turned_output(x, w, b):
     """ONNX Runtime's optimiser would lose the output."""
     turned = jnp.concatenate([jnp.abs(x).T] * 2)
@@ -188,6 +192,7 @@ NUMBERS = [
     Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), "float64")], x64=True),
     Case("reduced over one", lambda x: lax.reduce(x, jnp.ones(()), lax.min, (0,)), [(1, 3)]),
     Case("scale of float64", scaled_product, [((2, 3), "float64"), ((5, 3), "float64")], x64=True),
+    Case("scaled dot of float64", scaled_dot, [((1,), "float64"), ((1, 1), "float64")], x64=True),
     Case("small epsilon of float64", lambda x: rms(x * 1e-3), [((2, 3), "float64")], x64=True),
     Case(
         "rounded after a product",

@@ -102,7 +102,7 @@ NUMBERS = [
         [truth([True]), f32([-0.0]), f32([1])],
         [f32([-INF])],
         [f32([INF])],
-        "what is chosen, -0; it is added to a zero",
+        "what is chosen, -0; a zero is taken from the last operand",
         "nothing: `docs/exactness.md`",
     ),
     Habit(

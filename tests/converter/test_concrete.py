@@ -1,0 +1,82 @@
+"""Models that look at their own arrays in Python: those are constants, the others parameters."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+
+LAYERS = 6
+
+
+class Layer(eqx.Module):
+    weight: jax.Array
+    threshold: jax.Array
+    table: np.ndarray
+
+    def __call__(self, x):
+        if np.asarray(self.threshold) > 0.5:
+            x = x + 1
+        order = np.argsort(self.table)  # numpy asks the parameter for its numbers
+        return (x[order] * self.weight) @ self.weight.T.reshape(-1, 1) * jnp.ones(len(order))
+
+
+class Network(eqx.Module):
+    layers: list[Layer]
+    count: jax.Array
+    shift: jax.Array
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = jnp.tanh(layer(x))
+        return x * self.shift + jnp.arange(int(self.count)).sum()
+
+
+def network() -> Network:
+    rng = np.random.default_rng(0)
+    layers = [
+        Layer(
+            jnp.asarray(rng.standard_normal(4, np.float32)),
+            jnp.asarray(rng.random()),
+            rng.standard_normal(4),
+        )
+        for _ in range(LAYERS)
+    ]
+    return Network(layers, jnp.asarray(5), jnp.asarray(rng.standard_normal(4, np.float32)))
+
+
+def test_what_is_looked_at_is_constant():
+    net, seen = network(), []
+
+    def call(model, x):
+        seen.append(1)
+        return model(x)
+
+    export = converter.to_onnx(call, [(4,)], params=net, fold=False)
+    assert len(seen) <= 24  # the layers together, not each by itself
+    weights = {f"layers.{i}.weight" for i in range(LAYERS)}
+    assert {v.name for v in export.graph.params} == weights | {"shift"}
+    assert converter.check(export, net).passed
+
+
+def test_a_module_is_looked_at_too():
+    net = network()
+    export = converter.to_onnx(net, [(4,)])
+    assert "layers.0.weight" in {v.name for v in export.graph.params}
+    assert not {"count", "layers.0.threshold"} & {v.name for v in export.graph.params}
+    assert converter.check(export, net).passed
+
+
+def test_inputs_cannot_be_looked_at():
+    with pytest.raises(jax.errors.TracerBoolConversionError):
+        converter.to_onnx(lambda p, x: x * p if x[0] > 0 else x, [(4,)], params=np.ones(4))
+
+
+def test_what_has_no_numbers_cannot_be_looked_at():
+    abstract = jax.ShapeDtypeStruct((), np.int32)
+    with pytest.raises(TypeError, match="argument"):
+        converter.to_onnx(lambda n, x: x + int(n), [(4,)], params=abstract)
