@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import jax
+
 from converter import passes
 from converter.export import finish
-from converter.jaxprs.specs import Spec
+from converter.jaxprs.specs import Spec, arguments, flat
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import AttentionLayout, Settings
 from converter.trace import trace
@@ -20,6 +22,7 @@ def bisect(
     *,
     specs: Sequence[Spec] | None = None,
     params: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
     opset: int = 23,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
@@ -31,19 +34,21 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, params, opset, attention_layout, strict, fold: as in ``to_onnx``.
+        fn, params, kwargs, opset, attention_layout, strict, fold: as in ``to_onnx``.
         inputs: arrays.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
     Returns:
         The first step after which a number is another, or none.
     """
-    retrace = partial(trace, fn, inputs if specs is None else specs, params)
+    specs = inputs if specs is None else specs
+    retrace = partial(trace, fn, specs, params, kwargs)
     graph = retrace()
     settings = Settings(opset, attention_layout, strict, fold)
-    watch = Watch(retrace, [("given", inputs)])
+    watch = Watch(retrace, [("given", jax.tree.leaves(list(inputs)))])
+    call = fn if params is None else partial(fn, params)
     try:
-        watch.function(fn if params is None else partial(fn, params))
+        watch.function(flat(call, arguments(specs, kwargs).fill))
         passes.run(graph, settings, watch)
         watch.file(finish(graph, settings, retrace))
     except Changed as found:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from converter.errors import SpecError
 from converter.files import save as saving
 from converter.graph import Graph, Node
 from converter.graph.names import Names
-from converter.jaxprs.specs import Spec
+from converter.jaxprs.specs import Spec, arguments
 from converter.judge.samples import samples
 from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
@@ -32,6 +33,7 @@ def to_onnx(
     specs: Sequence[Spec],
     *,
     params: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
     attention_layout: AttentionLayout = "4d",
@@ -45,9 +47,13 @@ def to_onnx(
     Args:
         fn: called as ``fn(*inputs)``, or ``fn(params, *inputs)`` where ``params`` is given.
         specs: one per input: a shape (float32), a (shape, dtype) pair, an array or a
-            ``jax.ShapeDtypeStruct``. A dimension may be a name, ``("B", 3, 224, 224)``.
+            ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name,
+            ``("B", 3, 224, 224)``. Inputs are named after the arguments of ``fn``, those in a
+            pytree by their path (``batch.image``).
         params: a pytree whose array leaves become initializers named by their path; leaves may be
             abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
+        kwargs: arguments by name: such a spec for an input, and numbers, words and functions, which
+            stay what they are: ``{"mask": ("B", 16), "training": False}``.
         opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
         path: also save the model there.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
@@ -73,7 +79,7 @@ def to_onnx(
     if attention_layout not in ("4d", "3d"):
         raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
-    retrace = partial(trace, fn, specs, params)
+    retrace = partial(trace, fn, specs, params, kwargs)
     graph = retrace()
     _rename(graph, input_names, output_names)
     dump("trace", graph)
@@ -83,6 +89,7 @@ def to_onnx(
     else:
         passes.run(graph, settings, dump)
         export = finish(graph, settings, retrace)
+    export = replace(export, fill=arguments(specs, kwargs).fill)
     dump("model", export.model.graph)
     if path is not None:
         export.save(path)

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from converter.files import save as saving
 from converter.fuse.match import NearMiss
 from converter.graph import Graph
+from converter.jaxprs.specs import Fill, by_place
 
 FUSED = (
     "Attention",
@@ -56,13 +57,14 @@ class Export:
     """A converted model, the graph it was written from, and the report.
 
     ``retrace`` gives the graph as it was traced, before any pass: what rounding can do to a result
-    is asked of it.
+    is asked of it. ``fill`` makes of the inputs the function's arguments, by place and by name.
     """
 
     model: ir.Model
     graph: Graph
     report: Report
     retrace: Callable[[], Graph]
+    fill: Fill = by_place
 
     def save(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sysconfig
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,23 @@ from converter.jaxprs import concrete
 from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.specs import (
     Spec,
+    arguments,
     array_leaves,
     array_slots,
     closed_over,
+    flat,
     input_names,
     output_names,
-    structs,
 )
 from converter.jaxprs.values import Constants, canonical, parameter
 
 
-def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> Graph:
+def trace(
+    fn: Callable[..., Any],
+    specs: Sequence[Spec],
+    params: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Graph:
     """Trace ``fn`` to a ``Graph``.
 
     With ``params``, ``fn(params, *inputs)`` is traced and the array leaves of ``params`` become the
@@ -45,21 +52,21 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     separate = params is not None
     if params is None and array_leaves(fn):
         params, call = fn, _call_module
-    inputs = structs(specs)
+    given = arguments(specs, kwargs)
     leaves, fill = array_slots(params)
 
     def run(known: concrete.Places) -> Any:
-        def flat(arrays: Mapping[int, Any], *args: Any) -> Any:
+        def whole(arrays: Mapping[int, Any], *args: Any) -> Any:
             every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
             head = () if params is None else (fill(every),)
-            return call(*head, *args)
+            return flat(partial(call, *head), given.fill)(*args)
 
         held = {
             i: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
             for i, (_, leaf) in enumerate(leaves)
             if i not in known
         }
-        return jax.make_jaxpr(flat, return_shape=True)(held, *inputs)
+        return jax.make_jaxpr(whole, return_shape=True)(held, *given.structs)
 
     (closed, out_tree), known = concrete.traced(run, leaves)
     _refuse_empty_types(closed.out_avals)
@@ -67,23 +74,23 @@ def trace(fn: Callable[..., Any], specs: Sequence[Spec], params: Any = None) -> 
     values = [
         parameter(names.take(p), leaf) for i, (p, leaf) in enumerate(leaves) if i not in known
     ]
-    arguments = [Value(as_shape(s.shape), s.dtype, kind="input") for s in inputs]
-    for value, name in zip(arguments, input_names(fn, len(inputs), separate), strict=True):
+    inputs = [Value(as_shape(s.shape), s.dtype, kind="input") for s in given.structs]
+    for value, name in zip(inputs, input_names(fn, given.paths, separate), strict=True):
         value.name = name
     numbers = {id(leaves[i][1]) for i in known}
     constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
     variables = closed.jaxpr.invars
-    given = [
+    read = [
         canonical(value, variable.aval.dtype, nodes)
-        for value, variable in zip((*values, *arguments), variables, strict=True)
+        for value, variable in zip((*values, *inputs), variables, strict=True)
     ]
     inliner = Inliner(constants)
-    outputs = inliner.inline(closed, given, nodes)
+    outputs = inliner.inline(closed, read, nodes)
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
-    return Graph(arguments, outputs, nodes, [*values, *extra], output_names(out_tree))
+    return Graph(inputs, outputs, nodes, [*values, *extra], output_names(out_tree))
 
 
 def _refuse_empty_types(outputs: Sequence[Any]) -> None:
@@ -116,5 +123,5 @@ _INSTALLED = (
 )
 
 
-def _call_module(module: Callable[..., Any], *args: Any) -> Any:
-    return module(*args)
+def _call_module(module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return module(*args, **kwargs)

@@ -34,7 +34,7 @@ def all_static(shape: Iterable[Dim]) -> bool:
 
 def as_dim(dim: Dim) -> Dim:
     """Numpy integers and 0-d arrays become ``int``; symbolic expressions stay."""
-    return int(dim) if not _is_symbolic(dim) else dim
+    return int(dim) if not is_symbolic(dim) else dim
 
 
 def as_shape(shape: Iterable[Dim]) -> Shape:
@@ -113,7 +113,7 @@ def shape_text(shape: Shape) -> str:
     return ",".join(str(d) for d in shape)
 
 
-def _is_symbolic(dim: Any) -> bool:
+def is_symbolic(dim: Any) -> bool:
     return export.is_symbolic_dim(dim)
 
 
@@ -180,4 +180,4 @@ def concrete(params: Any, sizes: Mapping[str, int]) -> Any:
         return {k: concrete(v, sizes) for k, v in params.items()}
     if type(params) in (tuple, list):
         return type(params)(concrete(v, sizes) for v in params)
-    return evaluate(params, sizes) if _is_symbolic(params) else params
+    return evaluate(params, sizes) if is_symbolic(params) else params

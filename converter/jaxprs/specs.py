@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 from jax import export
 
 from converter.errors import SpecError
+from converter.graph.dims import is_symbolic
 
-Spec = Any  # a shape, (shape, dtype), an array or a jax.ShapeDtypeStruct
+Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
+Path = tuple[Any, ...]
 
 
 def is_array_like(leaf: Any) -> bool:
@@ -24,21 +27,85 @@ def is_key(array: Any) -> bool:
     return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
 
 
-def structs(specs: Sequence[Spec]) -> list[jax.ShapeDtypeStruct]:
+Fill: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+"""Puts arrays in their places: positional arguments, and those by name."""
+
+
+def by_place(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(arrays), {}
+
+
+def flat(fn: Callable[..., Any], fill: Fill) -> Callable[..., Any]:
+    """``fn`` as a function of all its arrays in a row."""
+
+    def call(*arrays: Any) -> Any:
+        positional, named = fill(arrays)
+        return fn(*positional, **named)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a function is called with: the type and the path of every array, and what else."""
+
+    structs: list[jax.ShapeDtypeStruct]
+    paths: list[Path]
+    fill: Fill
+
+
+def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) -> Arguments:
+    """Read what a user gives for each argument."""
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
         raise SpecError(
             f"specs must be a list with one entry per input, received {specs!r}; "
             f"for one input write [{specs!r}]"
         )
+    given = (tuple(specs), dict(kwargs or {}))
+    leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=_is_leaf)
+    slots = [i for i, (path, leaf) in enumerate(leaves) if _is_array(path, leaf)]
     scope = export.SymbolicScope()
-    return [_struct(spec, scope) for spec in specs]
+
+    def fill(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        every = [leaf for _, leaf in leaves]
+        for slot, array in zip(slots, arrays, strict=True):
+            every[slot] = array
+        positional, named = jax.tree_util.tree_unflatten(tree, every)
+        return positional, named
+
+    structs = [_struct(leaves[i][1], scope) for i in slots]
+    return Arguments(structs, [leaves[i][0] for i in slots], fill)
+
+
+def _is_array(path: Path, leaf: Any) -> bool:
+    """Numbers, words and functions that are given by name stay what they are."""
+    is_named = path[0].idx == 1
+    return not is_named or is_array_like(leaf) or isinstance(leaf, (list, tuple))
+
+
+def _is_leaf(spec: Any) -> bool:
+    """Whether something is one spec, and no pytree of them."""
+    if not isinstance(spec, (list, tuple)):
+        return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
+    if any(isinstance(d, (int, str)) or is_symbolic(d) for d in spec) or not spec:
+        return not hasattr(spec, "_fields")
+    return _is_pair(spec) and _is_leaf(spec[0])
+
+
+def _is_pair(spec: Any) -> bool:
+    """A shape and a dtype."""
+    if not isinstance(spec, (list, tuple)) or len(spec) != 2:
+        return False
+    shape, dtype = spec
+    is_dtype = isinstance(dtype, (str, np.dtype, type)) or hasattr(dtype, "dtype")
+    return isinstance(shape, (list, tuple)) and is_dtype
 
 
 def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
     dtype: Any = np.float32
     if isinstance(spec, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)):
         return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
-    if isinstance(spec, (list, tuple)) and len(spec) == 2 and isinstance(spec[0], (list, tuple)):
+    if _is_pair(spec):
         spec, dtype = spec
     if not isinstance(spec, (list, tuple)):
         raise SpecError(
@@ -53,7 +120,18 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
 
 
-def input_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
+def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool) -> list[str]:
+    """The names of arguments, and the path of each array in its own: ``x``, ``batch.image``."""
+    count = 1 + max((path[1].idx for path in paths if path[0].idx == 0), default=-1)
+    positional = _positional_names(fn, count, skip_params)
+    named = [
+        (positional[path[1].idx] if path[0].idx == 0 else path[1].key, path_name(path[2:]))
+        for path in paths
+    ]
+    return [f"{argument}.{inner}" if inner else str(argument) for argument, inner in named]
+
+
+def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
     """The function's own argument names where they can be told, else ``input_<i>``."""
     fallback = [f"input_{i}" for i in range(count)]
     try:

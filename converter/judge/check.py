@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError
+from converter.jaxprs.specs import flat
 from converter.judge.elements import Judge
 from converter.judge.errors import Errors, compare
 from converter.judge.noise import Noise
@@ -66,8 +67,9 @@ def check(
         model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
             else is run with and without ONNX Runtime's optimiser.
         fn: called with the inputs; its leaves are compared with the outputs in order.
-        inputs: arrays; without them several are drawn (ordinary, repeated, zero and large numbers,
-            at the extremes of named dimensions), which takes an export.
+        inputs: arrays, one for each input, or pytrees of them; without them several are drawn
+            (ordinary, repeated, zero and large numbers, at the extremes of named dimensions),
+            which takes an export.
 
     Returns:
         A dictionary from outputs to errors, with ``passed`` and ``differences``.
@@ -78,9 +80,13 @@ def check(
     graph = model.graph if isinstance(model, Export) else None
     if inputs is None and graph is None:
         raise CheckError("only an export says what its inputs are: pass inputs")
-    drawn = samples(graph, seed) if inputs is None and graph else [("given", inputs or ())]
+    given = jax.tree.leaves(list(inputs or ()))
+    if graph is not None and inputs is not None and len(given) != len(graph.inputs):
+        raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
+    drawn = samples(graph, seed) if inputs is None and graph else [("given", given)]
     noise = _noise(model) if isinstance(model, Export) else None
-    cases = [_Case(name, given, fn, noise) for name, given in drawn]
+    call = flat(fn, model.fill) if isinstance(model, Export) else fn
+    cases = [_Case(name, given, call, noise) for name, given in drawn]
     verdict = Verdict()
     for optimised, live in _sessions(model):
         for case in cases:

@@ -1,0 +1,90 @@
+"""Inputs in pytrees, by name, and values that stay what they are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+
+
+class Boxes(NamedTuple):
+    corners: object
+    scores: object
+
+
+def net(batch, boxes, *, training, scale, activation):
+    image, mask = batch["image"], batch["mask"]
+    best = jnp.where(mask, boxes.scores, 0) @ boxes.corners
+    result = activation(image.mean(1) * scale) + best.sum()
+    return {"out": result + 1 if training else result, "best": best}
+
+
+SPECS = [
+    {"image": ("B", 3), "mask": ((4,), "bool")},
+    Boxes(((4, 2), np.float32), np.zeros(4, np.float32)),
+]
+KWARGS = {"scale": ("B",), "training": False, "activation": jnp.tanh}
+
+
+def inputs():
+    rng = np.random.default_rng(0)
+    batch = {
+        "image": rng.standard_normal((2, 3), np.float32),
+        "mask": np.array([True, False, True, True]),
+    }
+    boxes = Boxes(rng.standard_normal((4, 2), np.float32), rng.random(4, np.float32))
+    return batch, boxes, rng.random(2, np.float32)
+
+
+def test_pytrees_and_names():
+    export = converter.to_onnx(net, SPECS, kwargs=KWARGS)
+    names = ["batch.image", "batch.mask", "boxes.corners", "boxes.scores", "scale"]
+    assert [v.name for v in export.model.graph.inputs] == names
+    assert [v.name for v in export.model.graph.outputs] == ["best", "out"]
+    assert converter.check(export, net).passed
+
+
+def test_given_inputs_in_pytrees():
+    export = converter.to_onnx(net, SPECS, kwargs=KWARGS)
+    assert converter.check(export, net, inputs()).passed
+
+
+def test_bisect_takes_them_too():
+    assert converter.bisect(net, inputs(), specs=SPECS, kwargs=KWARGS) is None
+
+
+def test_a_word_that_is_given_by_name_matters():
+    def fn(x, how):
+        return x + 1 if how == "more" else x - 1
+
+    for how in ("more", "less"):
+        export = converter.to_onnx(fn, [(3,)], kwargs={"how": how})
+        assert converter.check(export, fn).passed
+        assert [v.name for v in export.model.graph.inputs] == ["x"]
+
+
+def test_parameters_come_first():
+    params = {"w": np.ones((3, 2), np.float32)}
+
+    def fn(params, batch, *, bias):
+        return batch["x"] @ params["w"] + bias
+
+    export = converter.to_onnx(fn, [{"x": ("B", 3)}], params=params, kwargs={"bias": (2,)})
+    assert [v.name for v in export.model.graph.inputs] == ["batch.x", "bias"]
+    assert converter.check(export, lambda *x, **y: fn(params, *x, **y)).passed
+
+
+@pytest.mark.parametrize("spec", [3.5, {"x": 4}, {"x": None, "y": 2.0}])
+def test_what_is_no_spec_is_said(spec):
+    with pytest.raises(converter.SpecError, match="an input spec must be a shape"):
+        converter.to_onnx(lambda x: x, [spec])
+
+
+@pytest.mark.parametrize("spec", [[("B", 3), 7], ("B", 3.5), ((2, 3), (4, "1x"))])
+def test_a_shape_that_cannot_be_read_is_said(spec):
+    with pytest.raises(converter.SpecError, match="cannot be read"):
+        converter.to_onnx(lambda x: x, [spec])
