@@ -87,9 +87,10 @@ def _is_leaf(spec: Any) -> bool:
     """Whether something is one spec, and no pytree of them."""
     if not isinstance(spec, (list, tuple)):
         return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
-    if any(isinstance(d, (int, str)) or is_symbolic(d) for d in spec) or not spec:
-        return not hasattr(spec, "_fields")
-    return _is_pair(spec) and _is_leaf(spec[0])
+    if _is_pair(spec):
+        return _is_leaf(spec[0])
+    is_shape = any(isinstance(d, (int, str)) or is_symbolic(d) for d in spec)
+    return (is_shape or not spec) and not hasattr(spec, "_fields")
 
 
 def _is_pair(spec: Any) -> bool:
@@ -97,8 +98,7 @@ def _is_pair(spec: Any) -> bool:
     if not isinstance(spec, (list, tuple)) or len(spec) != 2:
         return False
     shape, dtype = spec
-    is_dtype = isinstance(dtype, (str, np.dtype, type)) or hasattr(dtype, "dtype")
-    return isinstance(shape, (list, tuple)) and is_dtype
+    return isinstance(shape, (list, tuple)) and isinstance(dtype, (str, np.dtype, type))
 
 
 def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
