@@ -4,12 +4,14 @@
     >>> export = converter.to_onnx(jax.vmap(model), [("batch", 3, 224, 224)], opset=23)
     >>> export.save("model.onnx")
 
-``check`` compares a file with JAX, ``bisect`` names the step of a conversion that changes a number,
+``explain`` says what cannot be converted, ``check`` compares a file with JAX, ``bisect`` names the
+step of a conversion that changes a number,
 ``join`` puts two models in a row.
 """
 
 from converter.bisection import bisect
 from converter.errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
+from converter.explanation import Explanation, Obstacle, explain
 from converter.export import to_onnx
 from converter.files.join import join
 from converter.files.save import save
@@ -32,8 +34,10 @@ __all__ = [
     "ConverterError",
     "Difference",
     "Errors",
+    "Explanation",
     "Export",
     "NearMiss",
+    "Obstacle",
     "Report",
     "SaveError",
     "SpecError",
@@ -43,6 +47,7 @@ __all__ = [
     "check",
     "compare",
     "emulate_bfloat16",
+    "explain",
     "join",
     "lower_precision",
     "report",

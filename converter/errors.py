@@ -12,7 +12,14 @@ class SpecError(ConverterError, ValueError):
 
 
 class Unsupported(ConverterError, NotImplementedError):
-    """A primitive (or one form of it) has no rule at the requested opset."""
+    """A primitive (or one form of it) has no rule at the requested opset.
+
+    ``reason`` is the message without the source line, ``line`` that line.
+    """
+
+    def __init__(self, reason: str, line: str = "") -> None:
+        super().__init__(f"{reason} [{line}]" if line else reason)
+        self.reason, self.line = reason, line
 
 
 class CheckError(ConverterError, ValueError):

@@ -55,25 +55,15 @@ def trace(
     given = arguments(specs, kwargs)
     leaves, fill = array_slots(params)
 
-    def run(known: concrete.Places) -> Any:
-        def whole(arrays: Mapping[int, Any], *args: Any) -> Any:
-            every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
-            head = () if params is None else (fill(every),)
-            return flat(partial(call, *head), given.fill)(*args)
+    def called(arrays: Sequence[Any], *args: Any) -> Any:
+        head = () if params is None else (fill(arrays),)
+        return flat(partial(call, *head), given.fill)(*args)
 
-        held = {
-            i: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-            for i, (_, leaf) in enumerate(leaves)
-            if i not in known
-        }
-        return jax.make_jaxpr(whole, return_shape=True)(held, *given.structs)
-
+    run = partial(_jaxpr, called, given.structs, leaves)
     (closed, out_tree), known = concrete.traced(run, leaves)
     _refuse_empty_types(closed.out_avals)
-    names = Names()
-    values = [
-        parameter(names.take(p), leaf) for i, (p, leaf) in enumerate(leaves) if i not in known
-    ]
+    names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
+    values = [parameter(names.take(path), leaf) for path, leaf in abstract]
     inputs = [Value(as_shape(s.shape), s.dtype, kind="input") for s in given.structs]
     for value, name in zip(inputs, input_names(fn, given.paths, separate), strict=True):
         value.name = name
@@ -91,6 +81,26 @@ def trace(
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
     return Graph(inputs, outputs, nodes, [*values, *extra], output_names(out_tree))
+
+
+def _jaxpr(
+    fn: Callable[..., Any],
+    inputs: Sequence[jax.ShapeDtypeStruct],
+    leaves: Sequence[tuple[str, Any]],
+    known: concrete.Places,
+) -> Any:
+    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``known`` are numbers."""
+
+    def whole(arrays: Mapping[int, Any], *args: Any) -> Any:
+        every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
+        return fn(every, *args)
+
+    held = {
+        i: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        for i, (_, leaf) in enumerate(leaves)
+        if i not in known
+    }
+    return jax.make_jaxpr(whole, return_shape=True)(held, *inputs)
 
 
 def _refuse_empty_types(outputs: Sequence[Any]) -> None:

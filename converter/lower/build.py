@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.errors import ConverterError, SpecError
+from converter.errors import ConverterError, SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
 from converter.lower import registry
@@ -27,6 +27,7 @@ class Shared:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
     origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    refused: list[Unsupported] | None = None  # where these are collected, none is raised
     taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
 
     def fresh(self, stem: str) -> str:
@@ -202,19 +203,14 @@ class Builder:
     def value(self, value: Value) -> ir.Value:
         """The ONNX value of a graph value that is already lowered."""
         if value.kind == "const":
-            _check_dtype(value, self.node, self.opset)
+            registry.check_dtype(value, self.node, self.opset)
             return self.const(value.const, value.dtype)
         return self.shared.values[id(value)]
 
     def lower(self, nodes: Iterable[Node]) -> None:
         """Write nodes in order, each by its rule; types are stamped here and nowhere else."""
         for node in nodes:
-            self.node = node
-            for value in node.outputs:
-                _check_dtype(value, node, self.opset)
-            results = registry.apply(self, node, [self.value(v) for v in node.inputs])
-            self.node = node
-            given: Sequence[ir.Value] = [results] if isinstance(results, ir.Value) else results
+            given = self._written(node)
             if len(given) != len(node.outputs):
                 raise ConverterError(
                     f"the rule for '{node.op}' gave {len(given)} values for "
@@ -224,6 +220,21 @@ class Builder:
                 self.shared.values[id(value)] = result
                 if result.producer() is not None:
                     typed(result, value.shape, value.dtype)
+
+    def _written(self, node: Node) -> Sequence[ir.Value]:
+        """What a rule gives for a node; something in its place where refusals are collected."""
+        self.node = node
+        try:
+            for value in node.outputs:
+                registry.check_dtype(value, node, self.opset)
+            results = registry.apply(self, node, [self.value(v) for v in node.inputs])
+        except Unsupported as error:
+            if self.shared.refused is None:
+                raise
+            self.shared.refused.append(error)
+            results = [ir.Value(name=self.shared.fresh("refused")) for _ in node.outputs]
+        self.node = node
+        return [results] if isinstance(results, ir.Value) else results
 
     def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
         """Lower a body into the graph being built."""
@@ -285,9 +296,3 @@ def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
     value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
     return value
-
-
-def _check_dtype(value: Value, node: Node, opset: int) -> None:
-    supported = isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufV"
-    if not supported:
-        raise registry.unsupported(node, opset, f"ONNX has no values of dtype {value.dtype}")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
@@ -118,10 +119,28 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     newer = f"it needs opset {min(needed)} or newer" if needed else "there is no rule for it"
     hint = REFUSED.get(node.op) or why or newer
     return Unsupported(
-        f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint} "
-        f"[{source_line(node)}]"
+        f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
+        source_line(node),
     )
 
 
 def _type(value: Any) -> str:
     return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+
+
+SINCE = {
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 19),
+    **dict.fromkeys(("int4", "uint4"), 21),
+    **{"bfloat16": 13, "float4_e2m1fn": 23, "float8_e8m0fnu": 24},
+}
+"""The opset from which ONNX has each dtype that is not one of numpy's."""
+
+
+def check_dtype(value: Any, node: Node, opset: int) -> None:
+    """**Raises** `Unsupported` where ONNX has no values of a dtype at an opset."""
+    dtype = value.dtype
+    own = isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.isbuiltin == 1
+    if own or SINCE.get(str(dtype), opset + 1) <= opset:
+        return
+    newer = f" before opset {SINCE[str(dtype)]}" if str(dtype) in SINCE else ""
+    raise unsupported(node, opset, f"ONNX has no values of dtype {dtype}{newer}")

@@ -1,0 +1,68 @@
+"""All that stands in the way is said at once."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+
+
+def first(x):
+    return jax.pure_callback(np.sin, x, x)
+
+
+def network(x):
+    y = first(x) + first(x * 2)
+    z = lax.scan(lambda c, _: (jnp.linalg.eig(jnp.outer(c, c))[0].real, None), y, length=2)[0]
+    return jnp.tanh(z) + lax.population_count(x.astype(jnp.int32))
+
+
+def test_everything_is_named_with_its_lines():
+    told = converter.explain(network, [(3,)])
+    assert not told.is_convertible
+    assert told.is_whole
+    callback, eig = (o for o in told.obstacles if "complex" not in o.reason)
+    assert callback.reason.startswith("primitive 'pure_callback' (float32[3]) cannot be written")
+    assert len(callback.lines) == 1  # written once, called twice
+    assert "test_explanation.py" in callback.lines[0]
+    assert "(first)" in callback.lines[0]
+    assert eig.reason.startswith("primitive 'eig'")
+    assert str(told).count("primitive 'pure_callback'") == 1
+
+
+def test_the_first_is_what_a_conversion_raises():
+    told = converter.explain(network, [(3,)])
+    with pytest.raises(converter.Unsupported) as raised:
+        converter.to_onnx(network, [(3,)])
+    assert raised.value.reason == told.obstacles[0].reason
+    assert str(raised.value).endswith(f"[{told.obstacles[0].lines[0]}]")
+
+
+def test_an_opset_matters():
+    def bits(x):
+        return x.astype(jnp.float8_e4m3fn).astype(jnp.float32)
+
+    assert not converter.explain(bits, [(3,)], opset=18).is_convertible
+    assert converter.explain(bits, [(3,)], opset=23).is_convertible
+
+
+def test_what_can_be_converted():
+    told = converter.explain(
+        lambda w, x, *, more: x @ w + more, [("B", 3)], params=np.ones((3, 2)), kwargs={"more": 2}
+    )
+    assert told.is_convertible
+    assert str(told) == "everything can be converted"
+
+
+def test_what_is_refused_while_tracing_is_said_to_be_the_first_only():
+    def fn(x):
+        grown = lax.reduce_window(x, 0.0, lambda a, b: a * b + a, (3,), (1,), "VALID")
+        return first(grown)
+
+    told = converter.explain(fn, [("B",)])
+    assert not told.is_whole
+    assert str(told).endswith("what comes after it was not looked at")
