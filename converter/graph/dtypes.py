@@ -23,14 +23,14 @@ def highest(dtype: Any) -> float | int | bool:
     """What no value is above: infinity, the largest integer, true."""
     if is_float(dtype):
         return math.inf
-    return int(np.iinfo(dtype).max) if is_integer(dtype) else True
+    return int(jnp.iinfo(dtype).max) if is_integer(dtype) else True
 
 
 def lowest(dtype: Any) -> float | int | bool:
     """What no value is below: minus infinity, the smallest integer, false."""
     if is_float(dtype):
         return -math.inf
-    return int(np.iinfo(dtype).min) if is_integer(dtype) else False
+    return int(jnp.iinfo(dtype).min) if is_integer(dtype) else False
 
 
 def converted(array: np.ndarray, dtype: Any) -> np.ndarray:

@@ -65,8 +65,8 @@ which the rounding of the sum grows with x."""
 
 UNSIGNED_ZERO = frozenset(
     {
-        *("ceil", "clamp", "cumprod", "cumsum", "floor", "gather", "max", "min", "reduce_max"),
-        *("reduce_min", "reduce_window_sum", "round", "select_n", "sign"),
+        *("ceil", "clamp", "cummax", "cummin", "cumprod", "cumsum", "floor", "gather", "max"),
+        *("min", "reduce_max", "reduce_min", "reduce_window_sum", "round", "select_n", "sign"),
     }
 )
 """Operations that leave the sign of a zero open: a sum of nothing but -0 is 0 in JAX, and may be
