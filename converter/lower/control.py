@@ -15,8 +15,31 @@ from converter.lower.registry import rule
 
 @rule("cond")
 def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
-    """``If`` has two branches: further ones nest. Indices out of range go to the nearest."""
-    return _branch(b, b.node, which, list(b.node.bodies.values()), 0)
+    """``If`` has two branches: further ones nest. Indices out of range go to the nearest.
+
+    Where a parameter chooses, they follow each other: ONNX Runtime puts branches that it knows in
+    the place of an ``If``, and dies of those that it finds in such a branch.
+    """
+    branches = list(b.node.bodies.values())
+    if b.operand().kind == "const":
+        return b.inline(branches[int(np.clip(b.operand().const, 0, len(branches) - 1))], [])
+    if b.operand().kind == "param" and len(branches) > 2:
+        return _one_by_one(b, which, branches)
+    return _branch(b, b.node, which, branches, 0)
+
+
+def _one_by_one(b: Builder, which: ir.Value, branches: Sequence[Graph]) -> Sequence[ir.Value]:
+    """Each branch where it is chosen, else what there is so far."""
+    node, last = b.node, len(branches) - 1
+    found = [b.const(np.zeros((), v.dtype)) for v in node.outputs]
+    index = b.op("Clip", which, b.like(0), b.like(last))
+    for count, body in enumerate(branches):
+        here, there = b.nested(), b.nested()
+        yes = here.close("then", [], here.inline(body, []))
+        no = there.close("else", [], found)
+        chosen = b.op("Equal", index, b.like(count))
+        found = list(b.ops("If", [chosen], len(node.outputs), then_branch=yes, else_branch=no))
+    return found
 
 
 def _branch(

@@ -46,6 +46,23 @@ def scaled_dot(x, y):
     return (x @ y) / 1.7
 
 
+def branch(chosen):
+    """ONNX Runtime's optimiser dies of an `If` that it knows inside another."""
+
+    def fn(x):
+        def repeated(a):
+            step = jax.scipy.stats.norm.cdf
+            return lax.scan(lambda c, _: (step(c), None), a, x)[0] * 0.5
+
+        return lax.switch(chosen, [jnp.sin, jnp.cos, repeated], x[0])
+
+    return fn
+
+
+def chosen_branch(weights, x):
+    return branch(jnp.argmax(weights[0] * 0) + 2)(x)
+
+
 def turned_output(x, w, b):
     """ONNX Runtime's optimiser would lose the output."""
     turned = jnp.concatenate([jnp.abs(x).T] * 2)
@@ -242,6 +259,8 @@ FORMS = [
     ),
     Case("scaled weight of ones", lambda w, x: w[0] / (abs(x) + 1) * 0.5, [()], [(1, 1, 1)]),
     Case("dilated sum that may not fit", dilated_sum, [("B",)], strict=True),
+    Case("branch chosen by a number", branch(2), [(5, 6)]),
+    Case("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)]),
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
     Case("rotated float64", rotated, [((2, 4), "float64")], x64=True),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),
