@@ -143,13 +143,13 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return Outcome("sign of NaN")
     if _meets(program, sample, _is_huge) and converter.check(export, _dividing(program)).passed:
         return Outcome("reciprocal")
-    if _is_open(program, verdict.differences[0]):
+    if is_open(program, verdict.differences[0]):
         return Outcome("open")
     plain = any(not d.optimised for d in verdict.differences)
     return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
 
 
-def _is_open(program: Program, difference: converter.Difference) -> bool:
+def is_open(program: Program, difference: converter.Difference) -> bool:
     """Whether JAX, compiled as one and step by step, has two numbers for the element."""
     fn, params = function(program)
     graph = trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)

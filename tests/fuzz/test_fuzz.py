@@ -5,13 +5,17 @@ from __future__ import annotations
 import select
 import sys
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+import converter
+from converter import Difference
 from tests.fuzz import draw as drawing
 from tests.fuzz.draw import draw
 from tests.fuzz.hunt import Worker, hunt
-from tests.fuzz.judge import Outcome, judge
+from tests.fuzz.judge import Outcome, is_open, judge
 from tests.fuzz.pool import Limits
 from tests.fuzz.program import Program, Spec, Step, printed, source
 from tests.fuzz.shrink import shrink
@@ -125,6 +129,46 @@ def test_subnormal_numbers_are_told_from_wrong_ones(monkeypatch):
     assert judge(small).kind == "subnormal"
     monkeypatch.setattr("tests.fuzz.judge.right_if_flushed", lambda program: False)
     assert judge(small).kind == "wrong"
+
+
+def one_step(text: str, shape: tuple[int, ...] = (3,)) -> Program:
+    return Program({"x0": Spec(shape, "float32")}, {}, (Step(("v1",), text),), ("v1",))
+
+
+EXCUSED = {
+    "reciprocal": one_step("(x0 * 0 + 1e38) / jnp.sum(x0[:1] * 0 + 1e38)"),
+    "sign of NaN": one_step("lax.bitcast_convert_type((x0 * 0) / (x0 * 0), 'int32')"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", EXCUSED)
+def test_excuses(kind):
+    assert judge(EXCUSED[kind]).kind == kind
+
+
+@pytest.mark.full
+def test_what_is_wrong_besides_is_not_excused(monkeypatch):
+    """A file of something else, which holds as large numbers."""
+    convert = converter.to_onnx
+
+    def other(fn: Any, specs: Any, **how: Any) -> converter.Export:
+        made = convert(lambda x: (fn(x)[0] * 3,), specs, **how)
+        return replace(made, retrace=convert(fn, specs, **how).retrace)
+
+    monkeypatch.setattr("tests.fuzz.judge.converter.to_onnx", other)
+    assert judge(EXCUSED["reciprocal"]).kind == "wrong"
+
+
+def test_windows_of_equals_are_open_and_sines_are_not():
+    pads = "((0, 1), (0, 0), (0, 0))"
+    windows = f"lax.reduce_window(y, -jnp.inf, lax.max, (2, 2, 1), (1, 1, 1), {pads})"
+    inputs = dict.fromkeys(("x0", "x1"), Spec((2, 2, 6), "float32"))
+    step = Step(("v2",), f"jax.jvp(lambda y: {windows}, (x0,), (x1,))[1]")
+    slope = Program(inputs, {}, (step,), ("v2",))
+    element = Difference("repeated", True, "output_0", (0, 0, 5), "0", "0")
+    assert is_open(slope, element)
+    assert not is_open(one_step("jnp.sin(x0)", (2, 2, 6)), element)
 
 
 def test_the_judge_knows_right_from_wrong(monkeypatch):
