@@ -162,7 +162,7 @@ def test_what_is_wrong_besides_is_not_excused(monkeypatch):
 
 def test_windows_of_equals_are_open_and_sines_are_not():
     pads = "((0, 1), (0, 0), (0, 0))"
-    windows = f"lax.reduce_window(y, -jnp.inf, lax.max, (2, 2, 1), (1, 1, 1), {pads})"
+    windows = f"lax.reduce_window(y, jnp.asarray(-jnp.inf), lax.max, (2, 2, 1), (1, 1, 1), {pads})"
     inputs = dict.fromkeys(("x0", "x1"), Spec((2, 2, 6), "float32"))
     step = Step(("v2",), f"jax.jvp(lambda y: {windows}, (x0,), (x1,))[1]")
     slope = Program(inputs, {}, (step,), ("v2",))
