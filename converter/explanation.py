@@ -9,6 +9,7 @@ from typing import Any
 from converter import passes
 from converter.errors import Unsupported
 from converter.jaxprs.specs import Spec
+from converter.jaxprs.staged import unstaged
 from converter.lower import lower
 from converter.settings import Settings
 from converter.trace import trace
@@ -48,7 +49,7 @@ class Explanation:
 
 def explain(
     fn: Callable[..., Any],
-    specs: Sequence[Spec],
+    specs: Sequence[Spec] | None = None,
     *,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -57,6 +58,7 @@ def explain(
 ) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
+    fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
         graph = trace(fn, specs, params, kwargs)
         passes.run(graph, settings := Settings(opset, strict=strict))

@@ -17,6 +17,7 @@ from converter.files import save as saving
 from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.jaxprs.specs import Spec, arguments
+from converter.jaxprs.staged import unstaged
 from converter.judge.samples import samples
 from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 def to_onnx(
     fn: Callable[..., Any],
-    specs: Sequence[Spec],
+    specs: Sequence[Spec] | None = None,
     *,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -45,7 +46,8 @@ def to_onnx(
     """Convert a JAX function or an Equinox module to ONNX.
 
     Args:
-        fn: called as ``fn(*inputs)``, or ``fn(params, *inputs)`` where ``params`` is given.
+        fn: called as ``fn(*inputs)``, or ``fn(params, *inputs)`` where ``params`` is given. Or what
+            ``jax.jit(fn).trace(...)`` gives, which has its own ``specs`` and ``kwargs``.
         specs: one per input: a shape (float32), a (shape, dtype) pair, an array or a
             ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name,
             ``("B", 3, 224, 224)``. Inputs are named after the arguments of ``fn``, those in a
@@ -79,6 +81,7 @@ def to_onnx(
     if attention_layout not in ("4d", "3d"):
         raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
+    fn, specs, kwargs = unstaged(fn, specs, kwargs)
     retrace = partial(trace, fn, specs, params, kwargs)
     graph = retrace()
     _rename(graph, input_names, output_names)

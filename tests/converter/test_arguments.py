@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -76,6 +77,37 @@ def test_parameters_come_first():
     export = converter.to_onnx(fn, [{"x": ("B", 3)}], params=params, kwargs={"bias": (2,)})
     assert [v.name for v in export.model.graph.inputs] == ["batch.x", "bias"]
     assert converter.check(export, lambda *x, **y: fn(params, *x, **y)).passed
+
+
+def staged(x, *, scale, power):
+    return {"out": (x * scale["s"]) ** power, "sum": x.sum()}
+
+
+def test_what_is_traced_already():
+    traced = jax.jit(staged, static_argnames="power").trace(
+        np.ones((2, 3), np.float32), scale={"s": np.ones(3, np.float32)}, power=2
+    )
+    export = converter.to_onnx(traced)
+    assert [v.name for v in export.model.graph.inputs] == ["input_0", "scale.s"]
+    assert [v.name for v in export.model.graph.outputs] == ["out", "sum"]
+    assert converter.check(export, lambda x, scale: staged(x, scale=scale, power=2)).passed
+    assert converter.explain(traced).is_convertible
+
+
+def test_named_sizes_are_traced_too():
+    (size,) = jax.export.symbolic_shape("B")
+    traced = jax.jit(jnp.cumsum).trace(jax.ShapeDtypeStruct((size,), np.float32))
+    assert converter.check(converter.to_onnx(traced), jnp.cumsum).passed
+
+
+def test_what_cannot_take_the_place_of_a_function():
+    exported = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), np.float32))
+    with pytest.raises(converter.SpecError, match="StableHLO"):
+        converter.to_onnx(exported)
+    with pytest.raises(converter.SpecError, match="its own inputs"):
+        converter.to_onnx(jax.jit(jnp.sin).trace(np.ones(3)), [(3,)])
+    with pytest.raises(converter.SpecError, match="received None"):
+        converter.to_onnx(jnp.sin)
 
 
 @pytest.mark.parametrize("spec", [3.5, {"x": 4}, {"x": None, "y": 2.0}])
