@@ -30,6 +30,7 @@ from converter.jaxprs.specs import (
     closed_over,
     flat,
     input_names,
+    is_key,
     output_names,
 )
 from converter.jaxprs.values import Constants, canonical, parameter
@@ -95,12 +96,14 @@ def _jaxpr(
         every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
         return fn(every, *args)
 
-    held = {
-        i: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-        for i, (_, leaf) in enumerate(leaves)
-        if i not in known
-    }
-    return jax.make_jaxpr(whole, return_shape=True)(held, *inputs)
+    held = {i: _taken(leaf) for i, (_, leaf) in enumerate(leaves) if i not in known}
+    return jax.make_jaxpr(whole, return_shape=True)(held, *map(_taken, inputs))
+
+
+def _taken(array: Any) -> jax.ShapeDtypeStruct:
+    """As JAX takes it: of 64 bits only if it is set to, about which jax >= 0.12 would warn."""
+    dtype = array.dtype if is_key(array) else jax.dtypes.canonicalize_dtype(array.dtype)
+    return jax.ShapeDtypeStruct(array.shape, dtype)
 
 
 def _refuse_empty_types(outputs: Sequence[Any]) -> None:

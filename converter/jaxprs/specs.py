@@ -62,7 +62,11 @@ def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) ->
             f"for one input write [{specs!r}]"
         )
     given = (tuple(specs), dict(kwargs or {}))
-    leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=_is_leaf)
+
+    def is_spec(part: Any) -> bool:
+        return part is not given and part is not given[0] and _is_leaf(part)
+
+    leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=is_spec)
     slots = [i for i, (path, leaf) in enumerate(leaves) if _is_array(path, leaf)]
     scope = export.SymbolicScope()
 

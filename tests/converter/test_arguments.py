@@ -79,6 +79,17 @@ def test_parameters_come_first():
     assert converter.check(export, lambda *x, **y: fn(params, *x, **y)).passed
 
 
+def test_no_inputs_are_no_number():
+    export = converter.to_onnx(lambda: jnp.arange(3), [])
+    assert converter.check(export, lambda: jnp.arange(3), []).passed
+
+
+def test_a_scalar_is_an_input():
+    assert converter.check(converter.to_onnx(jnp.sin, [()]), jnp.sin).passed
+    with pytest.raises(converter.SpecError, match="an input spec must be a shape"):
+        converter.to_onnx(jnp.sin, [(3,), np.float32])  # for [((3,), np.float32)]
+
+
 def staged(x, *, scale, power):
     return {"out": (x * scale["s"]) ** power, "sum": x.sum()}
 
