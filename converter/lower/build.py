@@ -195,8 +195,9 @@ class Builder:
         return x if dims.same_shape(before, after) else self.op("Expand", x, self.shape(wanted))
 
     def cast(self, x: ir.Value, dtype: Any) -> ir.Value:
-        """Cast, always written."""
-        return self.op("Cast", x, to=ir.DataType.from_numpy(np.dtype(dtype)))
+        """Cast, always written; beyond a float of eight bits is NaN or infinity, as in JAX."""
+        saturate = 0 if np.dtype(dtype).name.startswith("float8") else None
+        return self.op("Cast", x, to=ir.DataType.from_numpy(np.dtype(dtype)), saturate=saturate)
 
     # ------------------------------------------------------------------------------------ graphs
 

@@ -131,7 +131,7 @@ def _type(value: Any) -> str:
 SINCE = {
     **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 19),
     **dict.fromkeys(("int4", "uint4"), 21),
-    **{"bfloat16": 13, "float4_e2m1fn": 23, "float8_e8m0fnu": 24},
+    "bfloat16": 13,
 }
 """The opset from which ONNX has each dtype that is not one of numpy's."""
 

@@ -166,3 +166,26 @@ def test_ranges():
     assert known_range(cut) == known_range(Value((4,), np.dtype(np.uint8), "input"))
     halves = _value("convert_element_type", [const(65519.0, np.float32)], (), np.float16)
     assert known_range(halves).high == np.inf
+
+
+SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]
+
+
+@pytest.mark.parametrize("source", ["float32", "float16"])
+@pytest.mark.parametrize("target", SMALL)
+def test_floats_become_eight_bits_or_four(source, target):
+    """What is beyond a float is NaN or infinity, and what is beyond an integer is its end."""
+    dtype = getattr(jnp, target)
+    odd = [*BEYOND, 448, 464, 465, 57344, 61440, 240, 248, 1.0625, -1.5, -0.5, 0.5, 7.7, 15.9]
+    numbers = np.concatenate([odd, np.random.default_rng(0).standard_normal(60) * 8])
+    with np.errstate(over="ignore"):
+        array = numbers.astype(source)
+    fn = jax.jit(lambda x: x.astype(dtype).astype(jnp.float32))
+    got = converter.run(converter.to_onnx(fn, [array]), [array])["output_0"]
+    np.testing.assert_array_equal(got, np.asarray(fn(array)))
+
+
+@pytest.mark.parametrize("target", ["float8_e8m0fnu", "float4_e2m1fn", "float8_e3m4", "int2"])
+def test_other_small_numbers_are_refused(target):
+    with pytest.raises(converter.Unsupported, match="ONNX has no values of dtype"):
+        converter.to_onnx(lambda x: x.astype(getattr(jnp, target)).astype(jnp.float32), [(3,)])
