@@ -30,7 +30,7 @@ def main() -> int:
     first = converter.to_onnx(jnp.sin, [((1,), "float32")])
     session(first, settings={"session.set_denormal_as_zero": "1"})
     program = pickle.loads(sys.stdin.buffer.read())
-    return 0 if judge(program, is_flushed=True).kind == "right" else 1
+    return 0 if judge(program, is_flushed=True).kind in ("right", "deviates") else 1
 
 
 if __name__ == "__main__":
