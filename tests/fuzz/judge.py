@@ -38,21 +38,23 @@ FINE = (
     "reciprocal",
     "open",
 )
-"""What may become of a program. `deviates`: the report says that it may, and a strict conversion is
-right. `overflows`: something outgrows float16 in JAX, which norms and attention compute in float32
-in the file, or is a subnormal float16, which XLA takes for zero. `invalid`: JAX itself does not run
-it. `no kernel`: it holds bfloat16, for which ONNX Runtime has few kernels on CPUs, and says so.
-`too small`: a window does not fit into an axis of named size; ONNX Runtime says so, where JAX has
-no elements. `promised`: an index leaves the array in the derivative of `x.at[i].min`, `max` or
-`set`, where JAX promises that none does. `subnormal`: the file is right where ONNX Runtime takes
-subnormal numbers for zero, as XLA does. `sign of NaN`: XLA's `top_k` puts a NaN with its sign bit
-set last, and the bits of a NaN that an operation makes are open. `reciprocal`: the file is right
-where JAX divides; XLA multiplies by the reciprocal of what is repeated along an axis, and takes
-that for zero where it is subnormal. `open`: JAX has another number compiled than step by step, as
-for the derivative of a maximum of equals in windows of two axes."""
+"""What may become of a program. `deviates`: the report says that it may, and a strict conversion
+is right or says so too. `overflows`: something outgrows float16 in JAX, which norms and attention
+compute in float32 in the file, or is a subnormal float16, which XLA takes for zero. `invalid`: JAX
+itself does not run it. `no kernel`: it holds bfloat16, for which ONNX Runtime has few kernels on
+CPUs, and says so. `too small`: a window does not fit into an axis of named size; ONNX Runtime says
+so, where JAX has no elements. `promised`: an index leaves the array in the derivative of
+`x.at[i].min`, `max` or `set`, where JAX promises that none does. `subnormal`: the file is right
+where ONNX Runtime takes subnormal numbers for zero, as XLA does. `sign of NaN`: XLA's `top_k` puts
+a NaN with its sign bit set last, and the bits of a NaN that an operation makes are open.
+`reciprocal`: the file is right where JAX divides; XLA multiplies by the reciprocal of what is
+repeated along an axis, and takes that for zero where it is subnormal. `open`: JAX has another
+number compiled than step by step, as for the derivative of a maximum of equals in windows of two
+axes."""
 
 NO_KERNEL = re.compile(r"NotImplemented|BFloat16 data type is not supported")
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
+SIGNED = re.compile("bitcast|signbit|copysign")
 PROMISING = re.compile(r"(\.at\[.*\]\.|segment_)(min|max|set)\(")
 DERIVATIVE = re.compile(r"jax\.(grad|value_and_grad|jac\w+|jvp|vjp|linearize)\(")
 TOO_SMALL = re.compile(
@@ -105,7 +107,9 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     except ANY as error:
         return _raised("invalid" if _raises(program, type(error)) else "exception", error)
     outcome = _checked(program, export, tell)
-    if not outcome.is_fine and export.report.deviations and not program.strict:
+    if not outcome.is_fine and export.report.deviations:
+        if program.strict:  # what cannot be mended is said there too
+            return Outcome("deviates") if outcome.kind.startswith("wrong") else outcome
         strict = _judge(replace(program, strict=True), tell)
         return Outcome("deviates") if strict.kind == "right" else strict
     return outcome
@@ -140,7 +144,7 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return Outcome("overflows")
     if "top_k" in str(program) and _meets(program, sample, _is_negative_nan):
         return Outcome("sign of NaN")
-    if "bitcast" in str(program) and _meets(program, sample, _holds_nan):
+    if SIGNED.search(str(program)) and _meets(program, sample, _holds_nan):
         return Outcome("sign of NaN")
     if _meets(program, sample, _is_huge) and converter.check(export, _dividing(program)).passed:
         return Outcome("reciprocal")
