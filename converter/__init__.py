@@ -5,8 +5,7 @@
     >>> export.save("model.onnx")
 
 ``explain`` says what cannot be converted, ``check`` compares a file with JAX, ``bisect`` names the
-step of a conversion that changes a number,
-``join`` puts two models in a row.
+step of a conversion that changes a number, ``join`` puts two models in a row.
 """
 
 from converter.bisection import bisect

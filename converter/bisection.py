@@ -35,7 +35,7 @@ def bisect(
 
     Args:
         fn, params, kwargs, opset, attention_layout, strict, fold: as in ``to_onnx``.
-        inputs: arrays.
+        inputs: arrays, or pytrees of them, one for each positional input, then those by name.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
     Returns:

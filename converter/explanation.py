@@ -61,10 +61,10 @@ def explain(
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
         graph = trace(fn, specs, params, kwargs)
-        passes.run(graph, settings := Settings(opset, strict=strict))
+        passes.run(graph, Settings(opset, strict=strict))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)
-    lower(graph, settings.opset, refused)
+    lower(graph, opset, refused)
     return Explanation(_grouped(refused))
 
 

@@ -47,7 +47,9 @@ def flat(fn: Callable[..., Any], fill: Fill) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a function is called with: the type and the path of every array, and what else."""
+    """What a function is called with: the type and the path of every array, and how they and what
+    is no array become its arguments.
+    """
 
     structs: list[jax.ShapeDtypeStruct]
     paths: list[Path]
@@ -83,8 +85,12 @@ def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) ->
 
 def _is_array(path: Path, leaf: Any) -> bool:
     """Numbers, words and functions that are given by name stay what they are."""
-    is_named = path[0].idx == 1
-    return not is_named or is_array_like(leaf) or isinstance(leaf, (list, tuple))
+    return not _is_named(path) or is_array_like(leaf) or isinstance(leaf, (list, tuple))
+
+
+def _is_named(path: Path) -> bool:
+    """Whether an argument is given by name; paths begin in the pair of both kinds."""
+    return bool(path[0].idx == 1)
 
 
 def _is_leaf(spec: Any) -> bool:
@@ -126,10 +132,10 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
 
 def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool) -> list[str]:
     """The names of arguments, and the path of each array in its own: ``x``, ``batch.image``."""
-    count = 1 + max((path[1].idx for path in paths if path[0].idx == 0), default=-1)
+    count = 1 + max((path[1].idx for path in paths if not _is_named(path)), default=-1)
     positional = _positional_names(fn, count, skip_params)
     named = [
-        (positional[path[1].idx] if path[0].idx == 0 else path[1].key, path_name(path[2:]))
+        (path[1].key if _is_named(path) else positional[path[1].idx], path_name(path[2:]))
         for path in paths
     ]
     return [f"{argument}.{inner}" if inner else str(argument) for argument, inner in named]

@@ -18,7 +18,10 @@ Called = tuple[Callable[..., Any], Sequence[Spec], Mapping[str, Any] | None]
 def unstaged(
     fn: Callable[..., Any], specs: Sequence[Spec] | None, kwargs: Mapping[str, Any] | None
 ) -> Called:
-    """A function and its arguments, of `jax.jit(fn).trace(...)` its own."""
+    """A function, and the specs of its arguments.
+
+    Those that are given; but what `jax.jit(fn).trace(...)` gives has its own.
+    """
     if isinstance(fn, export.Exported):
         raise SpecError(
             "an Exported holds StableHLO and not the operations of JAX: convert the function that "
