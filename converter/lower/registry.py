@@ -103,6 +103,9 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
+    if small := {str(v.dtype) for v in (*node.inputs, *node.outputs) if _is_idle(v, node.op)}:
+        why = f"nothing is computed in {min(small)}; convert to float32 or int8 before, and back"
+        raise unsupported(node, b.opset, why)
     params = {name: value for name, value in node.params.items() if name in entry.reads}
     return entry.lowering(b, *operands, **params)
 
@@ -134,6 +137,19 @@ SINCE = {
     "bfloat16": 13,
 }
 """The opset from which ONNX has each dtype that is not one of numpy's."""
+
+
+_CONTROL = ("cond", "scan", "while")
+CARRIED = {
+    "float8": frozenset({"convert_element_type", "reshape", "transpose", *_CONTROL}),
+    **dict.fromkeys(("int4", "uint4"), frozenset({"convert_element_type", "cond"})),
+}
+"""By how the name of a dtype begins, the operations that ONNX Runtime has kernels of it for."""
+
+
+def _is_idle(value: Any, op: str) -> bool:
+    """Whether a value's dtype is one that the operation has no kernel of."""
+    return any(str(value.dtype).startswith(name) and op not in CARRIED[name] for name in CARRIED)
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:

@@ -189,3 +189,31 @@ def test_floats_become_eight_bits_or_four(source, target):
 def test_other_small_numbers_are_refused(target):
     with pytest.raises(converter.Unsupported, match="ONNX has no values of dtype"):
         converter.to_onnx(lambda x: x.astype(getattr(jnp, target)).astype(jnp.float32), [(3,)])
+
+
+COMPUTED = {
+    "add": lambda x: x + x,
+    "compare": lambda x: x > x[0],
+    "where": lambda x: jnp.where(x > 0, x, -x),
+    "join": lambda x: jnp.concatenate([x, x]),
+    "turn": lambda x: x.reshape(3, 2).T,
+    "choose": lambda x: lax.cond(x.astype(jnp.float32)[0] > 0, lambda a: a, lambda a: a, x),
+}
+
+
+@pytest.mark.parametrize("target", SMALL)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_has_no_kernel_is_refused(name, target):
+    """Either a file is right, or there is none."""
+    dtype = getattr(jnp, target)
+
+    def fn(x):
+        return COMPUTED[name](x.astype(dtype)).astype(jnp.float32)
+
+    try:
+        export = converter.to_onnx(fn, [(6,)])
+    except converter.Unsupported as error:
+        assert "nothing is computed in" in str(error)
+        return
+    assert name in ("choose", "turn")
+    assert converter.check(export, jax.jit(fn)).passed
