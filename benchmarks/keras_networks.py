@@ -3,10 +3,10 @@
     pip install keras
     python benchmarks/keras_networks.py [NAME ...] [--size 96] [--jax2onnx PYTHON]
 
-`error` is the largest difference from JAX over the largest value, with ONNX Runtime's optimiser on
-and off. PYTHON is the interpreter of an environment with `keras` and `jax2onnx`, which then converts
-the same networks; both files run in the same rounds, and `over jax2onnx` is the fastest run of ours
-over the fastest of theirs (below 1: ours is faster). `--json FILE` keeps all numbers.
+`error` is the largest difference from JAX over the largest value, with ONNX Runtime's optimiser
+on and off. PYTHON is the interpreter of an environment with `keras` and `jax2onnx`, which then
+converts the same networks. Both files run in the same rounds, and `over jax2onnx` is the fastest
+run of ours over the fastest of theirs: below 1, ours is faster. `--json FILE` keeps all numbers.
 """
 
 import argparse
@@ -126,10 +126,8 @@ def main() -> None:
     parser.add_argument("--jax2onnx", metavar="PYTHON")
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    columns = (
-        f"{'seconds':>8}{'nodes':>8}{'transposes':>12}{'batchnorms':>12}{'error':>10}{'ms':>10}"
-    )
-    print(f"{'':18}{'':10}{columns}")
+    widths = {"seconds": 8, "nodes": 8, "transposes": 12, "batchnorms": 12, "error": 10, "ms": 10}
+    print(" " * 28 + "".join(f"{name:>{width}}" for name, width in widths.items()))
     table: dict[str, dict[str, Made]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in asked.names:
