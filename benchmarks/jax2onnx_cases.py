@@ -1,6 +1,6 @@
 """jax2onnx's own test cases through our converter: how many convert, and are right.
 
-    python benchmarks/jax2onnx_cases.py [--only PART_OF_A_NAME] [--every 1] [--jobs 2] [--seconds 120]
+    python benchmarks/jax2onnx_cases.py [--only PART_OF_A_NAME] [--every 1] [--jobs 2]
 
 Needs an environment with `jax2onnx` beside what the converter needs. A case is a function and the
 shapes or values of its inputs, which that project has for every primitive, layer and example that
