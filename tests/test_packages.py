@@ -24,7 +24,8 @@ def test_a_wheel_of_the_sources_runs(tmp_path):
     """Built twice, as a package index gets them: what the first archive lacks, the second does."""
     run(sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT))
     (archive,) = tmp_path.glob("*.tar.gz")
-    names = tarfile.open(archive).getnames()
+    with tarfile.open(archive) as content:
+        names = content.getnames()
     assert not [name for name in names if name.endswith((".onnx", ".pyc", ".pth"))]
     place = tmp_path / "installed"
     options = ("--no-deps", "-q", "--disable-pip-version-check")

@@ -50,7 +50,7 @@ def test_what_a_page_shows(page, tmp_path, monkeypatch):
 
 
 def test_the_page_of_commands():
-    """`python -m typer zoo.cli.app utils docs --name zoo --output docs/reference/command-line.md`"""
+    """`python -m typer zoo.cli.app utils docs --name zoo --output PAGE` writes it."""
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
     command = [sys.executable, "-m", "typer", "zoo.cli.app", "utils", "docs", "--name", "zoo"]
     made = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
