@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import dims
-from converter.graph.constants import is_plain
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.nodes import Node, Value
 
@@ -47,7 +46,7 @@ def known_range(value: Value, depth: int = DEPTH) -> Range:
 
 
 def _of_constant(value: Value, whole: Range) -> Range:
-    if not is_plain(value) or value.dtype.kind == "c" or not value.const.size:
+    if value.dtype.kind == "c" or not value.const.size:
         return whole
     array = np.asarray(value.const)
     if is_float(array.dtype):
