@@ -71,6 +71,12 @@ PASSES: tuple[Pass, ...] = (
         gone=FORMS,
     ),
     Pass(
+        "keys",
+        "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
+        steps.write_keys,
+        after=("simplify",),
+    ),
+    Pass(
         "resample",
         "Products with interpolation matrices become one resize.",
         steps.resample,

@@ -33,6 +33,7 @@ from converter.fuse.match import Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
+from converter.represent import keys
 from converter.settings import Settings
 from converter.simplify import simplify
 
@@ -77,6 +78,10 @@ def recognised(*recognisers: Recogniser) -> Callable[[Graph, Settings], bool]:
 def simplified(graph: Graph, _: Settings) -> bool:
     simplify(graph)
     return False
+
+
+def write_keys(graph: Graph, _: Settings) -> bool:
+    return keys.represent(graph)
 
 
 def resample(graph: Graph, settings: Settings) -> bool:

@@ -17,11 +17,11 @@ import jax
 from jax.extend import source_info_util
 
 from converter.errors import Unsupported
-from converter.graph import Graph, Node, Value
-from converter.graph.dims import as_shape
+from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.jaxprs import concrete
 from converter.jaxprs.inline import DROPPED, Inliner
+from converter.jaxprs.keys import held, is_key
 from converter.jaxprs.specs import (
     Spec,
     arguments,
@@ -30,10 +30,9 @@ from converter.jaxprs.specs import (
     closed_over,
     flat,
     input_names,
-    is_key,
     output_names,
 )
-from converter.jaxprs.values import Constants, canonical, parameter
+from converter.jaxprs.values import Constants, canonical, parameter, value_of
 
 
 def trace(
@@ -65,7 +64,7 @@ def trace(
     _refuse_empty_types(closed.out_avals)
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
     values = [parameter(names.take(path), leaf) for path, leaf in abstract]
-    inputs = [Value(as_shape(s.shape), s.dtype, kind="input") for s in given.structs]
+    inputs = [value_of(s, "input") for s in given.structs]
     for value, name in zip(inputs, input_names(fn, given.paths, separate), strict=True):
         value.name = name
     numbers = {id(leaves[i][1]) for i in known}
@@ -73,7 +72,7 @@ def trace(
     nodes: list[Node] = []
     variables = closed.jaxpr.invars
     read = [
-        canonical(value, variable.aval.dtype, nodes)
+        canonical(value, held(variable.aval)[1], nodes)
         for value, variable in zip((*values, *inputs), variables, strict=True)
     ]
     inliner = Inliner(constants)

@@ -24,6 +24,7 @@ DOMAINS = (
     "neighbour",
     "qr",
     "reduction",
+    "threefry",
     "triangular",
     "windows",
     "wrappers",

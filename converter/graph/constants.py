@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from converter.graph.nodes import Value
 
 
@@ -14,8 +12,3 @@ def scalar(value: Value) -> float | int | bool | None:
     if value.kind != "const" or value.const is None or value.const.size != 1:
         return None
     return value.const.item() if value.dtype.kind in "biufV" else None
-
-
-def is_plain(value: Value) -> bool:
-    """A plain array's dtype, not that of PRNG keys."""
-    return isinstance(value.dtype, np.dtype) and value.dtype.kind in "biufcV"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from converter.graph import Graph, Node, Value
-from converter.graph.constants import is_plain
 
 
 def merge_equals(graph: Graph) -> bool:
@@ -94,5 +93,5 @@ def same_program(a: Value, b: Value) -> bool:
 
 
 def _same_constant(x: Value, y: Value) -> bool:
-    known = x.kind == y.kind == "const" and is_plain(x) and x.dtype == y.dtype
+    known = x.kind == y.kind == "const" and x.dtype == y.dtype
     return known and np.array_equal(x.const, y.const)

@@ -65,8 +65,8 @@ def evaluate(
 
 
 def _array(value: Value, array: Any) -> Any:
-    """What is given for a value, in JAX; PRNG keys stay as they are."""
-    return jnp.asarray(array, value.dtype) if isinstance(value.dtype, np.dtype) else array
+    """What is given for a value, in JAX."""
+    return jnp.asarray(array, value.dtype)
 
 
 def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
@@ -76,8 +76,7 @@ def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
 
 
 def _is_wide(value: Value) -> bool:
-    dtype = value.dtype
-    return isinstance(dtype, np.dtype) and dtype.itemsize >= (16 if dtype.kind == "c" else 8)
+    return value.dtype.itemsize >= (16 if value.dtype.kind == "c" else 8)
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-import jax
 import numpy as np
 
 from converter.graph.dims import Shape, shape_text
@@ -174,13 +173,8 @@ def make_node(
 ) -> Node:
     """A node with fresh outputs of the given types."""
     node = Node(op, list(inputs), dict(params or {}), meaning=meaning, source=source)
-    node.outputs = [Value(s, _dtype(d), node=node, index=i) for i, (s, d) in enumerate(types)]
+    node.outputs = [Value(s, np.dtype(d), node=node, index=i) for i, (s, d) in enumerate(types)]
     return node
-
-
-def _dtype(dtype: Any) -> Any:
-    """numpy's, but those of PRNG keys, which are JAX's own."""
-    return dtype if jax.numpy.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype)
 
 
 def const(array: Any, dtype: Any = None) -> Value:

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import dims
-from converter.graph.constants import is_plain
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.nodes import Node, Value
 
@@ -47,7 +46,7 @@ def known_range(value: Value, depth: int = DEPTH) -> Range:
 
 
 def _of_constant(value: Value, whole: Range) -> Range:
-    if not is_plain(value) or value.dtype.kind == "c" or not value.const.size:
+    if value.dtype.kind == "c" or not value.const.size:
         return whole
     array = np.asarray(value.const)
     if is_float(array.dtype):
@@ -128,6 +127,14 @@ def _between(low: float, high: float) -> Rule:
     return lambda node, ranges: Range(low, high, any(r.nan for r in ranges))
 
 
+def _shifted(node: Node, ranges: Sequence[Range]) -> Range:
+    """Numbers without a sign, moved down by known amounts."""
+    x, by = ranges
+    if x.low < 0 or not by.within(0, 8 * node.out.dtype.itemsize - 1):
+        return Range(lowest(node.out.dtype), highest(node.out.dtype))
+    return Range(0, int(x.high) >> int(by.low))
+
+
 _MOVED = (
     *("broadcast_in_dim", "reshape", "transpose", "slice", "rev", "squeeze", "expand_dims"),
     *("copy", "select_index", "tile"),
@@ -144,6 +151,7 @@ _RANGES: dict[str, Rule] = {
     "min": _min,
     "concatenate": lambda node, ranges: _union(ranges),
     "select_n": lambda node, ranges: _union(ranges[1:]),
+    "shift_right_logical": _shifted,
     "is_finite": _between(0, 1),
     "sign": _between(-1, 1),
     "dim_as_value": lambda node, _: Range(0, math.inf),

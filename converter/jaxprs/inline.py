@@ -13,6 +13,7 @@ from jax.extend import core as jex
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
+from converter.jaxprs import keys
 from converter.jaxprs.instead import instead
 from converter.jaxprs.values import Constants, value_of
 
@@ -86,7 +87,9 @@ class Inliner:
             return [_nothing(v.aval.shape, nodes) for v in eqn.outvars]
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
-        replaced = instead(eqn, HINTS)
+        if name in keys.UNCHANGED:
+            return inputs
+        replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
@@ -117,13 +120,17 @@ def _chosen(eqn: Any, index: Value) -> Any:
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
-    return [(as_shape(v.aval.shape), v.aval.dtype) for v in variables]
+    return [keys.held(v.aval) for v in variables]
 
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    node = Node(eqn.primitive.name, inputs, params, meaning=_meaning(eqn.primitive, hints))
+    name, meaning = eqn.primitive.name, _meaning(eqn.primitive, hints)
+    if kind := keys.kind(eqn):
+        dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
+        name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)
+    node = Node(name, inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node

@@ -13,22 +13,22 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.graph.dims import is_symbolic
+from converter.jaxprs.keys import keys
 
 Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
 Path = tuple[Any, ...]
 
 
 def is_array_like(leaf: Any) -> bool:
-    """A concrete or abstract array (PRNG keys stay static)."""
-    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)) and not is_key(leaf)
-
-
-def is_key(array: Any) -> bool:
-    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
+    """A concrete or abstract array."""
+    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
 
 
 Fill: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
-"""Puts arrays in their places: positional arguments, and those by name."""
+"""Puts arrays in their places: positional arguments, and those by name.
+
+Keys may be given by the numbers that they hold.
+"""
 
 
 def by_place(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -71,15 +71,15 @@ def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) ->
     leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=is_spec)
     slots = [i for i, (path, leaf) in enumerate(leaves) if _is_array(path, leaf)]
     scope = export.SymbolicScope()
+    structs = [_struct(leaves[i][1], scope) for i in slots]
 
     def fill(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         every = [leaf for _, leaf in leaves]
-        for slot, array in zip(slots, arrays, strict=True):
-            every[slot] = array
+        for slot, struct, array in zip(slots, structs, arrays, strict=True):
+            every[slot] = keys(array, struct.dtype)
         positional, named = jax.tree_util.tree_unflatten(tree, every)
         return positional, named
 
-    structs = [_struct(leaves[i][1], scope) for i in slots]
     return Arguments(structs, [leaves[i][0] for i in slots], fill)
 
 

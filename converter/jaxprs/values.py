@@ -9,13 +9,12 @@ import jax
 import numpy as np
 
 from converter.graph import Node, Value, const, make_node
-from converter.graph.dims import as_shape
 from converter.graph.names import Names
-from converter.jaxprs.specs import is_key
+from converter.jaxprs.keys import held, numbers
 
 
 def value_of(aval: Any, kind: Any) -> Value:
-    return Value(as_shape(aval.shape), aval.dtype, kind=kind)
+    return Value(*held(aval), kind=kind)
 
 
 def canonical(value: Value, dtype: Any, nodes: list[Node]) -> Value:
@@ -28,8 +27,9 @@ def canonical(value: Value, dtype: Any, nodes: list[Node]) -> Value:
 
 
 def parameter(name: str, leaf: Any) -> Value:
-    bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-    return Value(as_shape(leaf.shape), np.dtype(leaf.dtype), "param", name, bound=bound)
+    bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else numbers(leaf)
+    shape, dtype = held(leaf)
+    return Value(shape, np.dtype(dtype), "param", name, bound=bound)
 
 
 class Constants:
@@ -48,7 +48,7 @@ class Constants:
         if id(array) not in self._values:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
-            value = parameter(self._names.take(name), array) if name else _constant(array)
+            value = parameter(self._names.take(name), array) if name else const(numbers(array))
             self._values[id(array)] = value, array
         return self._values[id(array)][0]
 
@@ -63,9 +63,3 @@ class Constants:
                 del self._spare[i]
                 return name
         return ""
-
-
-def _constant(array: Any) -> Value:
-    if is_key(array):
-        return Value(array.shape, array.dtype, kind="const", const=array)
-    return const(array)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError
+from converter.jaxprs.keys import numbers
 from converter.jaxprs.specs import flat
 from converter.judge.elements import Judge
 from converter.judge.errors import Errors, compare
@@ -101,9 +102,9 @@ class _Case:
         self, name: str, given: Sequence[Any], fn: Callable[..., Any], noise: Noise | None
     ) -> None:
         self.name = name
-        self.inputs = [np.asarray(x) for x in given]
+        self.inputs = [np.asarray(numbers(x)) for x in given]
         results = fn(*jax.device_put(list(given)))  # `jnp.asarray` would be compiled
-        self._wanted = [np.asarray(x) for x in jax.tree_util.tree_leaves(results)]
+        self._wanted = [np.asarray(numbers(x)) for x in jax.tree_util.tree_leaves(results)]
         self._judge = Judge(noise, self.inputs)
 
     def compare(self, got: dict[str, np.ndarray], optimised: bool, verdict: Verdict) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from converter.errors import CheckError
 from converter.graph import Graph
 from converter.graph.evaluate import evaluate
+from converter.jaxprs.keys import numbers
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
 from converter.judge.runtime import run, session
@@ -101,13 +102,13 @@ class _Case:
 
     def __init__(self, name: str, inputs: Sequence[Any], noise: Noise) -> None:
         self.name = name
-        self.inputs = [np.asarray(x) for x in inputs]
+        self.inputs = [np.asarray(numbers(x)) for x in inputs]
         self._wanted = noise.outputs(self.inputs, 0)
         self._judge = Judge(noise, self.inputs)
 
     def differences(self, results: Sequence[Any]) -> Iterator[str]:
         for i, (result, wanted) in enumerate(zip(results, self._wanted, strict=True)):
-            got = np.asarray(result)
+            got = np.asarray(numbers(result))
             if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
                 yield f"output {i} is {got.dtype}{got.shape}, not {wanted.dtype}{wanted.shape}"
                 continue

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
+from converter.graph import Value
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.formula import Term
@@ -216,13 +217,21 @@ def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
     """
     dtype = b.out.dtype
     bits = dtype.itemsize * 8
-    wide = np.uint64 if bits == 64 else np.uint32
-    bare = b.cast(b.cast(x, f"uint{bits}"), wide)
-    amount = b.cast(b.op("Min", b.cast(by, np.int64), b.const(bits, np.int64)), wide)
-    moved = b.op("BitShift", bare, amount, direction=direction)
-    enough = b.op("Less", amount, b.const(bits, wide))  # C++ leaves larger shifts undefined
-    kept = b.op("Mul", moved, b.cast(enough, wide))  # Where has no kernel for uint64
-    return b.cast(b.cast(kept, f"uint{bits}"), dtype)
+    wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
+    bare = x if dtype == wide else b.cast(b.cast(x, f"uint{bits}"), wide)
+    if _is_within(b.operand(1), bits):
+        moved = b.op("BitShift", bare, b.const(b.operand(1).const, wide), direction=direction)
+    else:
+        amount = b.cast(b.op("Min", b.cast(by, np.int64), b.const(bits, np.int64)), wide)
+        enough = b.op("Less", amount, b.const(bits, wide))  # C++ leaves larger shifts undefined
+        moved = b.op("BitShift", bare, amount, direction=direction)
+        moved = b.op("Mul", moved, b.cast(enough, wide))  # Where has no kernel for uint64
+    return moved if dtype == wide else b.cast(b.cast(moved, f"uint{bits}"), dtype)
+
+
+def _is_within(amount: Value, bits: int) -> bool:
+    """Whether it is known that fewer bits than there are move."""
+    return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
 
 
 @rule("shift_left")

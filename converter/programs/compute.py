@@ -107,21 +107,15 @@ def _apply(node: Node, args: list[Any]) -> list[Any]:
     table = FLOATING if node.op in FLOATING and _kinds(node) <= {"f"} else NUMPY
     if node.op not in table or not _kinds(node) <= set("biuf"):
         with precision([node]):
-            return [_host(r) for r in run_node(node, args, {})]
+            return [np.asarray(r) for r in run_node(node, args, {})]
     with np.errstate(all="ignore"):
         result = np.asarray(table[node.op](*map(np.asarray, args), **node.params))
     return [result.astype(node.out.dtype, copy=False)]
 
 
 def _kinds(node: Node) -> set[str]:
-    """The kinds of dtypes that a node has to do with, ``O`` for those that numpy has not."""
-    dtypes = (v.dtype for v in (*node.inputs, *node.outputs))
-    return {d.kind if isinstance(d, np.dtype) else "O" for d in dtypes}
-
-
-def _host(array: Any) -> Any:
-    """JAX arrays come home as numpy; PRNG keys, which have no numpy form, stay."""
-    return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
+    """The kinds of dtypes that a node has to do with."""
+    return {v.dtype.kind for v in (*node.inputs, *node.outputs)}
 
 
 def is_computable(node: Node) -> bool:

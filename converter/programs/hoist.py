@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 from converter.graph import Graph, Value, const
-from converter.graph.constants import is_plain
 from converter.graph.evaluate import size_in_bytes
 from converter.graph.names import Names
 from converter.graph.origins import sources, steps
@@ -53,8 +52,6 @@ def hoist(graph: Graph) -> Graph:
     while queue:
         value = queue.pop()
         if value.node is None or id(value) not in found or id(value) in table:
-            continue
-        if not is_plain(value):  # a key: what reads it is refused
             continue
         leaves = sources(value)
         if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:

@@ -9,6 +9,7 @@ import numpy as np
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor, Rule
+from converter.simplify.bits import fraction
 from converter.simplify.empty import over_nothing
 
 
@@ -33,8 +34,9 @@ def _add(node: Node, _: Editor) -> Value | None:
     return _neutral(node, 0, (0, 1))
 
 
-def _sub(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, 0, (1,))
+def _sub(node: Node, editor: Editor) -> Value | None:
+    unchanged = _neutral(node, 0, (1,))
+    return fraction(node, editor) if unchanged is None else unchanged
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:

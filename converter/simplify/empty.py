@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from converter.graph import Graph, Node, Value, const, dims, make_node
-from converter.graph.constants import is_plain
 from converter.graph.evaluate import precision, run_node
 from converter.graph.operations import SCATTERS
 from converter.graph.rewrite import Editor, Rule
@@ -38,7 +37,7 @@ def _fill(graph: Graph, table: dict[int, Value]) -> None:
 
 def is_empty(value: Value) -> bool:
     """Whether a value has no elements, whatever its named sizes are."""
-    return any(dims.is_static(d) and d == 0 for d in value.shape) and is_plain(value)
+    return any(dims.is_static(d) and d == 0 for d in value.shape)
 
 
 def over_nothing(node: Node, editor: Editor) -> Value | None:

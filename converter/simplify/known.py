@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from converter.graph import Graph, Value, const
-from converter.graph.constants import is_plain
 from converter.graph.evaluate import size_in_bytes
 from converter.programs.compute import CEILING, compute, is_computable
 
@@ -21,7 +20,7 @@ def fold(graph: Graph) -> bool:
     def need(value: Value) -> None:
         while value.node is not None and value.node.op == "broadcast_in_dim":
             value = value.node.inputs[0]  # growing a constant is left to its reader
-        if id(value) in known and _size(value) <= CEILING and is_plain(value):
+        if id(value) in known and size_in_bytes(value) <= CEILING:
             needed[id(value)] = value
 
     def visit(body: Graph) -> None:
@@ -45,7 +44,3 @@ def fold(graph: Graph) -> bool:
 
 def _constant(value: Value) -> Any:
     return value.const
-
-
-def _size(value: Value) -> float:
-    return size_in_bytes(value) if is_plain(value) else 0
