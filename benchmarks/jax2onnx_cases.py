@@ -4,8 +4,8 @@
 
 Needs an environment with `jax2onnx` beside what the converter needs. A case is a function and the
 shapes or values of its inputs, which that project has for every primitive, layer and example that
-it knows. Each is converted at the newest opset that it asks for, as it stands, and judged by
-`converter.check` on drawn inputs. What `refused` says is one sentence; `wrong` has other numbers
+it knows. Each is converted at opset 23 or the newer one that it asks for, as it stands, and judged
+by `converter.check` on its values or on drawn ones. What `refused` says is one sentence; `wrong` has other numbers
 than JAX; `broken` is a file that does not run, or an error that is not ours.
 """
 
@@ -27,6 +27,8 @@ from jax2onnx.plugins import plugin_system
 
 import converter
 from converter import ConverterError
+from converter.jaxprs.specs import flat
+from converter.judge.samples import samples
 
 KINDS = ("right", "refused", "wrong", "broken", "slow")
 OPSET = 23
@@ -83,8 +85,12 @@ def outcome(name: str) -> tuple[str, str]:
         except ConverterError as error:
             return "refused", str(error)
         # Inputs that have values may be indices, which drawn ones would leave.
-        given = [[np.asarray(v) for v in values]] if values is not None else []
-        verdict = converter.check(export, fn, *given)
+        drawn = next(samples(export.graph))[1]
+        given = drawn if values is None else [np.asarray(v) for v in values]
+        call = flat(fn, export.fill)
+        verdict = converter.check(export.model, call, given)
+        if not verdict.passed:  # by more than rounding does to the largest element
+            verdict = converter.check(export, fn, given)
     return ("right", "") if verdict.passed else ("wrong", str(verdict.differences[:1]))
 
 
