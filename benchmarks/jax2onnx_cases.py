@@ -5,8 +5,9 @@
 Needs an environment with `jax2onnx` beside what the converter needs. A case is a function and the
 shapes or values of its inputs, which that project has for every primitive, layer and example that
 it knows. Each is converted at opset 23 or the newer one that it asks for, as it stands, and judged
-by `converter.check` on its values or on drawn ones. What `refused` says is one sentence; `wrong` has other numbers
-than JAX; `broken` is a file that does not run, or an error that is not ours.
+by `converter.check` on its values or on drawn ones. `refused` comes with one sentence. JAX itself
+refuses what is `untraceable`. `wrong` has other numbers than JAX. `broken` is a file that does not
+run, or an error that is not ours.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from converter import ConverterError
 from converter.jaxprs.specs import flat
 from converter.judge.samples import samples
 
-KINDS = ("right", "refused", "wrong", "broken", "slow")
+KINDS = ("right", "refused", "untraceable", "wrong", "broken", "slow")
 OPSET = 23
 
 Case = Mapping[str, Any]
@@ -84,6 +85,8 @@ def outcome(name: str) -> tuple[str, str]:
             export = converter.to_onnx(fn, specs, kwargs=static, opset=opset)
         except ConverterError as error:
             return "refused", str(error)
+        except jax.errors.JAXTypeError as error:
+            return "untraceable", str(error).splitlines()[0]
         # Inputs that have values may be indices, which drawn ones would leave.
         drawn = next(samples(export.graph))[1]
         given = drawn if values is None else [np.asarray(v) for v in values]

@@ -42,7 +42,17 @@ ROOMS = {
     ),
     "zoo": (
         *("errors", "progress", "version", "models", "registry", "images", "files", "runtime"),
-        *("checkpoints", "manifest", "export", "bench", "artifacts", "hub", "digits", "cli"),
+        *(
+            "checkpoints",
+            "manifest",
+            "export",
+            "bench",
+            "show",
+            "artifacts",
+            "hub",
+            "digits",
+            "cli",
+        ),
     ),
 }
 """From the bottom to the top: a room uses itself and the rooms before it."""

@@ -13,6 +13,7 @@ from zoo.cli.export import EXAMPLES, export
 from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull import pull
 from zoo.cli.push import push
+from zoo.cli.show import show
 from zoo.cli.verify import verify
 
 app = typer.Typer()
@@ -41,6 +42,11 @@ app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(mod
 app.command("info", epilog=examples("zoo info dinov3_vits16"))(models.describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
 app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
+app.command(
+    epilog=examples(
+        "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"
+    )
+)(show)
 app.command(epilog=examples(f"zoo bench {BUILT}/onnx/*.onnx --threads 4"))(bench)
 app.command(
     epilog=examples("zoo pull dinov3_vits16", "zoo pull dinov3_vits16 --variant fused,fp16")

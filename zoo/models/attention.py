@@ -1,5 +1,7 @@
 """Self-attention over the tokens of one image."""
 
+from typing import TypeAlias
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.layers import MakeNorm, Norm, pointwise
 from zoo.models.rope import Rotation
+
+Queries: TypeAlias = Float[Array, "heads queries head_dim"]
+Keys: TypeAlias = Float[Array, "heads keys head_dim"]
 
 
 class Attention(eqx.Module):
@@ -60,6 +65,12 @@ class Attention(eqx.Module):
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> Float[Array, "tokens dim"]:
         """**Arguments:** the tokens, and how positions rotate their queries and keys, if so."""
+        return pointwise(self.proj, attend(*self.operands(x, rotation)))
+
+    def operands(
+        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+    ) -> tuple[Queries, Keys, Keys]:
+        """Queries, keys and values of the heads, the first two rotated."""
         tokens, dim = x.shape
         qkv = pointwise(self.qkv, x).reshape(tokens, 3, self.heads, dim // self.heads)
         q, k, v = qkv.transpose(1, 2, 0, 3)
@@ -67,18 +78,18 @@ class Attention(eqx.Module):
             q, k = pointwise(self.q_norm, q), pointwise(self.k_norm, k)
         if rotation is not None:
             q, k = rotation(q), rotation(k)
-        return pointwise(self.proj, attend(q, k, v))
+        return q, k, v
 
 
-def attend(
-    q: Float[Array, "heads queries head_dim"],
-    k: Float[Array, "heads keys head_dim"],
-    v: Float[Array, "heads keys head_dim"],
-) -> Float[Array, "queries dim"]:
+def attend(q: Queries, k: Keys, v: Keys) -> Float[Array, "queries dim"]:
     """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side."""
     heads, queries, width = q.shape
-    scores = jnp.einsum("hqd,hkd->hqk", q, k) * width**-0.5
-    # The softmax is taken in float32, whatever the parameters' type.
-    weights = jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(q.dtype)
-    out = jnp.einsum("hqk,hkd->hqd", weights, v)
+    out = jnp.einsum("hqk,hkd->hqd", weights(q, k), v)
     return out.transpose(1, 0, 2).reshape(queries, heads * width)
+
+
+def weights(q: Queries, k: Keys) -> Float[Array, "heads queries keys"]:
+    """**Returns** `softmax(Q Kᵀ / √head_dim)` of every head."""
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
+    # The softmax is taken in float32, whatever the parameters' type.
+    return jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(q.dtype)

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.models.attention import weights
 from zoo.models.block import Block
 from zoo.models.config import Preprocessing
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Output, check_layers
 from zoo.models.pool import AttentionPool, Pool, class_token
-from zoo.models.rope import RoPE
+from zoo.models.rope import RoPE, Rotation
 
 
 class VisionTransformer(eqx.Module):
@@ -148,9 +149,7 @@ class VisionTransformer(eqx.Module):
         """
         check_layers(layers, self.num_hidden_states)
         x, height, width = self.tokens(self.patch_embed(pixel_values))
-        # How queries and keys of this grid are rotated, once for all blocks.
-        rope = self.local_pos_embed
-        rotation = None if rope is None else rope(height, width, self.prefix_tokens)
+        rotation = self.rotation(height, width)
         wanted: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
@@ -164,6 +163,24 @@ class VisionTransformer(eqx.Module):
             hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
         logits = None if self.head is None or pooled is None else self.head(pooled)
         return Output(x, pooled, logits, hidden)
+
+    def rotation(self, height: Size, width: Size) -> Rotation | None:
+        """How queries and keys of a grid are rotated, once for all blocks."""
+        rope = self.local_pos_embed
+        return None if rope is None else rope(height, width, self.prefix_tokens)
+
+    def class_attention(self, pixel_values: Float[Array, "3 H W"]) -> Float[Array, " patches"]:
+        """How much the class token attends to each patch in the last block, the mean of the heads.
+
+        It has to have a class token.
+        """
+        x, height, width = self.tokens(self.patch_embed(pixel_values))
+        rotation = self.rotation(height, width)
+        *before, last = self.blocks
+        for block in before:
+            x = block(x, rotation)
+        q, k, _ = last.attn.operands(pointwise(last.prenorm, x), rotation)
+        return weights(q[:, :1], k)[:, 0, self.prefix_tokens :].mean(0)
 
     def tokens(
         self, patches: Float[Array, "dim height width"]

@@ -1,0 +1,121 @@
+"""`zoo show`: features as pictures, beside scikit-learn and transformers."""
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.decomposition import PCA
+from sklearn.metrics.pairwise import cosine_similarity
+
+import zoo
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.images.photograph import photographs
+from zoo.show.draw import components, likeness, ramp
+from zoo.show.features import of_file, of_model
+
+PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for index, picture in enumerate(photographs(2)):
+        picture.save(f"{index}.png")
+    return tmp_path
+
+
+def test_components_are_those_of_all_images_together():
+    rows = PATCHES.reshape(-1, 8)
+    scores = PCA(3).fit_transform(rows)
+    ours = components(PATCHES).reshape(-1, 3).astype(np.float32)
+    for mine, theirs in zip(ours.T, scores.T, strict=True):
+        spread = 255 * (theirs - theirs.min()) / np.ptp(theirs)
+        nearest = min((spread, 255 - spread), key=lambda s: abs(s - mine).max())
+        np.testing.assert_allclose(mine, nearest, atol=0.51)  # rounded to whole levels
+
+
+def test_likeness_is_the_cosine_with_one_patch():
+    wanted = cosine_similarity(PATCHES.reshape(-1, 8), PATCHES[0, 2, 4][None])
+    np.testing.assert_allclose(likeness(PATCHES, (2, 4)).ravel(), wanted.ravel(), atol=1e-6)
+
+
+def test_the_ramp_goes_from_dark_to_bright():
+    brightness = ramp(np.linspace(-3, 7, 50, dtype=np.float32)).astype(int).sum(-1)
+    assert (np.diff(brightness) >= 0).all()
+    assert ramp(np.zeros((2, 2), np.float32)).shape == (2, 2, 3)
+
+
+def test_a_file_and_its_model_show_the_same(folder):
+    assert call(app, ["export", "vit_digits", "--size", "8x12"]) == 0
+    model = zoo.from_pretrained("vit_digits")
+    ours = of_model(model, photographs(2), (8, 12))
+    theirs = of_file(folder / "vit_digits-opset23.onnx", photographs(2), None)
+    assert ours.grid == theirs.grid == (4, 6) and theirs.attention is None
+    np.testing.assert_array_equal(ours.pixels, theirs.pixels)
+    np.testing.assert_allclose(ours.patches, theirs.patches, atol=1e-4)
+    pixels = zoo.preprocess(model, photographs(2), size=(8, 12))
+    tokens = np.asarray(jax.vmap(model)(pixels).last_hidden_state)
+    np.testing.assert_allclose(ours.patches[1, 2, 5], tokens[1, 5 + 2 * 6 + 5], atol=1e-6)
+
+
+def test_the_command(folder, capsys):
+    command = ["show", "vit_digits", "0.png", "1.png", "--size", "32x48", "--patch", "15,0"]
+    assert call(app, command) == 0
+    assert capsys.readouterr().out == "features.png: 16 x 24 patches an image\n"
+    picture = np.asarray(Image.open("features.png"))
+    assert picture.shape == (24 + 2 * (160 + 8) + 8, 4 * (240 + 8) + 8, 3)
+    assert call(app, command) == 2
+    assert "features.png is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (["--patch", "4,0"], "--patch 4,0 is outside: there are 4 rows and 4 columns"),
+        (["--patch", "one"], "--patch one is no patch"),
+        (["--out", "x.gif"], "--out x.gif is no picture"),
+        (["--size", "large"], "--size large is no size"),
+        (["no.png"], "no.png is no picture that can be read"),
+    ],
+)
+def test_wrong_use(folder, capsys, arguments, told):
+    assert call(app, ["show", "vit_digits", "0.png", *arguments]) == 2
+    assert told in capsys.readouterr().err
+    assert not list(folder.glob("features*"))
+
+
+@pytest.mark.full
+def test_the_class_token_looks_where_it_does_in_transformers():
+    import torch
+    from transformers import DINOv3ViTConfig, DINOv3ViTModel
+
+    from tests.references.running import transformers_model
+    from weights.namings import huggingface
+    from weights.tree import leaf_values
+
+    model = zoo.from_pretrained("vit_digits")
+    config = zoo.info("vit_digits").config
+    settings = DINOv3ViTConfig(
+        hidden_size=config.dim,
+        num_hidden_layers=config.depth,
+        num_attention_heads=config.heads,
+        intermediate_size=config.hidden,
+        num_register_tokens=config.registers,
+        patch_size=config.patch_size,
+        query_bias=config.qkv_bias,
+        key_bias=config.qkv_bias,
+        value_bias=config.qkv_bias,
+        attn_implementation="eager",
+    )
+    values = {k: v for k, v in leaf_values(model).items() if not k.startswith("head.")}
+    values["mask_token"] = np.zeros((1, config.dim), np.float32)
+    theirs = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
+    theirs.rope_embeddings.inv_freq = 1 / torch.from_numpy(
+        np.array(values["local_pos_embed.periods"])
+    )
+    pixels = np.asarray(zoo.preprocess(model, photographs(1), size=(16, 24)))
+    with torch.inference_mode():
+        found = theirs(torch.from_numpy(pixels), output_attentions=True).attentions[-1]
+    wanted = found[0, :, 0, 1 + config.registers :].mean(0).numpy()
+    np.testing.assert_allclose(model.class_attention(pixels[0]), wanted, atol=1e-5)

@@ -1,0 +1,101 @@
+"""`zoo show MODEL IMAGE…`: what a model sees in pictures, as a picture."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zoo.cli import options
+from zoo.cli.console import print_result
+from zoo.errors import BadRequest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from zoo.images.pixel_values import Size
+    from zoo.show.features import Features
+
+SUFFIXES = (".png", ".jpg", ".webp")
+MODEL = typer.Argument(
+    metavar="MODEL|FILE",
+    help="The name of a model, which runs in JAX, or an .onnx file with its manifest.",
+)
+PATCH = options.value(
+    "ROW,COLUMN",
+    "The patch of the first image that the others are compared with, counted from 0.",
+    show_default="the one in the middle",
+)
+
+
+def show(
+    model: Annotated[str, MODEL],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="Pictures.")],
+    weights: options.OptionalWeights = None,
+    size: Annotated[str | None, options.size("the model's own", panel=None)] = None,
+    patch: Annotated[str | None, PATCH] = None,
+    out: Annotated[Path, options.value("FILE", "The picture to write.")] = Path("features.png"),
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Draw what a model sees in pictures: its features, patch by patch.
+
+    Principal components as colours, the likeness of all patches to one, and where the class token
+    looks, which only a model in JAX tells.
+    """
+    from zoo.bench.inputs import read_size
+    from zoo.files.staging import staged, writing
+    from zoo.images.pictures import pictures
+    from zoo.show.draw import draw
+
+    if out.suffix.lower() not in SUFFIXES:
+        raise BadRequest(f"--out {out} is no picture: name a {', '.join(SUFFIXES)} file.")
+    if out.exists() and not force:
+        raise BadRequest(f"{out} is there already: add --force to replace it.")
+    wanted, chosen = read_size(size), read_patch(patch)
+    found = features(model, weights, pictures(list(images)), wanted)
+    grid = draw(found, chosen)
+    with staged(out.parent) as stage, writing(out):
+        grid.save(stage / out.name)
+        (stage / out.name).replace(out)
+    if not json and sys.stdout.isatty():
+        print_picture(grid)
+    rows, columns = found.grid
+    summary = {"file": str(out), "images": len(images), "patches": [rows, columns]}
+    print_result(json, summary, lambda _: print(f"{out}: {rows} x {columns} patches an image"))
+
+
+def features(
+    model: str, weights: str | None, images: Sequence[Image], size: Size | None
+) -> Features:
+    """From a file if one is named, else from a model in JAX."""
+    from zoo.checkpoints.pretrained import from_pretrained
+    from zoo.show.features import of_file, of_model
+
+    if not model.endswith(".onnx"):
+        return of_model(from_pretrained(model, weights or "auto"), images, size)
+    if weights is not None:
+        raise BadRequest(
+            f"--weights {weights} has no part here: {model} has its own; leave it out."
+        )
+    return of_file(Path(model), images, size)
+
+
+def read_patch(text: str | None) -> tuple[int, int] | None:
+    """(row, column) from `3,5`. **Raises** `BadRequest`."""
+    found = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text or "", re.ASCII)
+    if text is not None and found is None:
+        raise BadRequest(f"--patch {text} is no patch: write ROW,COLUMN, such as 3,5.")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def print_picture(picture: Image) -> None:
+    """In the terminal: whole where it can show images, else in half blocks of colour."""
+    from rich.console import Console
+    from textual_image.renderable import Image as Shown
+
+    Console().print(Shown(picture, width="100%", height="auto"))

@@ -1,0 +1,1 @@
+"""Features as pictures: principal components as colours, likeness, where the class token looks."""

@@ -1,0 +1,104 @@
+"""The features of some pictures, patch by patch: from a model in JAX, or from an ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo import runtime
+from zoo.errors import BadFile, BadRequest
+from zoo.images.pixel_values import Size, pixel_values
+from zoo.models.config import Preprocessing
+from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from zoo.models.build import Model
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a model makes of some pictures of one size.
+
+    `pixels` is [n, height, width, 3] of uint8: the pictures as the model sees them. `patches` is
+    [n, rows, columns, dim]; `attention`, where it can be had, is [n, rows, columns]: how much the
+    class token attends to each patch in the last block, the mean over the heads.
+    """
+
+    pixels: NDArray[np.uint8]
+    patches: Float32
+    attention: Float32 | None
+
+    @property
+    def grid(self) -> Size:
+        """Rows and columns of patches."""
+        rows, columns = self.patches.shape[1:3]
+        return rows, columns
+
+
+def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Features:
+    """In JAX, with the attention of the class token where there is one.
+
+    **Raises** `BadRequest` for a model that does not know its preprocessing.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from zoo.models.vit import VisionTransformer
+
+    if model.preprocessing is None:
+        raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    how = model.preprocessing
+    values = pixel_values(images, how, size or how.size)
+    pixels = jnp.asarray(values)
+    tokens = jax.vmap(model)(pixels).last_hidden_state
+    attention = None
+    if isinstance(model, VisionTransformer) and model.cls_token is not None:
+        attention = np.asarray(jax.vmap(model.class_attention)(pixels))
+    return _features(values, np.asarray(tokens), how, model.stride, attention)
+
+
+def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
+    """By ONNX Runtime, for a file with a manifest.
+
+    **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
+    preprocesses itself, or has another size.
+    """
+    from zoo.bench.rounds import session
+    from zoo.manifest.read import near
+
+    manifest = near(file)
+    if manifest is None:
+        raise BadFile(f"{file} has no manifest that says how to preprocess: keep it beside it.")
+    if manifest.input != "float32":
+        raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
+    how = manifest.preprocessing.settings
+    values = pixel_values(images, how, size or manifest.size or how.size)
+    try:
+        live = session(file, threads=0)
+        (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
+    except runtime.ERRORS as error:
+        raise BadFile(f"{file} does not run on these pictures: {runtime.reason(error)}") from error
+    stride = info(manifest.model).config.stride
+    return _features(values, tokens.astype(np.float32), how, stride, None)
+
+
+def _features(
+    values: Float32, tokens: Float32, how: Preprocessing, stride: int, attention: Float32 | None
+) -> Features:
+    rows, columns = (side // stride for side in values.shape[2:])
+    patches = tokens[:, tokens.shape[1] - rows * columns :]
+    shown = values.transpose(0, 2, 3, 1) * np.array(how.std) + np.array(how.mean)
+    pixels = np.clip(255 * shown, 0, 255).round().astype(np.uint8)
+    count = len(values)
+    if attention is not None:
+        attention = attention.reshape(count, rows, columns)
+    return Features(pixels, patches.reshape(count, rows, columns, -1), attention)
