@@ -114,7 +114,7 @@ def test_the_class_token_looks_where_it_does_in_transformers():
     theirs.rope_embeddings.inv_freq = 1 / torch.from_numpy(
         np.array(values["local_pos_embed.periods"])
     )
-    pixels = np.asarray(zoo.preprocess(model, photographs(1), size=(16, 24)))
+    pixels = np.array(zoo.preprocess(model, photographs(1), size=(16, 24)))
     with torch.inference_mode():
         found = theirs(torch.from_numpy(pixels), output_attentions=True).attentions[-1]
     wanted = found[0, :, 0, 1 + config.registers :].mean(0).numpy()
