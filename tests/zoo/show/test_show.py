@@ -118,4 +118,6 @@ def test_the_class_token_looks_where_it_does_in_transformers():
     with torch.inference_mode():
         found = theirs(torch.from_numpy(pixels), output_attentions=True).attentions[-1]
     wanted = found[0, :, 0, 1 + config.registers :].mean(0).numpy()
-    np.testing.assert_allclose(model.class_attention(pixels[0]), wanted, atol=1e-5)
+    np.testing.assert_allclose(
+        model.class_attention(jax.numpy.asarray(pixels[0])), wanted, atol=1e-5
+    )
