@@ -12,7 +12,7 @@ from converter import passes
 from converter.export import finish
 from converter.jaxprs.specs import Spec, arguments, flat
 from converter.judge.watch import Change, Changed, Watch
-from converter.settings import AttentionLayout, Settings
+from converter.settings import AttentionLayout, Fuse, Settings
 from converter.trace import trace
 
 
@@ -27,6 +27,7 @@ def bisect(
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
     fold: bool = True,
+    fuse: Fuse = True,
 ) -> Change | None:
     """Convert step by step, and name the first step that changes a number by more than rounding.
 
@@ -34,7 +35,7 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, params, kwargs, opset, attention_layout, strict, fold: as in ``to_onnx``.
+        fn, params, kwargs, opset, attention_layout, strict, fold, fuse: as in ``to_onnx``.
         inputs: arrays, or pytrees of them, one for each positional input, then those by name.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
@@ -44,7 +45,7 @@ def bisect(
     specs = inputs if specs is None else specs
     retrace = partial(trace, fn, specs, params, kwargs)
     graph = retrace()
-    settings = Settings(opset, attention_layout, strict, fold)
+    settings = Settings(opset, attention_layout, strict, fold, fuse)
     watch = Watch(retrace, [("given", jax.tree.leaves(list(inputs)))])
     call = fn if params is None else partial(fn, params)
     try:

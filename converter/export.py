@@ -22,7 +22,7 @@ from converter.judge.samples import samples
 from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
 from converter.result import Export, report
-from converter.settings import AttentionLayout, Settings
+from converter.settings import AttentionLayout, Fuse, Settings
 from converter.tidy import tidy
 from converter.trace import source_line, trace
 
@@ -40,6 +40,7 @@ def to_onnx(
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
     fold: bool = True,
+    fuse: Fuse = True,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> Export:
@@ -66,6 +67,9 @@ def to_onnx(
         fold: let scales and shifts by parameters, as of a batch norm at inference or LayerScale,
             change the weights of the convolution or product before them, instead of being
             operators.
+        fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
+            wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
+            would fuse.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
 
@@ -78,15 +82,13 @@ def to_onnx(
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
-    if attention_layout not in ("4d", "3d"):
-        raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
+    settings = Settings(opset, attention_layout, strict, fold, fuse)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     retrace = partial(trace, fn, specs, params, kwargs)
     graph = retrace()
     _rename(graph, input_names, output_names)
     dump("trace", graph)
-    settings = Settings(opset, attention_layout, strict, fold)
     if os.environ.get("CONVERTER_CHECK"):
         export = _checked(graph, settings, dump, retrace)
     else:
@@ -102,7 +104,7 @@ def to_onnx(
 def finish(graph: Graph, settings: Settings, retrace: Callable[[], Graph]) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
     model = tidy(lower(graph, settings.opset))
-    found = report(model, settings.notes, _sentences(settings.deviations))
+    found = report(model, settings.notes, _sentences(settings.deviations), settings.newer)
     export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)

@@ -33,23 +33,33 @@ class Report:
     """What the file holds: fused operators, nodes by operator, and what was left decomposed.
 
     ``fused`` counts what there is; operators that are not there count zero. ``deviations`` says
-    where the file may give other numbers than JAX, for what inputs, and by which nodes.
+    where the file may give other numbers than JAX, for what inputs, and by which nodes. ``newer``
+    counts the operators that would be fused at newer opsets, by the opset that brought them.
     """
 
     fused: Counter[str]
     histogram: dict[str, int]
     near_misses: list[NearMiss]
     deviations: list[str] = field(default_factory=list)
+    newer: dict[int, Counter[str]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> int:
         return sum(self.histogram.values())
 
     def __str__(self) -> str:
-        lines = [f"{self.nodes} nodes: " + ", ".join(f"{n} {op}" for op, n in self.fused.items())]
+        lines = [f"{self.nodes} nodes: " + _counted(self.fused)]
         lines += [f"not fused: {miss.pattern}: {miss.reason}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
+        lines += [
+            f"would be fused at opset {opset}: {_counted(counts)}"
+            for opset, counts in self.newer.items()
+        ]
         return "\n".join(lines)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {op}" for op, n in counts.items())
 
 
 @dataclass(frozen=True)
@@ -81,13 +91,20 @@ class Export:
 
 
 def report(
-    model: ir.Model, near_misses: Sequence[NearMiss] = (), deviations: Sequence[str] = ()
+    model: ir.Model,
+    near_misses: Sequence[NearMiss] = (),
+    deviations: Sequence[str] = (),
+    newer: Mapping[tuple[int, str], int] | None = None,
 ) -> Report:
     """What a model consists of."""
+    by_opset: dict[int, Counter[str]] = {}
+    for (opset, operator), count in sorted((newer or {}).items()):
+        by_opset.setdefault(opset, Counter())[operator] = count
     counts = Counter(node.op_type for node in model.graph.all_nodes())
     return Report(
         fused=Counter({op: counts[op] for op in FUSED if counts[op]}),
         histogram=dict(sorted(counts.items())),
         near_misses=list(near_misses),
         deviations=list(deviations),
+        newer=by_opset,
     )

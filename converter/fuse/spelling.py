@@ -50,9 +50,14 @@ class Spelling:
 
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Give what is spelled in the graph its name, in place; whether there was anything."""
-    present = {node.op for node in graph.walk()}
-    chosen = tuple(s for s in table if s.sign in present and opset in s.opsets)
+    chosen = present(graph, [s for s in table if opset in s.opsets])
     return bool(chosen) and sweep(graph, _rules(chosen)).changed
+
+
+def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
+    """Those whose sign is in the graph."""
+    there = {node.op for node in graph.walk()}
+    return tuple(spelling for spelling in table if spelling.sign in there)
 
 
 def _rules(table: tuple[Spelling, ...]) -> dict[str, Rule]:
