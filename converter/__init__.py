@@ -5,29 +5,36 @@
     >>> export.save("model.onnx")
 
 ``explain`` says what cannot be converted, ``check`` compares a file with JAX, ``bisect`` names the
-step of a conversion that changes a number, ``join`` puts two models in a row.
+step of a conversion that changes a number, ``join`` puts two models in a row. ``rule``,
+``expansion`` and ``recogniser`` register what is to be converted in another way.
 """
 
 from converter.bisection import bisect
 from converter.errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
+from converter.expand.registry import expansion
 from converter.explanation import Explanation, Obstacle, explain
 from converter.export import to_onnx
 from converter.files.join import join
 from converter.files.save import save
 from converter.fuse.match import NearMiss
+from converter.fuse.registry import recogniser
 from converter.judge.check import Difference, Verdict, check
 from converter.judge.errors import Errors, compare
 from converter.judge.runtime import run, session
 from converter.judge.watch import Change
 from converter.lower import IR_VERSIONS, OPSETS
+from converter.lower.build import Builder
+from converter.lower.registry import rule
 from converter.precision import emulate_bfloat16, lower_precision
 from converter.result import Export, Report, report
+from converter.scopes import extensions
 from converter.settings import AttentionLayout
 
 __all__ = [
     "IR_VERSIONS",
     "OPSETS",
     "AttentionLayout",
+    "Builder",
     "Change",
     "CheckError",
     "ConverterError",
@@ -46,10 +53,14 @@ __all__ = [
     "check",
     "compare",
     "emulate_bfloat16",
+    "expansion",
     "explain",
+    "extensions",
     "join",
     "lower_precision",
+    "recogniser",
     "report",
+    "rule",
     "run",
     "save",
     "session",

@@ -87,6 +87,12 @@ PASSES: tuple[Pass, ...] = (
         after=("simplify",),
     ),
     Pass(
+        "registered",
+        "What recognisers from outside find becomes their operations.",
+        steps.registered,
+        after=("simplify",),
+    ),
+    Pass(
         "resample",
         "Products with interpolation matrices become one resize.",
         steps.resample,

@@ -32,9 +32,10 @@ FUSED = (
 class Report:
     """What the file holds: fused operators, nodes by operator, and what was left decomposed.
 
-    ``fused`` counts what there is; operators that are not there count zero. ``deviations`` says
-    where the file may give other numbers than JAX, for what inputs, and by which nodes. ``newer``
-    counts the operators that would be fused at newer opsets, by the opset that brought them.
+    ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
+    zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
+    by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
+    that brought them.
     """
 
     fused: Counter[str]
@@ -101,8 +102,9 @@ def report(
     for (opset, operator), count in sorted((newer or {}).items()):
         by_opset.setdefault(opset, Counter())[operator] = count
     counts = Counter(node.op_type for node in model.graph.all_nodes())
+    foreign = sorted({node.op_type for node in model.graph.all_nodes() if node.domain})
     return Report(
-        fused=Counter({op: counts[op] for op in FUSED if counts[op]}),
+        fused=Counter({op: counts[op] for op in (*FUSED, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
         near_misses=list(near_misses),
         deviations=list(deviations),

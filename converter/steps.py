@@ -26,6 +26,7 @@ from converter.fuse import (
     affine,
     batch_norm,
     group_norm,
+    registry,
     spelling,
 )
 from converter.fuse import resize as resampling
@@ -89,6 +90,17 @@ def write_keys(graph: Graph, _: Settings) -> bool:
 def resample(graph: Graph, settings: Settings) -> bool:
     recogniser = resampling.recogniser(settings.opset, settings.strict)
     return recognised(resize=recogniser)(graph, settings)
+
+
+def registered(graph: Graph, settings: Settings) -> bool:
+    """What others have registered; a function sees what formulas have found."""
+    chosen = [s for s in registry.formulas() if settings.fuses(s.op)]
+    changed = spelling.recognise(graph, chosen, settings.opset)
+    for entry in registry.functions():
+        if entry.since <= settings.opset:
+            found = recognised(**{entry.name: entry.recogniser})(graph, settings)
+            changed = found or changed
+    return changed
 
 
 def activate(graph: Graph, settings: Settings) -> bool:

@@ -24,7 +24,7 @@ ROOMS = {
     "converter": (
         *("errors", "graph", "targets", "expand", "jaxprs", "represent", "trace", "programs"),
         *("simplify", "fuse", "settings", "arrange", "steps", "passes", "lower", "products"),
-        *("tidy", "files", "precision", "result", "judge", "export", "bisection", "explanation"),
+        *("tidy", "files", "scopes", "precision", "result", "judge", "export", "bisection", "explanation"),
     ),
     "weights": (
         *(

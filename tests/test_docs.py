@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/converter.md", "docs/security.md"]
+    "page",
+    ["README.md", "CONTRIBUTING.md", "docs/converter.md", "docs/extending.md", "docs/security.md"],
 )
 def test_places_that_are_named_are_there(page):
     named = re.findall(

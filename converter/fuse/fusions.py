@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from converter.fuse.activations import ACTIVATIONS
+from converter.fuse.registry import named
 
 STRUCTURES = (
     *("attention", "rotary", "softmax", "log_softmax", "gelu", "resize"),
@@ -16,5 +17,6 @@ NEEDS: Mapping[str, tuple[str, ...]] = {"attention": ("softmax",), "group_norm":
 
 
 def names() -> tuple[str, ...]:
-    """Every name, those of activations too."""
-    return (*STRUCTURES, *dict.fromkeys(spelling.op for spelling in ACTIVATIONS))
+    """Every name, those of activations and of what is registered from outside too."""
+    ours = (*STRUCTURES, *(spelling.op for spelling in ACTIVATIONS))
+    return tuple(dict.fromkeys((*ours, *named())))

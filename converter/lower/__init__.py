@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
-from converter.lower.build import Builder, Shared, typed
+from converter.lower.build import Builder
+from converter.lower.shared import Shared, typed
 
 # Modules that register rules when imported.
 DOMAINS = (
@@ -66,7 +67,7 @@ def lower(graph: Graph, opset: int, refused: list[Unsupported] | None = None) ->
         outputs,
         nodes=main.nodes,
         initializers=[*initializers, *main.initializers],
-        opset_imports={"": opset},
+        opset_imports={"": opset, **shared.domains},
         name="main_graph",
     )
     return ir.Model(body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo")
