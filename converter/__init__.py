@@ -18,8 +18,7 @@ from converter.files.join import join
 from converter.files.save import save
 from converter.fuse.match import NearMiss
 from converter.fuse.registry import recogniser
-from converter.judge.check import Difference, Verdict, check
-from converter.judge.errors import Errors, compare
+from converter.judge.check import check
 from converter.judge.runtime import run, session
 from converter.judge.watch import Change
 from converter.lower import IR_VERSIONS, OPSETS
@@ -29,6 +28,7 @@ from converter.precision import emulate_bfloat16, lower_precision
 from converter.result import Export, Report, report
 from converter.scopes import extensions
 from converter.settings import AttentionLayout
+from converter.verdict import Difference, Errors, Verdict, compare
 
 __all__ = [
     "IR_VERSIONS",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from converter import passes
 from converter.export import finish
-from converter.jaxprs.specs import Spec, arguments, flat
+from converter.interface import Subject
+from converter.jaxprs.specs import Spec
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import AttentionLayout, Fuse, Settings
-from converter.trace import trace
 
 
 def bisect(
@@ -28,6 +27,9 @@ def bisect(
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    channels_first: Collection[str] = (),
 ) -> Change | None:
     """Convert step by step, and name the first step that changes a number by more than rounding.
 
@@ -35,23 +37,24 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, params, kwargs, opset, attention_layout, strict, fold, fuse: as in ``to_onnx``.
-        inputs: arrays, or pytrees of them, one for each positional input, then those by name.
+        fn, and what is not said here: as in ``to_onnx``.
+        inputs: arrays as the function takes them, or pytrees of them, one for each positional
+            input, then those by name.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
     Returns:
         The first step after which a number is another, or none.
     """
     specs = inputs if specs is None else specs
-    retrace = partial(trace, fn, specs, params, kwargs)
-    graph = retrace()
+    subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
+    graph = subject.trace()
+    interface = subject.interface(graph)
     settings = Settings(opset, attention_layout, strict, fold, fuse)
-    watch = Watch(retrace, [("given", jax.tree.leaves(list(inputs)))])
-    call = fn if params is None else partial(fn, params)
+    watch = Watch(subject.trace, [("given", interface.taken(jax.tree.leaves(list(inputs))))])
     try:
-        watch.function(flat(call, arguments(specs, kwargs).fill))
+        watch.function(interface.called(subject.call))
         passes.run(graph, settings, watch)
-        watch.file(finish(graph, settings, retrace))
+        watch.file(finish(graph, settings, subject.trace))
     except Changed as found:
         return found.change
     return None

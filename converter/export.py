@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from converter import passes
-from converter.errors import SpecError
+from converter.errors import CheckError, SpecError
 from converter.files import save as saving
 from converter.graph import Graph, Node
-from converter.graph.names import Names
-from converter.jaxprs.specs import Spec, arguments
-from converter.jaxprs.staged import unstaged
+from converter.interface import Subject
+from converter.jaxprs.specs import Spec
+from converter.judge.check import check
 from converter.judge.samples import samples
 from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
 from converter.result import Export, report
 from converter.settings import AttentionLayout, Fuse, Settings
 from converter.tidy import tidy
-from converter.trace import source_line, trace
+from converter.trace import source_line
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +41,8 @@ def to_onnx(
     fuse: Fuse = True,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    channels_first: Collection[str] = (),
+    verify: bool | Sequence[Any] = False,
 ) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
@@ -72,33 +72,55 @@ def to_onnx(
             would fuse.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
+        channels_first: names of inputs and outputs that are [batch, space…, channels] in the
+            function and [batch, channels, space…] in the file.
+        verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,
+            or on these; ``Export.verdict`` has the errors.
 
     With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
 
     Raises:
         SpecError: an argument cannot be used.
         Unsupported: a primitive has no rule at this opset.
-        CheckError: a step changed a number, which is asked where the environment says so.
+        CheckError: the file is not what JAX computes, where that was to be verified; or a step
+            changed a number, which is asked where the environment says so.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     settings = Settings(opset, attention_layout, strict, fold, fuse)
+    subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
-    fn, specs, kwargs = unstaged(fn, specs, kwargs)
-    retrace = partial(trace, fn, specs, params, kwargs)
-    graph = retrace()
-    _rename(graph, input_names, output_names)
+    graph = subject.trace()
     dump("trace", graph)
+    interface = subject.interface(graph)
     if os.environ.get("CONVERTER_CHECK"):
-        export = _checked(graph, settings, dump, retrace)
+        export = _checked(graph, settings, dump, subject.trace)
     else:
         passes.run(graph, settings, dump)
-        export = finish(graph, settings, retrace)
-    export = replace(export, fill=arguments(specs, kwargs).fill)
+        export = finish(graph, settings, subject.trace)
+    export = replace(export, interface=interface)
     dump("model", export.model.graph)
+    if verify is not False:
+        export = _verified(export, subject, None if verify is True else verify)
     if path is not None:
         export.save(path)
     return export
+
+
+def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) -> Export:
+    """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
+    if absent := saving.missing(export.model, export.graph):
+        raise SpecError(
+            f"a file without weights cannot be verified: {absent[0]} has no value; "
+            "give arrays in params, or check the file that Export.save writes"
+        )
+    verdict = check(export, subject.call, inputs)
+    if not verdict.passed:
+        raise CheckError(
+            f"the file is not what JAX computes: {verdict.differences[0]}; "
+            "converter.bisect names the step that changes it"
+        )
+    return replace(export, verdict=verdict)
 
 
 def finish(graph: Graph, settings: Settings, retrace: Callable[[], Graph]) -> Export:
@@ -139,32 +161,6 @@ class _Dump:
             name = f"{self._count:02}_{stage.replace(' ', '_')}.txt"
             (self._folder / name).write_text(f"{content}\n")
         self._count += 1
-
-
-def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
-    """Given names stand; those found in ``fn`` get a number where something else has them.
-
-    Parameters are bound by their names, so these stand too; inputs go before outputs.
-    """
-    for given, count, what in (
-        (inputs, len(graph.inputs), "input_names"),
-        (outputs, len(graph.outputs), "output_names"),
-    ):
-        if given is not None and (len(given) != count or len(set(given)) != count):
-            raise SpecError(f"{what} needs {count} different names, received {list(given)}")
-    explicit = [*(inputs or ()), *(outputs or ())]
-    fixed = [*(v.name for v in graph.params), *explicit]
-    clash = [name for name, times in Counter(fixed).items() if times > 1]
-    if clash:
-        raise SpecError(
-            f"{clash[0]!r} can name only one of a model's parameters, inputs and outputs; "
-            "give another name in input_names or output_names"
-        )
-    free = Names(fixed)
-    found = [v.name for v in graph.inputs] if inputs is None else []
-    for value, name in zip(graph.inputs, inputs or map(free.take, found), strict=True):
-        value.name = name
-    graph.output_names = list(outputs or map(free.take, graph.output_names))
 
 
 def _sentences(deviations: Sequence[tuple[str, Node]]) -> list[str]:

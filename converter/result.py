@@ -13,7 +13,8 @@ import onnx_ir as ir
 from converter.files import save as saving
 from converter.fuse.match import NearMiss
 from converter.graph import Graph
-from converter.jaxprs.specs import Fill, by_place
+from converter.interface import Interface
+from converter.verdict import Verdict
 
 FUSED = (
     "Attention",
@@ -68,14 +69,16 @@ class Export:
     """A converted model, the graph it was written from, and the report.
 
     ``retrace`` gives the graph as it was traced, before any pass: what rounding can do to a result
-    is asked of it. ``fill`` makes of the inputs the function's arguments, by place and by name.
+    is asked of it. ``interface`` says how the file's inputs and outputs are the function's,
+    ``verdict`` how far it is from JAX, where that was asked.
     """
 
     model: ir.Model
     graph: Graph
     report: Report
     retrace: Callable[[], Graph]
-    fill: Fill = by_place
+    interface: Interface = field(default_factory=Interface)
+    verdict: Verdict | None = None
 
     def save(
         self,

@@ -109,7 +109,7 @@ def test_named_sizes_and_parameters():
     assert called["shape"] == (3, 4)
 
 
-NAMES_AND_PLACES = {"specs", "path", "input_names", "output_names"}
+NAMES_AND_PLACES = {"specs", "path", "verify"}
 """Arguments of `to_onnx` that change no pass; `bisect` takes specs only where arrays do not do."""
 
 OTHERS = {"opset": 20, "attention_layout": "3d", "strict": True, "fold": False, "fuse": ["gelu"]}
@@ -122,7 +122,8 @@ def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
     shared = {name: theirs[name] for name in theirs.keys() - NAMES_AND_PLACES}
     assert {name: ours[name] for name in ours.keys() - {"inputs", "specs"}} == shared
     told = {field.name for field in fields(passes.Settings)} - {"notes", "deviations", "newer"}
-    assert told == OTHERS.keys() == shared.keys() - {"fn", "params", "kwargs"}
+    what = {"fn", "params", "kwargs", "input_names", "output_names", "channels_first"}
+    assert told == OTHERS.keys() == shared.keys() - what
     seen = []
 
     def note(graph: Graph, settings: passes.Settings) -> bool:
