@@ -24,6 +24,7 @@ from converter.judge.watch import Change
 from converter.lower import IR_VERSIONS, OPSETS
 from converter.lower.build import Builder
 from converter.lower.registry import rule
+from converter.metadata import Metadata
 from converter.precision import emulate_bfloat16, lower_precision
 from converter.result import Export, Report, report
 from converter.scopes import extensions
@@ -42,6 +43,7 @@ __all__ = [
     "Errors",
     "Explanation",
     "Export",
+    "Metadata",
     "NearMiss",
     "Obstacle",
     "Report",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from converter.judge.check import check
 from converter.judge.samples import samples
 from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
+from converter.metadata import Given, Metadata
+from converter.metadata import metadata as about
 from converter.result import Export, report
 from converter.settings import AttentionLayout, Fuse, Settings
 from converter.tidy import tidy
@@ -43,6 +45,8 @@ def to_onnx(
     output_names: Sequence[str] | None = None,
     channels_first: Collection[str] = (),
     verify: bool | Sequence[Any] = False,
+    metadata: Given = None,
+    source_lines: bool = False,
 ) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
@@ -76,6 +80,10 @@ def to_onnx(
             function and [batch, channels, space…] in the file.
         verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,
             or on these; ``Export.verdict`` has the errors.
+        metadata: what the file says about itself: texts by name, or a ``Metadata`` with names,
+            versions and a description.
+        source_lines: each node's ``doc_string`` says where it comes from:
+            ``models/layers.py:44 (gelu)``.
 
     With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
 
@@ -89,15 +97,16 @@ def to_onnx(
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     settings = Settings(opset, attention_layout, strict, fold, fuse)
     subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
+    look = Look(about(metadata), source_lines)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
     graph = subject.trace()
     dump("trace", graph)
     interface = subject.interface(graph)
     if os.environ.get("CONVERTER_CHECK"):
-        export = _checked(graph, settings, dump, subject.trace)
+        export = _checked(graph, settings, dump, subject.trace, look)
     else:
         passes.run(graph, settings, dump)
-        export = finish(graph, settings, subject.trace)
+        export = finish(graph, settings, subject.trace, look)
     export = replace(export, interface=interface)
     dump("model", export.model.graph)
     if verify is not False:
@@ -123,9 +132,21 @@ def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) ->
     return replace(export, verdict=verdict)
 
 
-def finish(graph: Graph, settings: Settings, retrace: Callable[[], Graph]) -> Export:
+@dataclass(frozen=True)
+class Look:
+    """What changes no number: what a file and its nodes say of themselves."""
+
+    metadata: Metadata = field(default_factory=Metadata)
+    source_lines: bool = False
+
+
+def finish(
+    graph: Graph, settings: Settings, retrace: Callable[[], Graph], look: Look | None = None
+) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
-    model = tidy(lower(graph, settings.opset))
+    look = look or Look()
+    model = tidy(lower(graph, settings.opset, lines=look.source_lines))
+    look.metadata.write(model)
     found = report(model, settings.notes, _sentences(settings.deviations), settings.newer)
     export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
@@ -133,7 +154,9 @@ def finish(graph: Graph, settings: Settings, retrace: Callable[[], Graph]) -> Ex
     return export
 
 
-def _checked(graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph]) -> Export:
+def _checked(
+    graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph], look: Look
+) -> Export:
     """All stages, evaluated on drawn inputs after each; a file is run if it has all parameters."""
     watch = Watch(retrace, [*samples(graph)])
 
@@ -142,7 +165,7 @@ def _checked(graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[]
         watch(stage, graph)
 
     passes.run(graph, settings, both)
-    export = finish(graph, settings, retrace)
+    export = finish(graph, settings, retrace, look)
     if not saving.missing(export.model, graph):
         watch.file(export)
     return export

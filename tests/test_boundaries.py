@@ -22,9 +22,9 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "verdict", "graph", "targets", "expand", "jaxprs", "represent", "trace", "interface", "programs"),
+        *("errors", "verdict", "graph", "targets", "expand", "jaxprs", "represent", "trace", "lines", "interface", "programs"),
         *("simplify", "fuse", "settings", "arrange", "steps", "passes", "lower", "products"),
-        *("tidy", "files", "scopes", "precision", "result", "judge", "export", "bisection", "explanation"),
+        *("tidy", "files", "scopes", "precision", "metadata", "result", "judge", "export", "bisection", "explanation"),
     ),
     "weights": (
         *(

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from converter.errors import ConverterError, SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
+from converter.lines import portable_line
 from converter.lower import registry
 from converter.lower.shared import Shared, typed
 
@@ -65,6 +66,8 @@ class Builder:
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
+        if self.shared.lines and self.node.source:
+            self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
 
     # -------------------------------------------------------------------------------- constants

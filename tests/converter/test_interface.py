@@ -97,6 +97,7 @@ def test_what_cannot_be_channels_first():
 # ------------------------------------------------------------------------------------ verify
 
 
+@pytest.mark.full
 def test_a_verdict(tmp_path):
     path, how = tmp_path / "model.onnx", {"channels_first": ["x"]}
     found = converter.to_onnx(lambda x: x + 1, [("B", 2, 3, 4)], verify=True, path=path, **how)
