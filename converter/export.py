@@ -37,6 +37,7 @@ def to_onnx(
     kwargs: Mapping[str, Any] | None = None,
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
+    external_data: bool | None = None,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
     fold: bool = True,
@@ -63,6 +64,8 @@ def to_onnx(
             stay what they are: ``{"mask": ("B", 16), "training": False}``.
         opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
         path: also save the model there.
+        external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
+            2 GB; false forbids that.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
             or [batch, positions, heads * width] (``"3d"``).
         strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
@@ -95,6 +98,8 @@ def to_onnx(
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
+    if external_data is not None and path is None:
+        raise SpecError("external_data says how path is written: give one, or use Export.save")
     settings = Settings(opset, attention_layout, strict, fold, fuse)
     subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
     look = Look(about(metadata), source_lines)
@@ -112,7 +117,7 @@ def to_onnx(
     if verify is not False:
         export = _verified(export, subject, None if verify is True else verify)
     if path is not None:
-        export.save(path)
+        export.save(path, external_data=external_data)
     return export
 
 

@@ -85,13 +85,15 @@ class Export:
         path: str | os.PathLike[str],
         values: Mapping[str, Any] | None = None,
         progress: saving.Progress | None = None,
+        external_data: bool | None = None,
     ) -> None:
         """Write the file; ``values`` binds abstract parameters by name, read one at a time.
 
-        ``progress(name, bytes)`` is called as each tensor is written.
+        ``progress(name, bytes)`` is called as each tensor is written. With ``external_data`` they
+        go into ``<name>_data`` beside the model; else they do so above 2 GB only.
         """
         saving.bind(self.model, self.graph, values, progress)
-        saving.save(self.model, path)
+        saving.save(self.model, path, external_data)
 
 
 def report(
