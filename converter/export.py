@@ -12,6 +12,7 @@ from typing import Any
 from converter import passes
 from converter.errors import CheckError, SpecError
 from converter.files import save as saving
+from converter.functions.calls import outline
 from converter.graph import Graph, Node
 from converter.interface import Subject
 from converter.jaxprs.specs import Spec
@@ -48,6 +49,7 @@ def to_onnx(
     verify: bool | Sequence[Any] = False,
     metadata: Given = None,
     source_lines: bool = False,
+    functions: bool = False,
 ) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
@@ -87,6 +89,8 @@ def to_onnx(
             versions and a description.
         source_lines: each node's ``doc_string`` says where it comes from:
             ``models/layers.py:44 (gelu)``.
+        functions: blocks that repeat, as those of a transformer, are written once, as functions
+            that are called with the parameters of each.
 
     With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
 
@@ -102,7 +106,7 @@ def to_onnx(
         raise SpecError("external_data says how path is written: give one, or use Export.save")
     settings = Settings(opset, attention_layout, strict, fold, fuse)
     subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
-    look = Look(about(metadata), source_lines)
+    look = Look(about(metadata), source_lines, functions)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
     graph = subject.trace()
     dump("trace", graph)
@@ -143,6 +147,7 @@ class Look:
 
     metadata: Metadata = field(default_factory=Metadata)
     source_lines: bool = False
+    functions: bool = False
 
 
 def finish(
@@ -152,7 +157,9 @@ def finish(
     look = look or Look()
     model = tidy(lower(graph, settings.opset, lines=look.source_lines))
     look.metadata.write(model)
-    found = report(model, settings.notes, _sentences(settings.deviations), settings.newer)
+    functions = outline(model) if look.functions else []
+    deviations = _sentences(settings.deviations)
+    found = report(model, settings.notes, deviations, settings.newer, functions)
     export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)

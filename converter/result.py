@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
 
 from converter.files import save as saving
+from converter.functions.calls import Function
 from converter.fuse.match import NearMiss
 from converter.graph import Graph
 from converter.interface import Interface
@@ -36,7 +37,7 @@ class Report:
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
     by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
-    that brought them.
+    that brought them. What is in ``functions`` counts as often as these are called.
     """
 
     fused: Counter[str]
@@ -44,6 +45,7 @@ class Report:
     near_misses: list[NearMiss]
     deviations: list[str] = field(default_factory=list)
     newer: dict[int, Counter[str]] = field(default_factory=dict)
+    functions: list[Function] = field(default_factory=list)
 
     @property
     def nodes(self) -> int:
@@ -57,6 +59,7 @@ class Report:
             f"would be fused at opset {opset}: {_counted(counts)}"
             for opset, counts in self.newer.items()
         ]
+        lines += [f"function {f.name}: {f.nodes} nodes, {f.calls} calls" for f in self.functions]
         return "\n".join(lines)
 
 
@@ -101,17 +104,27 @@ def report(
     near_misses: Sequence[NearMiss] = (),
     deviations: Sequence[str] = (),
     newer: Mapping[tuple[int, str], int] | None = None,
+    functions: Sequence[Function] = (),
 ) -> Report:
     """What a model consists of."""
     by_opset: dict[int, Counter[str]] = {}
     for (opset, operator), count in sorted((newer or {}).items()):
         by_opset.setdefault(opset, Counter())[operator] = count
-    counts = Counter(node.op_type for node in model.graph.all_nodes())
-    foreign = sorted({node.op_type for node in model.graph.all_nodes() if node.domain})
+    nodes = list(_running(model))
+    counts = Counter(node.op_type for node in nodes)
+    foreign = sorted({node.op_type for node in nodes if node.domain})
     return Report(
         fused=Counter({op: counts[op] for op in (*FUSED, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
         near_misses=list(near_misses),
         deviations=list(deviations),
         newer=by_opset,
+        functions=list(functions),
     )
+
+
+def _running(model: ir.Model) -> Iterator[ir.Node]:
+    """The nodes that a runtime runs: those of functions in place of their calls."""
+    for node in model.graph.all_nodes():
+        function = model.functions.get(node.op_identifier())
+        yield from (node,) if function is None else function.all_nodes()

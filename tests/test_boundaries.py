@@ -24,7 +24,7 @@ ROOMS = {
     "converter": (
         *("errors", "verdict", "graph", "targets", "expand", "jaxprs", "represent", "trace", "lines", "interface", "programs"),
         *("simplify", "fuse", "settings", "arrange", "steps", "passes", "lower", "products"),
-        *("tidy", "files", "scopes", "precision", "metadata", "result", "judge", "export", "bisection", "explanation"),
+        *("tidy", "functions", "files", "scopes", "precision", "metadata", "result", "judge", "export", "bisection", "explanation"),
     ),
     "weights": (
         *(

@@ -109,7 +109,15 @@ def test_named_sizes_and_parameters():
     assert called["shape"] == (3, 4)
 
 
-NAMES_AND_PLACES = {"specs", "path", "external_data", "verify", "metadata", "source_lines"}
+NAMES_AND_PLACES = {
+    "specs",
+    "path",
+    "external_data",
+    "verify",
+    "metadata",
+    "source_lines",
+    "functions",
+}
 """Arguments of `to_onnx` that change no pass; `bisect` takes specs only where arrays do not do."""
 
 OTHERS = {"opset": 20, "attention_layout": "3d", "strict": True, "fold": False, "fuse": ["gelu"]}
