@@ -25,7 +25,13 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "CONTRIBUTING.md", "docs/converter.md", "docs/extending.md", "docs/security.md"],
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/how-to/conversion.md",
+        "docs/how-to/extending.md",
+        "docs/security.md",
+    ],
 )
 def test_places_that_are_named_are_there(page):
     named = re.findall(

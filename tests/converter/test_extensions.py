@@ -1,4 +1,4 @@
-"""Rules, expansions and recognisers from outside; `docs/extending.md` runs as it stands."""
+"""Rules, expansions and recognisers from outside; `docs/how-to/extending.md` runs as it stands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jax.extend.core import Primitive
 import converter
 from converter.fuse.fusions import names
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
 
