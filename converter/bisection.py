@@ -13,6 +13,7 @@ from converter.interface import Subject
 from converter.jaxprs.specs import Spec
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import AttentionLayout, Fuse, Settings
+from converter.targets import ONNXRUNTIME
 
 
 def bisect(
@@ -27,6 +28,7 @@ def bisect(
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,
+    target: str = ONNXRUNTIME.name,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     channels_first: Collection[str] = (),
@@ -49,7 +51,7 @@ def bisect(
     subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
     graph = subject.trace()
     interface = subject.interface(graph)
-    settings = Settings(opset, attention_layout, strict, fold, fuse)
+    settings = Settings(opset, attention_layout, strict, fold, fuse, target)
     watch = Watch(subject.trace, [("given", interface.taken(jax.tree.leaves(list(inputs))))])
     try:
         watch.function(interface.called(subject.call))

@@ -12,6 +12,7 @@ from converter.jaxprs.specs import Spec
 from converter.jaxprs.staged import unstaged
 from converter.lower import lower
 from converter.settings import Fuse, Settings
+from converter.targets import ONNXRUNTIME, TARGETS
 from converter.trace import trace
 
 
@@ -56,16 +57,17 @@ def explain(
     opset: int = 23,
     strict: bool = False,
     fuse: Fuse = True,
+    target: str = ONNXRUNTIME.name,
 ) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
         graph = trace(fn, specs, params, kwargs)
-        passes.run(graph, Settings(opset, strict=strict, fuse=fuse))
+        passes.run(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)
-    lower(graph, opset, refused)
+    lower(graph, opset, refused, target=TARGETS[target])
     return Explanation(_grouped(refused))
 
 

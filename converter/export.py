@@ -24,6 +24,7 @@ from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
 from converter.result import Export, report
 from converter.settings import AttentionLayout, Fuse, Settings
+from converter.targets import ONNXRUNTIME
 from converter.tidy import tidy
 from converter.trace import source_line
 
@@ -43,6 +44,7 @@ def to_onnx(
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,
+    target: str = ONNXRUNTIME.name,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     channels_first: Collection[str] = (),
@@ -79,6 +81,8 @@ def to_onnx(
         fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
             wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
             would fuse.
+        target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; or ``"standard"``,
+            what ONNX defines and nothing else, for runtimes that have all of it.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
         channels_first: names of inputs and outputs that are [batch, space…, channels] in the
@@ -104,7 +108,7 @@ def to_onnx(
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     if external_data is not None and path is None:
         raise SpecError("external_data says how path is written: give one, or use Export.save")
-    settings = Settings(opset, attention_layout, strict, fold, fuse)
+    settings = Settings(opset, attention_layout, strict, fold, fuse, target)
     subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
     look = Look(about(metadata), source_lines, functions)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
@@ -155,7 +159,8 @@ def finish(
 ) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
     look = look or Look()
-    model = tidy(lower(graph, settings.opset, lines=look.source_lines))
+    target = settings.runtime
+    model = tidy(lower(graph, settings.opset, target=target, lines=look.source_lines), target)
     look.metadata.write(model)
     functions = outline(model) if look.functions else []
     deviations = _sentences(settings.deviations)

@@ -11,6 +11,7 @@ from converter.errors import SpecError
 from converter.fuse.fusions import NEEDS, names
 from converter.fuse.match import NearMiss
 from converter.graph import Node
+from converter.targets import ONNXRUNTIME, TARGETS, Target
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
 Fuse: TypeAlias = bool | Sequence[str]
@@ -18,7 +19,7 @@ Fuse: TypeAlias = bool | Sequence[str]
 
 @dataclass(frozen=True)
 class Settings:
-    """The target's opset and layout, what to fuse, and whether to be exact at any cost.
+    """The target and its opset and layout, what to fuse, and whether to be exact at any cost.
 
     With ``fold`` scales and shifts by parameters go into the weights before them.
 
@@ -35,6 +36,7 @@ class Settings:
     strict: bool = False
     fold: bool = True
     fuse: Fuse = True
+    target: str = ONNXRUNTIME.name
     notes: list[NearMiss] = field(default_factory=list)
     deviations: list[tuple[str, Node]] = field(default_factory=list)
     newer: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -44,6 +46,8 @@ class Settings:
             raise SpecError(
                 f"attention_layout must be '4d' or '3d', received {self.attention_layout!r}"
             )
+        if self.target not in TARGETS:
+            raise SpecError(f"target must be {' or '.join(TARGETS)}, received {self.target!r}")
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -52,6 +56,10 @@ class Settings:
                 f"fuse must be True, False or a list of {', '.join(names())}; "
                 f"received {self.fuse!r}"
             )
+
+    @property
+    def runtime(self) -> Target:
+        return TARGETS[self.target]
 
     def fuses(self, name: str) -> bool:
         """Whether structures of this name are recognised."""
@@ -65,4 +73,6 @@ class Settings:
 
     def trial(self, opset: int) -> Settings:
         """The same at another opset, whose notes are of no interest."""
-        return Settings(opset, self.attention_layout, self.strict, self.fold, self.fuse)
+        return Settings(
+            opset, self.attention_layout, self.strict, self.fold, self.fuse, self.target
+        )

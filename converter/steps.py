@@ -163,7 +163,9 @@ def operands(graph: Graph, settings: Settings) -> bool:
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
-    return swept(pooling.rules(settings.opset, settings.strict), bounds.RULES)(graph, settings)
+    return swept(pooling.rules(settings.opset, settings.strict, settings.runtime), bounds.RULES)(
+        graph, settings
+    )
 
 
 def attention_3d(graph: Graph, settings: Settings) -> bool:
@@ -208,7 +210,7 @@ def be_exact(graph: Graph, settings: Settings) -> bool:
 
 
 def use_kernels(graph: Graph, settings: Settings) -> bool:
-    return swept(kernels.rules(settings.opset))(graph, settings)
+    return swept(kernels.rules(settings.opset, settings.runtime))(graph, settings)
 
 
 def take_out(graph: Graph, _: Settings) -> bool:

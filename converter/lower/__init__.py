@@ -12,6 +12,7 @@ from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
+from converter.targets import ONNXRUNTIME, Target
 
 # Modules that register rules when imported.
 DOMAINS = (
@@ -44,6 +45,7 @@ def lower(
     opset: int,
     refused: list[Unsupported] | None = None,
     *,
+    target: Target = ONNXRUNTIME,
     lines: bool = False,
 ) -> ir.Model:
     """The ONNX model of an arranged graph; parameters are initializers without values yet.
@@ -59,6 +61,7 @@ def lower(
         opset,
         main,
         refused=refused,
+        target=target,
         lines=lines,
         taken=frozenset(p for name in names for p in _prefixes(name)),
     )

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from converter.errors import Unsupported
 from converter.graph import dims
 from converter.graph.dims import Shape
+from converter.targets import ONNXRUNTIME, Target
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Shared:
     origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Unsupported] | None = None  # where these are collected, none is raised
+    target: Target = ONNXRUNTIME
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
     taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"

@@ -111,7 +111,7 @@ def test_a_verdict(tmp_path):
 def test_nothing_is_written_that_is_wrong(tmp_path, monkeypatch):
     path = tmp_path / "model.onnx"
 
-    def wrong(model):
+    def wrong(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 

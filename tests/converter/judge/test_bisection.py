@@ -88,7 +88,7 @@ def test_an_operation_that_should_be_gone(planted):
 
 
 def test_what_is_right_in_the_graph_and_wrong_in_the_file(monkeypatch):
-    def wrong(model):
+    def wrong(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
@@ -120,7 +120,13 @@ NAMES_AND_PLACES = {
 }
 """Arguments of `to_onnx` that change no pass; `bisect` takes specs only where arrays do not do."""
 
-OTHERS = {"opset": 20, "attention_layout": "3d", "strict": True, "fold": False, "fuse": ["gelu"]}
+OTHERS = {
+    "opset": 20,
+    "attention_layout": "3d",
+    "strict": True,
+    "fold": False,
+    "fuse": ["gelu"],
+} | {"target": "standard"}
 """For each setting one that is not the default."""
 
 
@@ -183,7 +189,7 @@ def test_right_conversions_pass(checking, tmp_path):
 
 
 def test_a_file_is_checked_too(checking, monkeypatch):
-    def wrong(model):
+    def wrong(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
