@@ -126,6 +126,8 @@ def find(op: str, opset: int) -> Entry | None:
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """What the node's rule writes."""
+    if node.refusal:
+        raise Unsupported(node.refusal, source_line(node))
     entry = find(node.op, b.opset)
     if entry is None:
         raise unsupported(node, b.opset)
