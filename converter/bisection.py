@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from converter import passes
 from converter.export import finish
-from converter.jaxprs.specs import Spec, arguments, flat
+from converter.interface import Subject
+from converter.jaxprs.specs import Spec
 from converter.judge.watch import Change, Changed, Watch
-from converter.settings import AttentionLayout, Settings
-from converter.trace import trace
+from converter.settings import AttentionLayout, Fuse, Settings
+from converter.targets import ONNXRUNTIME
 
 
 def bisect(
@@ -27,6 +27,11 @@ def bisect(
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
     fold: bool = True,
+    fuse: Fuse = True,
+    target: str = ONNXRUNTIME.name,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    channels_first: Collection[str] = (),
 ) -> Change | None:
     """Convert step by step, and name the first step that changes a number by more than rounding.
 
@@ -34,23 +39,24 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, params, kwargs, opset, attention_layout, strict, fold: as in ``to_onnx``.
-        inputs: arrays, or pytrees of them, one for each positional input, then those by name.
+        fn, and what is not said here: as in ``to_onnx``.
+        inputs: arrays as the function takes them, or pytrees of them, one for each positional
+            input, then those by name.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
     Returns:
         The first step after which a number is another, or none.
     """
     specs = inputs if specs is None else specs
-    retrace = partial(trace, fn, specs, params, kwargs)
-    graph = retrace()
-    settings = Settings(opset, attention_layout, strict, fold)
-    watch = Watch(retrace, [("given", jax.tree.leaves(list(inputs)))])
-    call = fn if params is None else partial(fn, params)
+    subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
+    graph = subject.trace()
+    interface = subject.interface(graph)
+    settings = Settings(opset, attention_layout, strict, fold, fuse, target)
+    watch = Watch(subject.trace, [("given", interface.taken(jax.tree.leaves(list(inputs))))])
     try:
-        watch.function(flat(call, arguments(specs, kwargs).fill))
+        watch.function(interface.called(subject.call))
         passes.run(graph, settings, watch)
-        watch.file(finish(graph, settings, retrace))
+        watch.file(finish(graph, settings, subject.trace))
     except Changed as found:
         return found.change
     return None

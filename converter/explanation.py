@@ -11,7 +11,8 @@ from converter.errors import Unsupported
 from converter.jaxprs.specs import Spec
 from converter.jaxprs.staged import unstaged
 from converter.lower import lower
-from converter.settings import Settings
+from converter.settings import Fuse, Settings
+from converter.targets import ONNXRUNTIME, TARGETS
 from converter.trace import trace
 
 
@@ -55,16 +56,18 @@ def explain(
     kwargs: Mapping[str, Any] | None = None,
     opset: int = 23,
     strict: bool = False,
+    fuse: Fuse = True,
+    target: str = ONNXRUNTIME.name,
 ) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
         graph = trace(fn, specs, params, kwargs)
-        passes.run(graph, Settings(opset, strict=strict))
+        passes.run(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)
-    lower(graph, opset, refused)
+    lower(graph, opset, refused, target=TARGETS[target])
     return Explanation(_grouped(refused))
 
 

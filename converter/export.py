@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from converter import passes
-from converter.errors import SpecError
+from converter.errors import CheckError, SpecError
 from converter.files import save as saving
+from converter.functions.calls import outline
 from converter.graph import Graph, Node
-from converter.graph.names import Names
-from converter.jaxprs.specs import Spec, arguments
-from converter.jaxprs.staged import unstaged
+from converter.interface import Subject
+from converter.jaxprs.specs import Spec
+from converter.judge.check import check
 from converter.judge.samples import samples
 from converter.judge.watch import Watch
 from converter.lower import OPSETS, lower
+from converter.metadata import Given, Metadata
+from converter.metadata import metadata as about
 from converter.result import Export, report
-from converter.settings import AttentionLayout, Settings
+from converter.settings import AttentionLayout, Fuse, Settings
+from converter.targets import ONNXRUNTIME
 from converter.tidy import tidy
-from converter.trace import source_line, trace
+from converter.trace import source_line
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +39,19 @@ def to_onnx(
     kwargs: Mapping[str, Any] | None = None,
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
+    external_data: bool | None = None,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
     fold: bool = True,
+    fuse: Fuse = True,
+    target: str = ONNXRUNTIME.name,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    channels_first: Collection[str] = (),
+    verify: bool | Sequence[Any] = False,
+    metadata: Given = None,
+    source_lines: bool = False,
+    functions: bool = False,
 ) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
@@ -58,6 +68,8 @@ def to_onnx(
             stay what they are: ``{"mask": ("B", 16), "training": False}``.
         opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
         path: also save the model there.
+        external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
+            2 GB; false forbids that.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
             or [batch, positions, heads * width] (``"3d"``).
         strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
@@ -66,50 +78,102 @@ def to_onnx(
         fold: let scales and shifts by parameters, as of a batch norm at inference or LayerScale,
             change the weights of the convolution or product before them, instead of being
             operators.
+        fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
+            wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
+            would fuse.
+        target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; or ``"standard"``,
+            what ONNX defines and nothing else, for runtimes that have all of it.
         input_names, output_names: instead of the names found in ``fn``, which get a number
             (``x_1``) where something else has them.
+        channels_first: names of inputs and outputs that are [batch, space…, channels] in the
+            function and [batch, channels, space…] in the file.
+        verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,
+            or on these; ``Export.verdict`` has the errors.
+        metadata: what the file says about itself: texts by name, or a ``Metadata`` with names,
+            versions and a description.
+        source_lines: each node's ``doc_string`` says where it comes from:
+            ``models/layers.py:44 (gelu)``.
+        functions: blocks that repeat, as those of a transformer, are written once, as functions
+            that are called with the parameters of each.
 
     With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
 
     Raises:
         SpecError: an argument cannot be used.
         Unsupported: a primitive has no rule at this opset.
-        CheckError: a step changed a number, which is asked where the environment says so.
+        CheckError: the file is not what JAX computes, where that was to be verified; or a step
+            changed a number, which is asked where the environment says so.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
-    if attention_layout not in ("4d", "3d"):
-        raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
+    if external_data is not None and path is None:
+        raise SpecError("external_data says how path is written: give one, or use Export.save")
+    settings = Settings(opset, attention_layout, strict, fold, fuse, target)
+    subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
+    look = Look(about(metadata), source_lines, functions)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
-    fn, specs, kwargs = unstaged(fn, specs, kwargs)
-    retrace = partial(trace, fn, specs, params, kwargs)
-    graph = retrace()
-    _rename(graph, input_names, output_names)
+    graph = subject.trace()
     dump("trace", graph)
-    settings = Settings(opset, attention_layout, strict, fold)
+    interface = subject.interface(graph)
     if os.environ.get("CONVERTER_CHECK"):
-        export = _checked(graph, settings, dump, retrace)
+        export = _checked(graph, settings, dump, subject.trace, look)
     else:
         passes.run(graph, settings, dump)
-        export = finish(graph, settings, retrace)
-    export = replace(export, fill=arguments(specs, kwargs).fill)
+        export = finish(graph, settings, subject.trace, look)
+    export = replace(export, interface=interface)
     dump("model", export.model.graph)
+    if verify is not False:
+        export = _verified(export, subject, None if verify is True else verify)
     if path is not None:
-        export.save(path)
+        export.save(path, external_data=external_data)
     return export
 
 
-def finish(graph: Graph, settings: Settings, retrace: Callable[[], Graph]) -> Export:
+def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) -> Export:
+    """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
+    if absent := saving.missing(export.model, export.graph):
+        raise SpecError(
+            f"a file without weights cannot be verified: {absent[0]} has no value; "
+            "give arrays in params, or check the file that Export.save writes"
+        )
+    verdict = check(export, subject.call, inputs)
+    if not verdict.passed:
+        raise CheckError(
+            f"the file is not what JAX computes: {verdict.differences[0]}; "
+            "converter.bisect names the step that changes it"
+        )
+    return replace(export, verdict=verdict)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What changes no number: what a file and its nodes say of themselves."""
+
+    metadata: Metadata = field(default_factory=Metadata)
+    source_lines: bool = False
+    functions: bool = False
+
+
+def finish(
+    graph: Graph, settings: Settings, retrace: Callable[[], Graph], look: Look | None = None
+) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
-    model = tidy(lower(graph, settings.opset))
-    found = report(model, settings.notes, _sentences(settings.deviations))
+    look = look or Look()
+    target = settings.runtime
+    model = tidy(lower(graph, settings.opset, target=target, lines=look.source_lines), target)
+    look.metadata.write(model)
+    functions = outline(model) if look.functions else []
+    deviations = _sentences(settings.deviations)
+    found = report(model, settings.notes, deviations, settings.newer, functions)
     export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
     return export
 
 
-def _checked(graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph]) -> Export:
+def _checked(
+    graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph], look: Look
+) -> Export:
     """All stages, evaluated on drawn inputs after each; a file is run if it has all parameters."""
     watch = Watch(retrace, [*samples(graph)])
 
@@ -118,7 +182,7 @@ def _checked(graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[]
         watch(stage, graph)
 
     passes.run(graph, settings, both)
-    export = finish(graph, settings, retrace)
+    export = finish(graph, settings, retrace, look)
     if not saving.missing(export.model, graph):
         watch.file(export)
     return export
@@ -137,32 +201,6 @@ class _Dump:
             name = f"{self._count:02}_{stage.replace(' ', '_')}.txt"
             (self._folder / name).write_text(f"{content}\n")
         self._count += 1
-
-
-def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
-    """Given names stand; those found in ``fn`` get a number where something else has them.
-
-    Parameters are bound by their names, so these stand too; inputs go before outputs.
-    """
-    for given, count, what in (
-        (inputs, len(graph.inputs), "input_names"),
-        (outputs, len(graph.outputs), "output_names"),
-    ):
-        if given is not None and (len(given) != count or len(set(given)) != count):
-            raise SpecError(f"{what} needs {count} different names, received {list(given)}")
-    explicit = [*(inputs or ()), *(outputs or ())]
-    fixed = [*(v.name for v in graph.params), *explicit]
-    clash = [name for name, times in Counter(fixed).items() if times > 1]
-    if clash:
-        raise SpecError(
-            f"{clash[0]!r} can name only one of a model's parameters, inputs and outputs; "
-            "give another name in input_names or output_names"
-        )
-    free = Names(fixed)
-    found = [v.name for v in graph.inputs] if inputs is None else []
-    for value, name in zip(graph.inputs, inputs or map(free.take, found), strict=True):
-        value.name = name
-    graph.output_names = list(outputs or map(free.take, graph.output_names))
 
 
 def _sentences(deviations: Sequence[tuple[str, Node]]) -> list[str]:

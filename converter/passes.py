@@ -39,7 +39,7 @@ class Pass:
     ``run`` says whether it changed anything. ``after`` names passes that must have run before it;
     ``gone`` names operations of which none is left once it has run, nor after any later pass;
     ``settles`` says that what it leaves is simplified at once; ``since`` is the opset that brought
-    what it writes.
+    what it writes: where that is a newer one, an operation and its operator in ONNX (``writes``).
     """
 
     name: str
@@ -49,6 +49,7 @@ class Pass:
     gone: frozenset[str] = frozenset()
     settles: bool = True
     since: int = 17
+    writes: tuple[str, str] = ("", "")
 
 
 def run(
@@ -57,10 +58,19 @@ def run(
     """All passes that the opset allows, in place; ``watch`` is called after each."""
     for step in PASSES:
         if settings.opset < step.since:
+            _note_newer(graph, settings, step)
             continue
         if step.run(graph, settings) and step.settles:
             simplify(graph)
         watch(step.name, graph)
+
+
+def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
+    """What a pass would write whose opset is a newer one, by what it makes of a copy."""
+    op, operator = step.writes
+    trial = graph.clone()
+    if step.run(trial, settings.trial(step.since)):
+        settings.note_newer(step.since, operator, trial.count(op))
 
 
 PASSES: tuple[Pass, ...] = (
@@ -77,6 +87,12 @@ PASSES: tuple[Pass, ...] = (
         after=("simplify",),
     ),
     Pass(
+        "registered",
+        "What recognisers from outside find becomes their operations.",
+        steps.registered,
+        after=("simplify",),
+    ),
+    Pass(
         "resample",
         "Products with interpolation matrices become one resize.",
         steps.resample,
@@ -85,14 +101,18 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "pair",
         "Neighbours that are turned alike are seen as pairs, as rotary embeddings write them.",
-        steps.recognised(pairs.PAIRS),
+        steps.recognised(rotary=pairs.PAIRS),
         after=("simplify",),
     ),
     Pass(
         "recognise",
         "Layer norms, GELU, softmax and rotary embeddings get their names.",
         steps.recognised(
-            layer_norm.CORE, gelu.GELU, softmax.SOFTMAX, softmax.LOG_SOFTMAX, rotary.ROTARY
+            layer_norm=layer_norm.CORE,
+            gelu=gelu.GELU,
+            softmax=softmax.SOFTMAX,
+            log_softmax=softmax.LOG_SOFTMAX,
+            rotary=rotary.ROTARY,
         ),
         after=("pair",),
     ),
@@ -105,9 +125,10 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
-        steps.recognised(rms_norm.RMS_NORM),
+        steps.recognised(rms_norm=rms_norm.RMS_NORM),
         after=("recognise",),
         since=23,
+        writes=("rms_norm", "RMSNormalization"),
     ),
     Pass(
         "complete",
@@ -125,9 +146,10 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "attend",
         "A softmax between two products becomes attention.",
-        steps.recognised(attention.ATTENTION),
+        steps.recognised(attention=attention.ATTENTION),
         after=("recognise", "complete"),
         since=23,
+        writes=("attention", "Attention"),
     ),
     Pass(
         "operands",

@@ -62,6 +62,10 @@ def lower_precision(
     """
     if precision not in HALVES:
         raise SpecError(f"precision must be {' or '.join(HALVES)}, received {precision!r}")
+    if model.functions:
+        raise SpecError(
+            "convert without functions=True: their nodes have no precision of their own"
+        )
     common.ShapeInferencePass()(model)  # what a few nodes are made of has no type yet
     nodes = _lowered(model, precision, frozenset(float32))
     half = HALVES[precision]

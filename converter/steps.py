@@ -26,6 +26,7 @@ from converter.fuse import (
     affine,
     batch_norm,
     group_norm,
+    registry,
     spelling,
 )
 from converter.fuse import resize as resampling
@@ -66,11 +67,13 @@ def _either(one: Rule, other: Rule) -> Rule:
     return rule
 
 
-def recognised(*recognisers: Recogniser) -> Callable[[Graph, Settings], bool]:
-    """A pass that tries recognisers, the first to match having the node."""
+def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Settings], bool]:
+    """A pass that tries recognisers, the first to match having the node; those with a name only if
+    it is to be fused."""
 
     def run(graph: Graph, settings: Settings) -> bool:
-        return sweep(graph, rules(recognisers, settings.notes)).changed
+        chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
+        return bool(chosen) and sweep(graph, rules(chosen, settings.notes)).changed
 
     return run
 
@@ -85,17 +88,44 @@ def write_keys(graph: Graph, _: Settings) -> bool:
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
-    return recognised(resampling.recogniser(settings.opset, settings.strict))(graph, settings)
+    recogniser = resampling.recogniser(settings.opset, settings.strict)
+    return recognised(resize=recogniser)(graph, settings)
+
+
+def registered(graph: Graph, settings: Settings) -> bool:
+    """What others have registered; a function sees what formulas have found."""
+    chosen = [s for s in registry.formulas() if settings.fuses(s.op)]
+    changed = spelling.recognise(graph, chosen, settings.opset)
+    for entry in registry.functions():
+        if entry.since <= settings.opset:
+            found = recognised(**{entry.name: entry.recogniser})(graph, settings)
+            changed = found or changed
+    return changed
 
 
 def activate(graph: Graph, settings: Settings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
-    table = [s for s in activations.ACTIVATIONS if s.op not in avoided]
+    table = [s for s in activations.ACTIVATIONS if s.op not in avoided and settings.fuses(s.op)]
+    _note_newer_activations(graph, table, settings)
     return spelling.recognise(graph, table, settings.opset)
+
+
+def _note_newer_activations(
+    graph: Graph, table: Sequence[spelling.Spelling], settings: Settings
+) -> None:
+    """Those whose operator a newer opset brought, by what it would make of a copy."""
+    for opset in sorted({s.opsets[0] for s in table if s.opsets[0] > settings.opset}):
+        newer = [s for s in table if s.opsets[0] == opset]
+        trial = graph.clone() if spelling.present(graph, newer) else graph
+        if trial is not graph and spelling.recognise(trial, table, opset):
+            for op in {s.op for s in newer}:
+                settings.note_newer(opset, op.capitalize(), trial.count(op))
 
 
 def group(graph: Graph, settings: Settings) -> bool:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
+    if not settings.fuses("group_norm"):
+        return False
     if not any(group_norm.is_bare(node) for node in graph.walk()):
         return False
     steps = (
@@ -114,20 +144,28 @@ def group(graph: Graph, settings: Settings) -> bool:
 def batch_norms(graph: Graph, settings: Settings) -> bool:
     if not (graph.count("rsqrt") or graph.count("sqrt")):
         return False
-    if not recognised(batch_norm.CORE)(graph, settings):
+    if not recognised(batch_norm=batch_norm.CORE)(graph, settings):
         return False
     recognised(affine.AFFINE)(graph, settings)
     swept(norms.BATCH)(graph, settings)
     return True
 
 
+DECOMPOSED = {"gelu": ("Gelu", 20), "rotary": ("RotaryEmbedding", heads.ROTARY_EMBEDDING_SINCE)}
+"""What has a name here and no operator before an opset."""
+
+
 def operands(graph: Graph, settings: Settings) -> bool:
+    for op, (operator, since) in DECOMPOSED.items():
+        settings.note_newer(since, operator, graph.count(op))
     turned = {"rotary": heads.rotary_rule(settings.opset)}
     return swept(turned, convolution.RULES, resize.RULES, norms.GROUPED)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
-    return swept(pooling.rules(settings.opset, settings.strict), bounds.RULES)(graph, settings)
+    return swept(pooling.rules(settings.opset, settings.strict, settings.runtime), bounds.RULES)(
+        graph, settings
+    )
 
 
 def attention_3d(graph: Graph, settings: Settings) -> bool:
@@ -172,7 +210,7 @@ def be_exact(graph: Graph, settings: Settings) -> bool:
 
 
 def use_kernels(graph: Graph, settings: Settings) -> bool:
-    return swept(kernels.rules(settings.opset))(graph, settings)
+    return swept(kernels.rules(settings.opset, settings.runtime))(graph, settings)
 
 
 def take_out(graph: Graph, _: Settings) -> bool:

@@ -19,8 +19,8 @@ import numpy as np
 
 import converter
 import zoo
-from converter.judge.errors import compare
 from converter.judge.runtime import run
+from converter.verdict import compare
 from tests.references import (
     Arrays,
     Reference,

@@ -23,7 +23,16 @@ JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/security.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/how-to/conversion.md",
+        "docs/how-to/extending.md",
+        "docs/security.md",
+    ],
+)
 def test_places_that_are_named_are_there(page):
     named = re.findall(
         r"`((?:zoo|weights|converter|tests|docs|benchmarks)/[\w./*-]+)`", (ROOT / page).read_text()

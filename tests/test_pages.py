@@ -38,6 +38,11 @@ def test_what_a_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     photographs(1)[0].save("cat.png")
     names: dict[str, object] = {}
+    with converter.extensions():  # a page may register some
+        run(page, names)
+
+
+def run(page, names):
     for kind, text in blocks(page):
         if kind == "sh":
             for line in text.replace("\\\n", " ").splitlines():

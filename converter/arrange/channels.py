@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from converter.fuse.registry import elementwise
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.operations import ELEMENTWISE, UNARY
 from converter.graph.rewrite import Editor, drop_dead, moves_only_ones, sweep
@@ -36,7 +37,7 @@ def turn_channels(graph: Graph) -> bool:
         order = turned.get(id(node.out))
         return None if order is None else _carried(node, order, editor)
 
-    rules = dict.fromkeys(_CARRIERS, carry)
+    rules = dict.fromkeys(_CARRIERS | elementwise(), carry)
     sweep(graph, {**rules, **dict.fromkeys(REDUCTIONS, _reduced), "transpose": _transposed})
     drop_dead(graph)
     return True
@@ -184,7 +185,11 @@ def _whole(node: Node, fixed: set[int]) -> list[Value]:
 
 
 def _is_carrier(node: Node) -> bool:
-    if node.op not in _CARRIERS or node.out.rank < 3 or node.bodies:
+    if (
+        (node.op not in _CARRIERS and node.op not in elementwise())
+        or node.out.rank < 3
+        or node.bodies
+    ):
         return False
     broadcast = node.op in ELEMENTWISE
     return broadcast or all(v.rank == node.out.rank for v in _varying(node, set()))

@@ -7,6 +7,7 @@ table (``converter/targets``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,8 +17,9 @@ from converter.graph import Graph, Node, Value, const, dims, make_node
 from converter.graph.dtypes import is_integer
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule
-from converter.targets.onnxruntime import KERNELS, Missing
+from converter.targets import Target
 from converter.targets.schemas import BFLOAT16_SINCE
+from converter.targets.target import Missing
 
 LOWEST = np.iinfo(np.int64).min
 
@@ -33,19 +35,32 @@ OPERATORS = {
 """The operators that operations are written with, where an opset may lack them in bfloat16."""
 
 
-def rules(opset: int) -> dict[str, Rule]:
-    """The detours of an opset."""
-    late = [op for op, name in OPERATORS.items() if opset < BFLOAT16_SINCE[name]]
-    return {**RULES, **{op: partial(_through, missing=_without_bfloat16(op)) for op in late}}
+def rules(opset: int, target: Target) -> dict[str, Rule]:
+    """The detours of an opset and a target."""
+    table = dict(target.kernels)
+    for op, name in OPERATORS.items():
+        if opset < BFLOAT16_SINCE[name]:
+            table[op] = _without_bfloat16(table.get(op, Missing({})))
+    detours: dict[str, Rule] = {
+        op: partial(_through, missing=missing) for op, missing in table.items()
+    }
+    if not target.rounds_reductions:
+        return detours
+    wide = {op: _either(exact, detours[op]) for op, exact in EXACT.items()}
+    return {**detours, **wide, "reduce_prod": _product}
 
 
-def _without_bfloat16(op: str) -> Missing:
-    missing = KERNELS.get(op, Missing({}))
+def _either(exact: Rule, detour: Rule) -> Rule:
+    """What is exact for 64 bits, and the detour for others."""
+
+    def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
+        return (exact if node.out.dtype in (np.int64, np.uint64) else detour)(node, editor)
+
+    return rule
+
+
+def _without_bfloat16(missing: Missing) -> Missing:
     return replace(missing, detour={**missing.detour, "bfloat16": "float32"})
-
-
-def _detour(node: Node, editor: Editor) -> list[Value] | None:
-    return _through(node, editor, KERNELS[node.op])
 
 
 def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
@@ -90,9 +105,7 @@ def _lines(node: Node, editor: Editor) -> Value:
     return editor.reshape(editor.transpose(x, (*kept, *axes)), (*node.out.shape, size))
 
 
-def _sum(node: Node, editor: Editor) -> Value | list[Value] | None:
-    if node.out.dtype not in (np.int64, np.uint64):
-        return _detour(node, editor)
+def _sum(node: Node, editor: Editor) -> Value | None:
     return None if _is_of_sizes(node.inputs[0]) else _sum_by_product(node, editor)
 
 
@@ -144,11 +157,9 @@ def _product_in_turn(x: Value, out: Value, editor: Editor) -> Value:
     return scan.out
 
 
-def _extreme(node: Node, editor: Editor) -> Value | list[Value] | None:
+def _extreme(node: Node, editor: Editor) -> Value:
     """The first of 64 bits sorted; the least is the complement of the complements' greatest."""
     dtype = node.out.dtype
-    if dtype not in (np.int64, np.uint64):
-        return _detour(node, editor)
     x = _widened(editor, _lines(node, editor), "int64", shifted=dtype == np.uint64)
     x = _complement(editor, x) if node.op == "reduce_min" else x
     shape = (*x.shape[:-1], 1)
@@ -164,10 +175,5 @@ def _complement(editor: Editor, x: Value) -> Value:
     return editor.binary("sub", const(-1, x.dtype), x)
 
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(KERNELS, _detour),
-    "reduce_sum": _sum,
-    "reduce_prod": _product,
-    "reduce_max": _extreme,
-    "reduce_min": _extreme,
-}
+EXACT: dict[str, Rule] = {"reduce_sum": _sum, "reduce_max": _extreme, "reduce_min": _extreme}
+"""For 64 bits, in a runtime that rounds them."""

@@ -20,7 +20,8 @@ from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.rewrite import Editor, Rule
-from converter.targets.onnxruntime import UNMOVED_ZERO, WITHOUT_FLOAT64
+from converter.targets import Target
+from converter.targets.onnxruntime import UNMOVED_ZERO
 
 DILATED_AVERAGE_SINCE = 19
 
@@ -63,8 +64,8 @@ class Window:
         }
 
 
-def rules(opset: int, strict: bool) -> dict[str, Rule]:
-    """The rules for an opset; ``strict`` wants NaN and infinities as JAX has them."""
+def rules(opset: int, strict: bool, target: Target) -> dict[str, Rule]:
+    """The rules for an opset and a target; ``strict`` wants NaN and infinities as JAX has them."""
 
     def reduce_window(node: Node, editor: Editor) -> Value:
         kind = KINDS[node.op]
@@ -72,9 +73,9 @@ def rules(opset: int, strict: bool) -> dict[str, Rule]:
         exact = strict or not _all_hold_elements(node)
         fits = known_to_fit([x.shape[a] for a in window.axes], window.params())
         by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
-        if by_slices or not _pools(kind, x.dtype, window, opset):
+        if by_slices or not _pools(kind, x.dtype, window, opset, target):
             return _sliced(editor, x, window, kind)
-        x = _fixed_padding(editor, x)
+        x = _fixed_padding(editor, x) if target.rewrites else x
         if node.op == "reduce_window_min":
             return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
         return _pooled(editor, x, window, kind, node.out)
@@ -82,13 +83,12 @@ def rules(opset: int, strict: bool) -> dict[str, Rule]:
     return dict.fromkeys(KINDS, reduce_window) | {"select_and_scatter_add": _select_and_scatter}
 
 
-def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int) -> bool:
+def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int, target: Target) -> bool:
     """Whether the target has a pooling operator for this."""
-    lacking = dtype == np.float64 and kind.operator in WITHOUT_FLOAT64
     dilated = kind.pool == "sum_pool" and any(d != 1 for d in window.dilation)
     return (
         is_float(dtype)
-        and not lacking
+        and target.has_kernel(kind.operator, dtype)
         and len(window.axes) <= 3
         and any(s != 1 for s in window.size)
         and not (dilated and opset < DILATED_AVERAGE_SINCE)

@@ -8,7 +8,8 @@ it or says that it ignores it. A primitive with any other stays as it is.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,18 @@ _expansions: dict[str, Expansion] = {}
 
 
 def expansion(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Function], Function]:
-    """Register a function for one or more primitives; what it ignores is given by name."""
+    """Register a JAX function that is traced in the place of one or more primitives.
+
+    It gets the operands by position and the primitive's parameters by keyword:
+
+        @converter.expansion("my_primitive")
+        def _(x, *, alpha):
+            return jax.numpy.where(x > 0, x, alpha * x)
+
+    Args:
+        primitives: names of primitives.
+        ignores: parameters that it knowingly does not read. A primitive with any other stays.
+    """
 
     def register(function: Function) -> Function:
         parameters = inspect.signature(function).parameters.values()
@@ -42,6 +54,17 @@ def expansion(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Functi
         return function
 
     return register
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """What is registered meanwhile is forgotten."""
+    held = dict(_expansions)
+    try:
+        yield
+    finally:
+        _expansions.clear()
+        _expansions.update(held)
 
 
 def find(primitive: str) -> Expansion | None:

@@ -44,6 +44,8 @@ def join(first: ir.Model, second: ir.Model) -> ir.Model:
 
 
 def _check(first: ir.Model, second: ir.Model) -> None:
+    if first.functions or second.functions:
+        raise SpecError("models with functions cannot be joined: convert without functions=True")
     if first.opset_imports != second.opset_imports:
         raise SpecError(
             f"models of opsets {dict(first.opset_imports)} and {dict(second.opset_imports)} cannot "

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SaveError, SpecError
-from converter.files.stream import write_single, write_with_sidecar
+from converter.files.stream import INLINE, write_single, write_with_sidecar
 from converter.graph import Graph, Value
 from converter.graph.origins import sources
 from converter.programs.compute import Read, compute
@@ -53,13 +53,18 @@ def missing(model: ir.Model, graph: Graph, given: Collection[str] = ()) -> list[
     return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in given]
 
 
-def save(model: ir.Model, path: str | os.PathLike[str]) -> None:
+def save(model: ir.Model, path: str | os.PathLike[str], external_data: bool | None = None) -> None:
     """Write the model to ``path``, complete or not at all.
 
-    Above 2 GB the weights go into ``<name>_data`` beside it.
+    With ``external_data``, and above 2 GB if nothing is said, the weights go into ``<name>_data``
+    beside it; tensors of at most 1 KiB stay in the model.
+
+    Raises:
+        SpecError: they are not to, and are larger than one file can be.
+        SaveError: the file cannot be written.
     """
     target = Path(path)
-    size = sum(t.const_value.nbytes for t in model.graph.initializers.values() if t.const_value)
+    external = _is_external(model, target, external_data)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -67,7 +72,7 @@ def save(model: ir.Model, path: str | os.PathLike[str]) -> None:
         raise _failure(target, error) from error
     try:
         beside = target.name + "_data"
-        if size > LARGEST_FILE:
+        if external:
             write_with_sidecar(model, scratch / target.name, scratch / beside)
             os.replace(scratch / beside, target.parent / beside)
         else:
@@ -77,7 +82,24 @@ def save(model: ir.Model, path: str | os.PathLike[str]) -> None:
         raise _failure(target, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    logger.info("wrote %s (%d bytes of weights)", target, size)
+    logger.info("wrote %s (%d bytes of weights)", target, sum(_sizes(model)))
+
+
+def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
+    """Whether there is a file beside the model's."""
+    sizes = _sizes(model)
+    too_large = sum(sizes) > LARGEST_FILE
+    if too_large and wanted is False:
+        raise SpecError(
+            f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
+            f"{LARGEST_FILE:,}: leave out external_data"
+        )
+    return too_large or (wanted is True and max(sizes, default=0) > INLINE)
+
+
+def _sizes(model: ir.Model) -> list[int]:
+    tensors = (value.const_value for value in model.graph.initializers.values())
+    return [tensor.nbytes for tensor in tensors if tensor is not None]
 
 
 def _failure(target: Path, error: OSError) -> SaveError:

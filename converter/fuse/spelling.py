@@ -20,6 +20,7 @@ from converter.fuse.match import Uses, View, materialise, operands, proved, rule
 from converter.fuse.products import EQUAL
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.constants import scalar
+from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep
 from converter.simplify import simplify
 from converter.trace import trace
@@ -35,7 +36,8 @@ DTYPES = ("float32", "float16")
 
 @dataclass(frozen=True)
 class Spelling:
-    """``formula(x, …)`` is the operation ``op``; ``sign`` is one of the primitives in it.
+    """``formula(x, …)`` is the operation ``op``; ``sign`` is one of the primitives in it, if one
+    is told.
 
     Arguments but ``x`` are numbers in the user's function, and the operation's parameters, if
     ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then.
@@ -50,9 +52,19 @@ class Spelling:
 
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Give what is spelled in the graph its name, in place; whether there was anything."""
-    present = {node.op for node in graph.walk()}
-    chosen = tuple(s for s in table if s.sign in present and opset in s.opsets)
+    chosen = present(graph, [s for s in table if opset in s.opsets])
     return bool(chosen) and sweep(graph, _rules(chosen)).changed
+
+
+def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
+    """Those whose sign is in the graph."""
+    there = {node.op for node in graph.walk()}
+    return tuple(spelling for spelling in table if spelling.sign in there or not spelling.sign)
+
+
+def primitives(spelling: Spelling) -> frozenset[str]:
+    """The operations that a formula is made of."""
+    return frozenset(v.node.op for v in ancestors(_pattern((spelling,)).base) if v.node is not None)
 
 
 def _rules(table: tuple[Spelling, ...]) -> dict[str, Rule]:
@@ -98,7 +110,7 @@ def _proof(
             _small(editor, found[k], shape) for k, number in numbers.items() if number is None
         ]
         params = {k: float(number) for k, number in numbers.items() if number is not None}
-        return editor.add(spelling.op, inputs, shape, dtype, params)
+        return editor.add(spelling.op, inputs, shape, dtype, params, formula=spelling.formula)
 
     return prove, build
 

@@ -54,7 +54,10 @@ class Value:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Node:
-    """One operation. ``meaning(arrays, params)`` applies JAX's own, where it came from a jaxpr."""
+    """One operation. ``meaning(arrays, params)`` applies JAX's own, where it came from a jaxpr.
+
+    A ``refusal`` says why it cannot be written, where that is known before it is to be.
+    """
 
     op: str
     inputs: list[Value]
@@ -63,6 +66,7 @@ class Node:
     bodies: dict[str, Graph] = field(default_factory=dict)
     meaning: Meaning | None = None
     source: tuple[Any, ...] = ()  # JAX's own record of where it was written, innermost first
+    refusal: str = ""
 
     @property
     def out(self) -> Value:
@@ -151,6 +155,7 @@ def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
             dict(node.params),
             meaning=node.meaning,
             source=node.source,
+            refusal=node.refusal,
         )
         twin.bodies = {name: _clone(body, table) for name, body in node.bodies.items()}
         for i, out in enumerate(node.outputs):

@@ -57,9 +57,13 @@ class Editor:
         shape: Shape,
         dtype: Any,
         params: Mapping[str, Any] | None = None,
+        formula: Callable[..., Any] | None = None,
     ) -> Value:
-        """Append a node with one output."""
-        return self.add_many(op, inputs, [(shape, dtype)], params)[0]
+        """Append a node with one output; a formula says what an operation is that is not ours."""
+        (out,) = self.add_many(op, inputs, [(shape, dtype)], params)
+        if formula is not None and out.node is not None:
+            out.node.meaning = lambda arrays, given: [formula(*arrays, **given)]
+        return out
 
     def add_many(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
+from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
@@ -89,11 +90,15 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
-        replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
+        refusal = ""
+        try:
+            replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
+        except Unsupported as error:  # told by the lowering, together with all others
+            replaced, refusal = None, error.reason
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
-        node.source = inner.sources
+        node.source, node.refusal = inner.sources, refusal
         nodes.append(node)
         return node.outputs
 

@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from converter.errors import CheckError
+from converter.interface import Interface
 from converter.jaxprs.keys import numbers
-from converter.jaxprs.specs import flat
 from converter.judge.elements import Judge
-from converter.judge.errors import Errors, compare
 from converter.judge.noise import Noise
 from converter.judge.runtime import Model, run, session
 from converter.judge.samples import samples
 from converter.result import Export
+from converter.verdict import Difference, Verdict, compare, worse
 
 if TYPE_CHECKING:
     import onnxruntime as ort
-
-
-@dataclass(frozen=True)
-class Difference:
-    """An element that differs by more than rounding explains."""
-
-    sample: str
-    optimised: bool
-    output: str
-    index: tuple[int, ...]
-    got: str
-    wanted: str
-
-    def __str__(self) -> str:
-        how = "" if self.optimised else " without ONNX Runtime's optimiser"
-        return (
-            f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.wanted} in "
-            f"JAX, on {self.sample} inputs{how}"
-        )
-
-
-class Verdict(dict[str, Errors]):
-    """The largest errors by output; and what differs by more than rounding explains."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.differences: list[Difference] = []
-
-    @property
-    def passed(self) -> bool:
-        """Whether the file computes what the function does."""
-        return not self.differences
 
 
 def check(
@@ -68,9 +35,9 @@ def check(
         model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
             else is run with and without ONNX Runtime's optimiser.
         fn: called with the inputs; its leaves are compared with the outputs in order.
-        inputs: arrays, one for each input, or pytrees of them; without them several are drawn
-            (ordinary, repeated, zero and large numbers, at the extremes of named dimensions),
-            which takes an export.
+        inputs: arrays as the function takes them, or pytrees of them; without them several are
+            drawn (ordinary, repeated, zero and large numbers, at the extremes of named
+            dimensions), which takes an export.
 
     Returns:
         A dictionary from outputs to errors, with ``passed`` and ``differences``.
@@ -82,12 +49,15 @@ def check(
     if inputs is None and graph is None:
         raise CheckError("only an export says what its inputs are: pass inputs")
     given = jax.tree.leaves(list(inputs or ()))
+    interface = model.interface if isinstance(model, Export) else Interface()
     if graph is not None and inputs is not None and len(given) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
-    drawn = samples(graph, seed) if inputs is None and graph else [("given", given)]
+    drawn = (
+        samples(graph, seed) if inputs is None and graph else [("given", interface.taken(given))]
+    )
     noise = _noise(model) if isinstance(model, Export) else None
-    call = flat(fn, model.fill) if isinstance(model, Export) else fn
-    cases = [_Case(name, given, call, noise) for name, given in drawn]
+    call = interface.called(fn)
+    cases = [_Case(name, arrays, call, noise) for name, arrays in drawn]
     verdict = Verdict()
     for optimised, live in _sessions(model):
         for case in cases:
@@ -115,7 +85,7 @@ class _Case:
             )
         for i, (output, result) in enumerate(got.items()):
             wanted = self._wanted[i]
-            verdict[output] = _worse(verdict.get(output), compare(result, wanted))
+            verdict[output] = worse(verdict.get(output), compare(result, wanted))
             for index in np.argwhere(self._judge.wrong(i, result, wanted))[:1]:
                 place = tuple(int(n) for n in index)
                 pair = (str(result[place]), str(wanted[place]))
@@ -138,13 +108,3 @@ def _noise(export: Export) -> Noise | None:
     if any(v.bound is None and v.program is None for v in export.graph.params):
         return None
     return Noise(export.retrace)
-
-
-def _worse(first: Errors | None, second: Errors) -> Errors:
-    if first is None:
-        return second
-    return Errors(
-        max(first.max_abs, second.max_abs),
-        max(first.max_rel, second.max_rel),
-        float(np.minimum(first.cosine, second.cosine)),
-    )

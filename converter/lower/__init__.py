@@ -10,7 +10,9 @@ import onnx_ir as ir
 
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
-from converter.lower.build import Builder, Shared, typed
+from converter.lower.build import Builder
+from converter.lower.shared import Shared, typed
+from converter.targets import ONNXRUNTIME, Target
 
 # Modules that register rules when imported.
 DOMAINS = (
@@ -38,18 +40,30 @@ IR_VERSIONS.update(dict.fromkeys(range(24, 27), 11))
 OPSETS = range(17, 27)
 
 
-def lower(graph: Graph, opset: int, refused: list[Unsupported] | None = None) -> ir.Model:
+def lower(
+    graph: Graph,
+    opset: int,
+    refused: list[Unsupported] | None = None,
+    *,
+    target: Target = ONNXRUNTIME,
+    lines: bool = False,
+) -> ir.Model:
     """The ONNX model of an arranged graph; parameters are initializers without values yet.
 
     With ``refused`` nothing is raised that cannot be written: it is put there, and the model is of
-    no use.
+    no use. With ``lines`` nodes say where in the source they come from.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     main = ir.tape.Tape()
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
     shared = Shared(
-        opset, main, refused=refused, taken=frozenset(p for name in names for p in _prefixes(name))
+        opset,
+        main,
+        refused=refused,
+        target=target,
+        lines=lines,
+        taken=frozenset(p for name in names for p in _prefixes(name)),
     )
     builder = Builder(shared, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
@@ -66,7 +80,7 @@ def lower(graph: Graph, opset: int, refused: list[Unsupported] | None = None) ->
         outputs,
         nodes=main.nodes,
         initializers=[*initializers, *main.initializers],
-        opset_imports={"": opset},
+        opset_imports={"": opset, **shared.domains},
         name="main_graph",
     )
     return ir.Model(body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo")

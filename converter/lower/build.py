@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,29 +11,9 @@ import onnx_ir as ir
 from converter.errors import ConverterError, SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
+from converter.lines import portable_line
 from converter.lower import registry
-
-
-@dataclass
-class Shared:
-    """What one model's builders have in common."""
-
-    opset: int
-    main: ir.tape.Tape
-    values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
-    constants: dict[Any, ir.Value] = field(default_factory=dict)
-    sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
-    origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    refused: list[Unsupported] | None = None  # where these are collected, none is raised
-    taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
-
-    def fresh(self, stem: str) -> str:
-        """``stem_0``, ``stem_1`` …, the same on every run; what begins like that is free too."""
-        while (label := f"{stem}_{self.counts[stem]}") in self.taken:
-            self.counts[stem] += 1
-        self.counts[stem] += 1
-        return label
+from converter.lower.shared import Shared, typed
 
 
 class Builder:
@@ -55,6 +33,10 @@ class Builder:
         """The first output of the node being lowered: its shape and dtype."""
         return self.node.outputs[0]
 
+    def has_kernel(self, operator: str, dtype: Any) -> bool:
+        """Whether the target's operator takes a dtype."""
+        return self.shared.target.has_kernel(operator, dtype)
+
     def operand(self, index: int = 0) -> Value:
         """An operand of the node being lowered: its shape and dtype."""
         return self.node.inputs[index]
@@ -62,20 +44,34 @@ class Builder:
     # -------------------------------------------------------------------------------- operators
 
     def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """One ONNX node with one output. Attributes that are ``None`` are left out."""
+        """One ONNX node with one output. Attributes that are ``None`` are left out.
+
+        An operator that is not ONNX's own has a ``domain``, and perhaps a ``version`` of it.
+        """
         return self.ops(name, inputs, 1, **attributes)[0]
 
     def ops(
-        self, name: str, inputs: Sequence[ir.Value | None], outputs: int, **attributes: Any
+        self,
+        name: str,
+        inputs: Sequence[ir.Value | None],
+        outputs: int,
+        *,
+        domain: str = "",
+        version: int = 1,
+        **attributes: Any,
     ) -> Sequence[ir.Value]:
         """One ONNX node with several outputs."""
+        if domain:
+            self.shared.domains[domain] = version
         given = {k: v for k, v in attributes.items() if v is not None}
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
-            name, list(inputs), attributes=given, num_outputs=outputs, name=label
+            name, list(inputs), attributes=given, num_outputs=outputs, name=label, domain=domain
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
+        if self.shared.lines and self.node.source:
+            self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
 
     # -------------------------------------------------------------------------------- constants
@@ -103,9 +99,8 @@ class Builder:
         """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
         if dims.is_static(dim):
             return self.ints([dim])
-        key = str(dim)
+        key, outer = str(dim), Builder(self.shared, self.shared.main)
         if key not in self.shared.sizes:
-            outer = Builder(self.shared, self.shared.main)
             self.shared.sizes[key] = dims.fold(dim, outer._leaf, outer._apply)
         return self.shared.sizes[key]
 
@@ -281,19 +276,5 @@ class Builder:
 
 
 _ARITHMETIC = {
-    "add": "Add",
-    "sub": "Sub",
-    "mul": "Mul",
-    "pow": "Pow",
-    "neg": "Neg",
-    "mod": "Mod",
-    "max": "Max",
-    "min": "Min",
+    op: op.capitalize() for op in ("add", "sub", "mul", "pow", "neg", "mod", "max", "min")
 }
-
-
-def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
-    """Stamp an ONNX value with shape and dtype."""
-    value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
-    value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
-    return value

@@ -9,7 +9,6 @@ import onnx_ir as ir
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
-from converter.targets.onnxruntime import has_kernel
 
 
 @rule("conv")
@@ -48,5 +47,5 @@ def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups:
 def _check(b: Builder, operator: str) -> None:
     if not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "ONNX convolves floats only; convert the operands")
-    if not has_kernel(operator, b.out.dtype):
+    if not b.has_kernel(operator, b.out.dtype):
         raise unsupported(b.node, b.opset, "ONNX Runtime has no convolution of float64")

@@ -11,7 +11,6 @@ from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.functions import atan, expm1, log1p, sign, tan
 from converter.lower.registry import Lowering, rule
-from converter.targets.onnxruntime import has_kernel
 
 
 def _asin(x: Term) -> Term:
@@ -85,7 +84,7 @@ FORMULAS: dict[str, tuple[str, Callable[[Term], Term]]] = {
 
 def _either(operator: str, formula: Callable[[Term], Term]) -> Lowering:
     def lowering(b: Builder, x: ir.Value) -> ir.Value:
-        if has_kernel(operator, b.operand().dtype):
+        if b.has_kernel(operator, b.operand().dtype):
             return b.op(operator, x)
         return formula(Term(b, x)).value
 

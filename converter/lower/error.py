@@ -14,7 +14,6 @@ from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.functions import log1p, sign
 from converter.lower.registry import rule
-from converter.targets.onnxruntime import has_kernel
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
 
 @rule("erf")
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    if has_kernel("Erf", b.operand().dtype):
+    if b.has_kernel("Erf", b.operand().dtype):
         return b.op("Erf", x)
     term = Term(b, x)
     size = abs(term)

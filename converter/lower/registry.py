@@ -12,7 +12,8 @@ nothing of the result, ended in the trace (``converter.jaxprs.inline.HINTS``).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,7 @@ _UNSYMMETRIC = (
     "use jnp.linalg.eigh or svd if the matrix allows it, else compute it before the export"
 )
 _PYTHON = "a file cannot call Python; compute it before the export or write it in jax.numpy"
+_NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
 REFUSED = {
     **dict.fromkeys(("eig", "schur", "hessenberg"), _UNSYMMETRIC),
     **dict.fromkeys(("pure_callback", "io_callback"), _PYTHON),
@@ -58,7 +60,22 @@ REFUSED = {
 def rule(
     *ops: str, since: int = OLDEST, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations; what it ignores is given by name."""
+    """Register a rule for one or more operations.
+
+    It gets the builder, the ONNX values of the operands, and the parameters by keyword:
+
+        @converter.rule("my_primitive")
+        def _(b, x, *, alpha):
+            return b.op("Elu", x, alpha=alpha)
+
+    ``b.op`` writes a node, ``b.const`` an initializer, ``b.shape`` a shape, also where it is
+    dynamic; ``b.out`` and ``b.operand()`` have shapes and dtypes.
+
+    Args:
+        ops: names of primitives, or of what a recogniser found.
+        since: the opset that brought what it writes; of several rules the newest is taken.
+        ignores: parameters that it knowingly does not read. A node with any other is refused.
+    """
 
     def register(lowering: Lowering) -> Lowering:
         entry = Entry(lowering, _reads(lowering), frozenset(ignores))
@@ -90,6 +107,17 @@ def _renamed(name: str) -> Lowering:
     return lowering
 
 
+@contextmanager
+def restored() -> Iterator[None]:
+    """What is registered meanwhile is forgotten."""
+    held = {op: dict(rules) for op, rules in _rules.items()}
+    try:
+        yield
+    finally:
+        _rules.clear()
+        _rules.update(held)
+
+
 def find(op: str, opset: int) -> Entry | None:
     """The newest rule for an operation at this opset."""
     allowed = [since for since in _rules.get(op, {}) if since <= opset]
@@ -98,6 +126,8 @@ def find(op: str, opset: int) -> Entry | None:
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """What the node's rule writes."""
+    if node.refusal:
+        raise Unsupported(node.refusal, source_line(node))
     entry = find(node.op, b.opset)
     if entry is None:
         raise unsupported(node, b.opset)
@@ -119,7 +149,7 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
-    newer = f"it needs opset {min(needed)} or newer" if needed else "there is no rule for it"
+    newer = f"it needs opset {min(needed)} or newer" if needed else _NO_RULE
     hint = REFUSED.get(node.op) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",

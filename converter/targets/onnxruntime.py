@@ -7,34 +7,19 @@ not matter. bfloat16 is left as it is where nothing is said: its kernels are on 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
+from converter.targets.target import (
+    BOOL,
+    FORMULAS,
+    HALF,
+    NARROW,
+    SHORT,
+    UNSIGNED,
+    Detour,
+    Missing,
+    Target,
+)
 
-Detour = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Dtypes without a (right) kernel, and the dtypes to compute in instead, without loss.
-
-    The operands from the ``first`` on are converted and, if ``back``, so is the result. Where the
-    ``order`` of numbers matters, uint64 becomes int64 by moving 2**63 to 0.
-    """
-
-    detour: Detour
-    first: int = 0
-    back: bool = True
-    order: bool = False
-
-
-NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
-UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
-BOOL: Detour = {"bool": "int32"}
-SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
-HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
-FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 # int64 goes another way: ReduceMax compares the low halves of its numbers, as signed ones.
 EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
 # ReduceSum adds in float64 and saturates where JAX wraps; what is left exact of it is in int64.
@@ -63,14 +48,8 @@ KERNELS: Mapping[str, Missing] = {
         ("scatter-max", "scatter-min"), Missing({"float16": "float32", **BOOL, **SHORT})
     ),
     "max_pool_scatter": Missing(HALF),
-    # Formulas of several steps: in half precision each of them would be seen.
-    **dict.fromkeys(
-        ("atan2", "cbrt", "erf_inv", "erfc", "expm1", "log1p", "exp2"),
-        Missing(HALF),
-    ),
     "celu": Missing({"float16": "float32"}),
-    # Near their zeros what their formulas add up cancels.
-    **dict.fromkeys(("digamma", "lgamma"), Missing(FLOATS)),
+    **FORMULAS,
     "sign": Missing({"float16": "float32"}),  # of NaN it makes 0
 }
 """By operation of the graph."""
@@ -89,9 +68,7 @@ HALF_OR_SINGLE = frozenset({"float32", "float16", "bfloat16"})
 """What the kernels of Attention and RotaryEmbedding take; bfloat16 those that are not for CPUs."""
 
 
-def has_kernel(operator: str, dtype: Any) -> bool:
-    """Whether the operator takes a dtype; asked where a formula can stand in for it."""
-    return not (dtype == np.float64 and operator in WITHOUT_FLOAT64)
+ONNXRUNTIME = Target("onnxruntime", KERNELS, WITHOUT_FLOAT64, rounds_reductions=True, rewrites=True)
 
 
 UNMOVED_ZERO = -0.0

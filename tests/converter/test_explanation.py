@@ -42,6 +42,28 @@ def test_the_first_is_what_a_conversion_raises():
     assert str(raised.value).endswith(f"[{told.obstacles[0].lines[0]}]")
 
 
+def test_what_no_expansion_can_say_is_among_all_others():
+    def product(x):
+        return lax.reduce(x, 0.0, lambda a, b: a * b + a, (0,))
+
+    def network(x):
+        y = first(x)
+        z = lax.linalg.tridiagonal_solve(*[y[0]] * 3, y.T, perturb_singular=True)
+        return product(y), z.sum(), product(x * 2), jnp.linalg.eigvals(z @ z.T)
+
+    told = converter.explain(network, [("B", 3)])
+    assert told.is_whole
+    names = ("pure_callback", "tridiagonal_solve", "own over axes", "primitive 'eig'")
+    for name in names:
+        (found,) = [o for o in told.obstacles if name in o.reason]
+        assert all("test_explanation.py" in line for line in found.lines), found
+        assert found.lines, found
+    (reduction,) = [o for o in told.obstacles if names[2] in o.reason]
+    assert "use a sum, product, maximum or minimum" in reduction.reason
+    with pytest.raises(converter.Unsupported, match=r"test_explanation.py:\d+ \(.*product\)"):
+        converter.to_onnx(product, [("B", 3)])
+
+
 def test_an_opset_matters():
     def bits(x):
         return x.astype(jnp.float8_e4m3fn).astype(jnp.float32)
@@ -58,11 +80,20 @@ def test_what_can_be_converted():
     assert str(told) == "everything can be converted"
 
 
-def test_what_is_refused_while_tracing_is_said_to_be_the_first_only():
+def test_windows_of_unknown_size_are_among_all_others():
     def fn(x):
         grown = lax.reduce_window(x, 0.0, lambda a, b: a * b + a, (3,), (1,), "VALID")
         return first(grown)
 
     told = converter.explain(fn, [("B",)])
+    assert told.is_whole
+    assert len(told.obstacles) == 2
+
+
+def test_what_is_refused_while_tracing_is_said_to_be_the_first_only():
+    def fn(x):
+        return first(x), jax.grad(lambda i: (i * 1.0).sum(), allow_int=True)(x.astype(int))
+
+    told = converter.explain(fn, [(3,)])
     assert not told.is_whole
     assert str(told).endswith("what comes after it was not looked at")

@@ -2,6 +2,7 @@
 
 import importlib
 
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -62,6 +63,27 @@ def test_a_sidecar(export, tmp_path, monkeypatch):
     session = ort.InferenceSession(tmp_path / "a.onnx", providers=["CPUExecutionProvider"])
     got = session.run(None, {session.get_inputs()[0].name: x})
     np.testing.assert_allclose(got[0], fn(params, x)[0], atol=1e-4)
+
+
+def test_a_sidecar_on_request(export, tmp_path, monkeypatch):
+    made, fn, params = export
+    path = tmp_path / "a.onnx"
+    made.save(path)
+    whole = path.read_bytes()
+    made.save(path, external_data=True)
+    assert (tmp_path / "a.onnx_data").read_bytes() == params["large"].tobytes()
+    assert converter.check(path, lambda x: fn(params, x), [np.ones((7, 40), np.float32)]).passed
+    converter.save(made.model, path, external_data=False)
+    assert path.read_bytes() == whole
+    (tmp_path / "small").mkdir()
+    converter.to_onnx(jnp.sin, [(2, 3)], path=tmp_path / "small" / "b.onnx", external_data=True)
+    assert [file.name for file in (tmp_path / "small").iterdir()] == ["b.onnx"]
+    with pytest.raises(converter.SpecError, match="give one, or use"):
+        converter.to_onnx(jnp.sin, [(2, 3)], external_data=True)
+    monkeypatch.setattr(saving, "LARGEST_FILE", 100)
+    with pytest.raises(converter.SpecError, match="bytes of weights, and a file of its kind ends"):
+        made.save(path, external_data=False)
+    assert path.read_bytes() == whole
 
 
 def test_the_model_keeps_its_tensors(export, tmp_path, monkeypatch):

@@ -24,6 +24,20 @@ def test_inputs_keep_their_dtype(dtype, onnx):
     assert verdict.passed, verdict.differences
 
 
+def test_beyond_32_bits():
+    """They wrap, or become infinite, as where JAX takes them."""
+    for dtype, number, wanted in (
+        (np.int64, 2**40 + 5, 6),
+        (np.uint64, 2**33 + 7, 8),
+        (np.float64, 1e300, np.inf),
+    ):
+        x = np.full((2, 3), number, dtype)
+        export = converter.to_onnx(lambda x: jnp.add(x, 1), [x])
+        (got,) = run(export, [x]).values()
+        np.testing.assert_array_equal(got, np.full((2, 3), wanted))
+        assert got.dtype.itemsize == 4
+
+
 def test_token_ids():
     def embed(ids):
         return jnp.asarray(TABLE)[ids]

@@ -88,7 +88,7 @@ def test_an_operation_that_should_be_gone(planted):
 
 
 def test_what_is_right_in_the_graph_and_wrong_in_the_file(monkeypatch):
-    def wrong(model):
+    def wrong(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
@@ -109,10 +109,24 @@ def test_named_sizes_and_parameters():
     assert called["shape"] == (3, 4)
 
 
-NAMES_AND_PLACES = {"specs", "path", "input_names", "output_names"}
+NAMES_AND_PLACES = {
+    "specs",
+    "path",
+    "external_data",
+    "verify",
+    "metadata",
+    "source_lines",
+    "functions",
+}
 """Arguments of `to_onnx` that change no pass; `bisect` takes specs only where arrays do not do."""
 
-OTHERS = {"opset": 20, "attention_layout": "3d", "strict": True, "fold": False}
+OTHERS = {
+    "opset": 20,
+    "attention_layout": "3d",
+    "strict": True,
+    "fold": False,
+    "fuse": ["gelu"],
+} | {"target": "standard"}
 """For each setting one that is not the default."""
 
 
@@ -121,8 +135,9 @@ def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
     ours, theirs = (inspect.signature(f).parameters for f in (converter.bisect, converter.to_onnx))
     shared = {name: theirs[name] for name in theirs.keys() - NAMES_AND_PLACES}
     assert {name: ours[name] for name in ours.keys() - {"inputs", "specs"}} == shared
-    told = {field.name for field in fields(passes.Settings)} - {"notes", "deviations"}
-    assert told == OTHERS.keys() == shared.keys() - {"fn", "params", "kwargs"}
+    told = {field.name for field in fields(passes.Settings)} - {"notes", "deviations", "newer"}
+    what = {"fn", "params", "kwargs", "input_names", "output_names", "channels_first"}
+    assert told == OTHERS.keys() == shared.keys() - what
     seen = []
 
     def note(graph: Graph, settings: passes.Settings) -> bool:
@@ -174,7 +189,7 @@ def test_right_conversions_pass(checking, tmp_path):
 
 
 def test_a_file_is_checked_too(checking, monkeypatch):
-    def wrong(model):
+    def wrong(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 

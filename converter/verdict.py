@@ -1,4 +1,4 @@
-"""How far one array is from another."""
+"""How far a file is from JAX: errors by output, and what rounding does not explain."""
 
 from __future__ import annotations
 
@@ -67,3 +67,46 @@ def _of_numbers(a: np.ndarray, b: np.ndarray) -> Errors:
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / norms if norms else float(np.array_equal(a, b))
+
+
+def worse(first: Errors | None, second: Errors) -> Errors:
+    """The larger of both."""
+    if first is None:
+        return second
+    return Errors(
+        max(first.max_abs, second.max_abs),
+        max(first.max_rel, second.max_rel),
+        float(np.minimum(first.cosine, second.cosine)),
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An element that differs by more than rounding explains."""
+
+    sample: str
+    optimised: bool
+    output: str
+    index: tuple[int, ...]
+    got: str
+    wanted: str
+
+    def __str__(self) -> str:
+        how = "" if self.optimised else " without ONNX Runtime's optimiser"
+        return (
+            f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.wanted} in "
+            f"JAX, on {self.sample} inputs{how}"
+        )
+
+
+class Verdict(dict[str, Errors]):
+    """The largest errors by output; and what differs by more than rounding explains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.differences: list[Difference] = []
+
+    @property
+    def passed(self) -> bool:
+        """Whether the file computes what the function does."""
+        return not self.differences

@@ -1,0 +1,157 @@
+"""Rules, expansions and recognisers from outside; `docs/how-to/extending.md` runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+
+import converter
+from converter.fuse.fusions import names
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def scope() -> Iterator[None]:
+    with converter.extensions():
+        yield
+
+
+def scaled(name: str) -> Any:
+    primitive = Primitive(name)
+    primitive.def_abstract_eval(lambda x, **_: x)
+    primitive.def_impl(lambda x, *, factor, **_: x * factor)
+    return primitive
+
+
+@pytest.mark.full
+def test_the_page():
+    known: dict[str, Any] = {}
+    seen = []
+    for block in BLOCKS:
+        exec(compile(block, "extending.md", "exec"), known)
+        seen.append(known["export"].report.histogram)
+    assert seen[0] == {"Shrink": 1, "Tanh": 1}
+    assert "Shrink" not in seen[1]
+    assert seen[2:] == [{"QuickGelu": 1, "ReduceSum": 1}, {"LpNormalization": 1}]
+    for fn in (known["network"], known["layer"], known["embed"]):
+        assert converter.check(converter.to_onnx(fn, [("B", 3, 4)]), fn, [X]).passed
+        assert converter.bisect(fn, [X]) is None
+    assert {"quick_gelu", "l2_normalise"} <= set(names())
+    plain = converter.to_onnx(known["embed"], [X], fuse=["quick_gelu"]).report.histogram
+    assert "LpNormalization" not in plain
+    several = converter.to_onnx(lambda x: x / jnp.sqrt((x * x).sum((1, 2), keepdims=True)), [X])
+    assert [str(n.reason) for n in several.report.near_misses] == ["the norm is over several axes"]
+
+
+def test_a_rule_and_its_end():
+    primitive = scaled("tripled")
+    fn = lambda x: primitive.bind(x, factor=3.0)  # noqa: E731
+    with converter.extensions():
+
+        @converter.rule("tripled")
+        def _(b: converter.Builder, x: Any, *, factor: float) -> Any:
+            return b.op("Mul", x, b.like(factor))
+
+        export = converter.to_onnx(fn, [X])
+        assert export.report.histogram == {"Mul": 1}
+        assert converter.check(export, fn, [X]).passed
+        with pytest.raises(converter.Unsupported, match="does not know other"):
+            converter.to_onnx(lambda x: primitive.bind(x, factor=3.0, other=1), [X])
+    with pytest.raises(converter.Unsupported, match=r"converter\.rule and converter\.expansion"):
+        converter.to_onnx(fn, [X])
+
+
+@pytest.mark.full
+def test_the_newest_rule_and_other_domains():
+    primitive = scaled("scaled")
+    fn = lambda x: primitive.bind(x, factor=2.0)  # noqa: E731
+
+    @converter.rule("scaled")
+    def _(b, x, *, factor):
+        return b.op("Mul", x, b.like(factor))
+
+    @converter.rule("scaled", since=20)
+    def _(b, x, *, factor):
+        return b.op("Scaled", x, factor=factor, domain="com.example", version=2)
+
+    assert converter.to_onnx(fn, [X], opset=19).report.histogram == {"Mul": 1}
+    export = converter.to_onnx(fn, [X], opset=20)
+    assert export.report.fused == {"Scaled": 1}
+    assert export.model.opset_imports == {"": 20, "com.example": 2}
+
+
+@pytest.mark.full
+def test_a_formula_in_other_spellings_and_layouts():
+    @converter.recogniser("quick_gelu", since=18)
+    def _(x, alpha):
+        return x * jax.nn.sigmoid(alpha * x)
+
+    @converter.rule("quick_gelu")
+    def _(b, x, *, alpha):
+        return b.op("QuickGelu", x, alpha=alpha, domain="com.microsoft")
+
+    def network(x):
+        x = x.transpose(2, 0, 1)
+        return jax.vmap(lambda row: jax.nn.sigmoid(row * 1.5) * row, 1, 1)(x) + x
+
+    export = converter.to_onnx(network, [X])
+    assert export.report.histogram["QuickGelu"] == 1
+    assert converter.check(export, network, [X]).passed
+    assert not converter.to_onnx(network, [X], opset=17).report.fused
+
+    def channels_last(x):
+        kernel = jnp.ones((3, 3, 4, 4)) / 9
+        for _ in range(2):
+            x = jax.lax.conv_general_dilated(
+                x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+            x = x * jax.nn.sigmoid(1.702 * x)
+        return x
+
+    images = np.random.default_rng(0).standard_normal((2, 6, 5, 4)).astype(np.float32)
+    export = converter.to_onnx(channels_last, [images])
+    assert export.report.histogram == {"Conv": 2, "QuickGelu": 2, "Transpose": 2}
+    assert converter.check(export, channels_last, [images]).passed
+
+
+@pytest.mark.full
+def test_formulas_made_of_others():
+    @converter.recogniser("gated")
+    def _(x):
+        return x * jax.nn.sigmoid(x)
+
+    @converter.recogniser("gated_twice")
+    def _(x):
+        gate = x * jax.nn.sigmoid(x)
+        return jnp.exp(gate) + gate
+
+    @converter.rule("gated")
+    def _(b, x):
+        return b.op("Gated", x, domain="com.example")
+
+    @converter.rule("gated_twice")
+    def _(b, x):
+        return b.op("GatedTwice", x, domain="com.example")
+
+    def fn(x):
+        y, z = x + 1, x + 2
+        gate = jax.nn.sigmoid(y) * y
+        return gate + jnp.exp(gate), z * jax.nn.sigmoid(z)
+
+    assert converter.to_onnx(fn, [X]).report.fused == {"Gated": 1, "GatedTwice": 1}
+
+
+def test_what_no_formula_can_say():
+    with pytest.raises(converter.SpecError, match=r"it has reduce_sum.*give roots="):
+        converter.recogniser("mean")(lambda x: x / x.sum(-1, keepdims=True))

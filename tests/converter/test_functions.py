@@ -1,0 +1,184 @@
+"""Blocks that repeat are functions of ONNX; put back, they are the graph that there was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import onnx.inliner
+import onnx_ir as ir
+import pytest
+from onnx_ir.passes.common import InlinePass
+
+import converter
+
+
+def expressions(model: ir.Model) -> list[Any]:
+    """Each output as what it is computed from, nodes told by operator, attributes and operands."""
+    known: dict[ir.Value, int] = {}
+    numbers: dict[Any, int] = {}
+
+    def number(value: ir.Value | None) -> int:
+        return -1 if value is None else known[value]
+
+    for value in (*model.graph.inputs, *model.graph.initializers.values()):
+        known[value] = numbers.setdefault(value.name, len(numbers))
+    for node in model.graph:
+        plain = {k: v for k, v in node.attributes.items() if v.type != ir.AttributeType.GRAPH}
+        attributes = tuple(sorted((k, str(v.value)) for k, v in plain.items()))
+        whole = (node.domain, node.op_type, attributes, tuple(map(number, node.inputs)))
+        for i, value in enumerate(node.outputs):
+            known[value] = numbers.setdefault((whole, i), len(numbers))
+    return [(v.name, known[v], str(v.shape), str(v.dtype)) for v in model.graph.outputs]
+
+
+def assert_outlined(
+    fn: Callable[..., Any], specs: list[Any], wanted: list[tuple[int, int]], **how: Any
+) -> converter.Export:
+    """There are so many calls of so many nodes, and nothing else has changed."""
+    plain = converter.to_onnx(fn, specs, **how)
+    export = converter.to_onnx(fn, specs, functions=True, **how)
+    assert [(f.calls, f.nodes) for f in export.report.functions] == wanted
+    assert export.report.histogram == plain.report.histogram
+    saved = sum((calls - 1) * nodes - calls for calls, nodes in wanted)
+    held = len(list(export.model.graph.all_nodes())) + sum(f.nodes for f in export.report.functions)
+    assert held == plain.report.nodes - saved
+    proto = ir.to_proto(export.model)
+    onnx.checker.check_model(proto, full_check=True)
+    others = onnx.inliner.inline_local_functions(proto)
+    assert expressions(ir.from_proto(others)) == expressions(plain.model)
+    inlined = ir.from_proto(proto)
+    InlinePass()(inlined)
+    assert expressions(inlined) == expressions(plain.model)
+    return export
+
+
+class Block(eqx.Module):
+    norm: eqx.nn.LayerNorm
+    attention: eqx.nn.MultiheadAttention
+    up: eqx.nn.Linear
+    down: eqx.nn.Linear
+
+    def __init__(self, key):
+        one, two, three = jax.random.split(key, 3)
+        self.norm = eqx.nn.LayerNorm(8)
+        self.attention = eqx.nn.MultiheadAttention(2, 8, key=one)
+        self.up, self.down = eqx.nn.Linear(8, 12, key=two), eqx.nn.Linear(12, 8, key=three)
+
+    def __call__(self, x):
+        y = jax.vmap(self.norm)(x)
+        x = x + self.attention(y, y, y)
+        return x + jax.vmap(lambda t: self.down(jax.nn.gelu(self.up(t))))(x)
+
+
+class Network(eqx.Module):
+    blocks: list[Block]
+    head: eqx.nn.Linear
+
+    def __init__(self, depth, key):
+        *keys, last = jax.random.split(key, depth + 1)
+        self.blocks = [Block(key) for key in keys]
+        self.head = eqx.nn.Linear(8, 3, key=last)
+
+    def __call__(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x, self.head(x.mean(0))
+
+
+def filled(shape: jax.ShapeDtypeStruct) -> Any:
+    if not isinstance(shape, jax.ShapeDtypeStruct):
+        return shape
+    return np.random.default_rng(shape.size).standard_normal(shape.shape).astype(shape.dtype)
+
+
+def test_blocks_of_a_transformer(tmp_path):
+    shapes = eqx.filter_eval_shape(Network, 3, jax.random.key(0))
+    model = jax.tree.map(filled, shapes)
+    fn = jax.vmap(model)
+    alone = converter.to_onnx(jax.vmap(model.blocks[0]), [("B", 5, 8)]).report.nodes
+    export = assert_outlined(fn, [("B", 5, 8)], [(3, alone)])
+    (function,) = export.model.functions.values()
+    assert function.name == "blocks"
+    assert {"norm.weight", "attention.query_proj.weight", "up.bias"} <= {
+        v.name for v in function.inputs
+    }
+    path = tmp_path / "model.onnx"
+    export.save(path, external_data=True)
+    x = np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)
+    plain = converter.run(converter.to_onnx(fn, [("B", 5, 8)]), [x])
+    for name, array in converter.run(path, [x]).items():
+        np.testing.assert_allclose(array, plain[name], atol=1e-5)
+    assert f"function blocks: {alone} nodes, 3 calls" in str(export.report)
+    assert converter.report(ir.load(path)).histogram == export.report.histogram
+
+
+def chain(x, weights, between=lambda x, i: x):
+    for i, w in enumerate(weights):
+        y = jnp.tanh(x @ w)
+        y = jnp.exp(-jnp.abs(y @ w.T + 1)) * jnp.cos(y)
+        x = between(x + y, i)
+    return x
+
+
+WEIGHTS = [np.random.default_rng(i).standard_normal((4, 4)).astype(np.float32) for i in range(6)]
+NODES = 10
+
+
+def all_of(x):
+    taken = []
+    chain(x, WEIGHTS, lambda x, i: taken.append(x) or x)
+    return taken
+
+
+@pytest.mark.full
+def test_where_blocks_are_cut():
+    spec = [("B", 4)]
+    assert_outlined(lambda x: chain(x, WEIGHTS), spec, [(6, NODES)])
+    assert_outlined(lambda x: jnp.sin(chain(jnp.sin(x), WEIGHTS)), spec, [(6, NODES)])
+    # Every block's result is one of the network's too.
+    assert_outlined(all_of, spec, [(6, NODES)])
+    # Something stands between the third and the fourth.
+    assert_outlined(
+        lambda x: chain(x, WEIGHTS, lambda x, i: jnp.sort(x) if i == 2 else x), spec, [(6, NODES)]
+    )
+    # Nothing repeats, or too little.
+    assert_outlined(lambda x: chain(x, WEIGHTS[:1]), spec, [])
+    assert_outlined(lambda x: x + 1 + 2 * x, spec, [])
+
+
+@pytest.mark.full
+def test_what_a_first_block_computes_for_all():
+    def network(x, mask):
+        for w in WEIGHTS:
+            bias = jnp.where(mask, 0.0, -1e9)
+            x = x + jnp.tanh(jnp.exp(jnp.sin(x @ w) + bias) * jnp.cos(x @ w.T))
+        return x
+
+    assert_outlined(network, [("B", 4), (("B", 4), "bool")], [(6, 9)])
+
+
+@pytest.mark.full
+def test_loops_stay_where_they_are():
+    def between(x, i):
+        return jax.lax.fori_loop(0, 3, lambda _, c: c + x, x) if i == 2 else x
+
+    def network(x):
+        return chain(x, WEIGHTS, between)
+
+    export = assert_outlined(network, [(3, 4)], [(6, NODES)])
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    assert converter.check(export, network, [x]).passed
+
+
+def test_functions_are_not_joined_nor_made_smaller():
+    export = converter.to_onnx(lambda x: chain(x, WEIGHTS), [(3, 4)], functions=True)
+    with pytest.raises(converter.SpecError, match="without functions=True"):
+        converter.lower_precision(export.model, "float16")
+    with pytest.raises(converter.SpecError, match="without functions=True"):
+        converter.join(export.model, converter.to_onnx(jnp.sin, [(3, 4)]).model)

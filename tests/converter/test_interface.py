@@ -1,0 +1,144 @@
+"""How a file shows what was converted: its layouts, and whether it is right."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+
+RNG = np.random.default_rng(11)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def conv(x, kernel, stride=1):
+    return jax.lax.conv_general_dilated(
+        x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+PARAMS = {"one": drawn(3, 3, 4, 6), "two": drawn(3, 3, 6, 6), "head": drawn(6, 5)}
+
+
+def network(params, image, shift):
+    """In channels-last, with a residual sum and a pooled head."""
+    x = jax.nn.relu(conv(image, params["one"], 2) + shift)
+    x = x + jax.nn.silu(conv(x, params["two"]))
+    return {"map": x, "logits": x.mean((1, 2)) @ params["head"]}
+
+
+IMAGE, SHIFT = drawn(3, 8, 6, 4), drawn(6)
+SPECS = [("B", 8, 6, 4), (6,)]
+
+
+def export(**how):
+    return converter.to_onnx(network, SPECS, params=PARAMS, **how)
+
+
+def test_channels_first_without_a_transpose():
+    last = export()
+    assert last.report.histogram["Transpose"] == 2
+    first = export(channels_first=["image", "map"])
+    assert "Transpose" not in first.report.histogram
+    shapes = [[str(d) for d in v.shape] for v in (*first.model.graph.inputs,)]
+    assert shapes == [["B", "4", "8", "6"], ["6"]]
+    assert {v.name: v.shape.rank() for v in first.model.graph.outputs} == {"logits": 2, "map": 4}
+    got = converter.run(first, [np.moveaxis(IMAGE, -1, 1), SHIFT])
+    wanted = network(PARAMS, IMAGE, SHIFT)
+    np.testing.assert_allclose(got["map"], np.moveaxis(wanted["map"], -1, 1), atol=1e-5)
+    np.testing.assert_allclose(got["logits"], wanted["logits"], atol=1e-5)
+
+
+@pytest.mark.full
+def test_only_inputs_or_outputs():
+    for names in (["image"], ["map"], ["image", "map"]):
+        found = export(channels_first=names)
+        assert found.report.histogram.get("Transpose", 0) == 2 - len(names)
+        assert converter.check(found, lambda *xs: network(PARAMS, *xs), [IMAGE, SHIFT]).passed
+    assert not converter.bisect(network, [IMAGE, SHIFT], params=PARAMS, channels_first=["map"])
+    assert converter.to_onnx(
+        network,
+        SPECS,
+        params=PARAMS,
+        input_names=["x", "y"],
+        output_names=["a", "b"],
+        channels_first=["x", "b"],
+        verify=[IMAGE, SHIFT],
+    ).verdict.passed
+
+
+@pytest.mark.full
+def test_one_and_three_axes_of_space():
+    for shape in ((2, 7, 3), (2, 5, 6, 7, 3)):
+        x = drawn(*shape)
+        found = converter.to_onnx(
+            lambda x: (x, jnp.sin(x)), [shape], channels_first=["x", "output_1"], verify=[x]
+        )
+        got = converter.run(found, [np.moveaxis(x, -1, 1)])
+        np.testing.assert_array_equal(got["output_0"], x)
+        np.testing.assert_allclose(got["output_1"], np.moveaxis(np.sin(x), -1, 1), atol=1e-6)
+
+
+def test_what_cannot_be_channels_first():
+    with pytest.raises(converter.SpecError, match=r"of image, shift, logits, map; .*'picture'"):
+        export(channels_first=["picture"])
+    with pytest.raises(converter.SpecError, match="received 'image'"):
+        export(channels_first="image")
+    for name, text in (("shift", r"float32\[6\]"), ("logits", r"float32\[B,5\]")):
+        with pytest.raises(converter.SpecError, match=f"'{name}' is {text}; leave it out"):
+            export(channels_first=[name])
+
+
+# ------------------------------------------------------------------------------------ verify
+
+
+@pytest.mark.full
+def test_a_verdict(tmp_path):
+    path, how = tmp_path / "model.onnx", {"channels_first": ["x"]}
+    found = converter.to_onnx(lambda x: x + 1, [("B", 2, 3, 4)], verify=True, path=path, **how)
+    assert found.verdict is not None
+    assert found.verdict.passed
+    assert set(found.verdict) == {"output_0"}
+    assert path.exists()
+    assert converter.to_onnx(lambda x: x + 1, [("B", 2, 3, 4)], **how).verdict is None
+
+
+def test_nothing_is_written_that_is_wrong(tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+
+    def wrong(model, target):
+        next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
+        return model
+
+    monkeypatch.setattr("converter.export.tidy", wrong)
+    with pytest.raises(converter.CheckError, match=r"is not what JAX computes: output_0\[0, 0\]"):
+        converter.to_onnx(jnp.sin, [(2, 3)], path=path, verify=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_verified():
+    abstract = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+    with pytest.raises(converter.SpecError, match="w has no value"):
+        converter.to_onnx(lambda p, x: x @ p["w"], [("B", 3)], params=abstract, verify=True)
+    with pytest.raises(converter.CheckError, match="takes 1 inputs, received 2"):
+        converter.to_onnx(jnp.sin, [(2, 3)], verify=[IMAGE, IMAGE])
+
+
+@pytest.mark.full
+def test_verified_functions_of_every_kind():
+    traced = jax.jit(lambda x, *, y: {"sum": x + y}).trace(jnp.ones(3), y=jnp.ones(3))
+    assert converter.to_onnx(traced, verify=True).verdict.passed
+    nothing = converter.to_onnx(lambda: jnp.arange(3) + 1, [], verify=[])
+    assert nothing.verdict.passed
+    tree = converter.to_onnx(
+        lambda pair, *, scale: pair["a"] * scale + pair["b"],
+        [{"a": ("B", 3), "b": (3,)}],
+        kwargs={"scale": ("B", 1)},
+        verify=[{"a": np.ones((2, 3), np.float32), "b": drawn(3)}, drawn(2, 1)],
+    )
+    assert tree.verdict.passed
