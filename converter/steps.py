@@ -26,6 +26,7 @@ from converter.fuse import (
     affine,
     batch_norm,
     group_norm,
+    recurrent,
     spelling,
 )
 from converter.fuse import resize as resampling
@@ -92,6 +93,11 @@ def activate(graph: Graph, settings: Settings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
     table = [s for s in activations.ACTIVATIONS if s.op not in avoided]
     return spelling.recognise(graph, table, settings.opset)
+
+
+def recur(graph: Graph, settings: Settings) -> bool:
+    """Its sigmoids and hyperbolic tangents are less precise than what JAX does."""
+    return not settings.strict and recognised(recurrent.RECURRENT)(graph, settings)
 
 
 def group(graph: Graph, settings: Settings) -> bool:

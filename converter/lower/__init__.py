@@ -23,6 +23,7 @@ DOMAINS = (
     "elementwise",
     "error",
     "indexing",
+    "recurrent",
     "reduce",
     "resize",
     "shape",
