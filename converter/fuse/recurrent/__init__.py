@@ -32,10 +32,9 @@ def prove(node: Node, uses: Uses) -> Recurrent | str | None:
     for state, after in zip(graph.inputs[:carried], graph.outputs, strict=False):
         for feature in reversed(range(state.rank)):
             found = cell(Body(node, state, feature), after)
-            evidence = _whole(found) if isinstance(found, Cell) else found
-            if isinstance(evidence, Recurrent):
-                return evidence
-            reason = reason or evidence
+            if isinstance(found, Cell):
+                return _whole(found)
+            reason = reason or found
     return reason
 
 

@@ -43,15 +43,18 @@ class Cell:
 def cell(body: Body, result: Value) -> Cell | str | None:
     """The cell whose state becomes ``result``, or what is missing to be one."""
     new = select(result, body.axes)
+    if new.op() == "select_n" and any(map(_is_gated, new.operands()[1:])):
+        return "a mask leaves its state as it was in some rounds"
     parts = polynomial(new)
-    if parts is None or not _is_gated(parts):
+    if parts is None or not _is_gated(new):
         return None
     reader = Reader(body)
     return _lstm(reader, new, parts) or _gru(reader, new, parts) or _rnn(reader, new, parts)
 
 
-def _is_gated(parts: Polynomial) -> bool:
-    return any(activation(factor) is not None for factors in parts for factor in factors)
+def _is_gated(new: Selection) -> bool:
+    factors = {factor for factors in polynomial(new) or {} for factor in factors}
+    return any(activation(factor) is not None for factor in factors)
 
 
 # ------------------------------------------------------------------------------------------- LSTM
