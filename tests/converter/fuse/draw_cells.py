@@ -11,7 +11,7 @@ from jax import lax
 
 from tests.converter.fuse.drawing import Draw, Pencil
 
-T, B, I, H = 7, 3, 4, 5
+T, B, D, H = 7, 3, 4, 5
 GATES = {"lstm": "iofg", "gru": "zrn", "rnn": "h"}
 MISSES = {
     "lstm": ("peephole", "coupled", "normed", "cells", "other", "twice", "squashed"),
@@ -81,9 +81,9 @@ def _step(pencil: Pencil, op: str, miss: str, weights: Weights) -> Callable[...,
     gates = len(GATES[op])
     squash = pencil.pick("gate", (jax.nn.sigmoid, jax.nn.sigmoid, hard))
     new = pencil.pick("new", (jnp.tanh, jnp.tanh, jax.nn.relu, hard))
-    of_x, of_h = weights.product(I), weights.product(H)
+    of_x, of_h = weights.product(D), weights.product(H)
     joint = weights.joint and op != "gru" and weights.kind in ("packed", "row")
-    both = weights.product(I + H)
+    both = weights.product(D + H)
     biases = [
         [pencil.array((H,)) if pencil.chance("bias", 0.6) else None for _ in range(gates)]
         for _ in range(2)
@@ -192,7 +192,7 @@ def _loop(pencil: Pencil, op: str, miss: str, step: Any) -> tuple[Callable[..., 
             return every
         return [results[name] for name in wanted]
 
-    arrays = [pencil.array((T, *lead, I))]
+    arrays = [pencil.array((T, *lead, D))]
     arrays += [pencil.array((*lead, H)) for _ in range(count)] if given else []
     if batch in ("vmap", "vmap1", "nested"):
         place = 1 if batch == "vmap1" else 0

@@ -10,13 +10,13 @@ import converter
 from tests.converter.fuse.draw_cells import recurrent
 from tests.converter.fuse.drawing import Pencil, assert_drawn
 
-BLOCK, FULL, HUNT = 2, 20, 1000
+BLOCK, FULL, HUNT = 2, 10, 1000
 TOLERANCE = 2e-5
 """Ten units in the last place for each of seven rounds, of numbers that may grow tenfold."""
 
 
 def blocks() -> list[object]:
-    tiers = [(), *[pytest.mark.full] * FULL, *[pytest.mark.hunt] * HUNT]
+    tiers = [*[pytest.mark.full] * FULL, *[pytest.mark.hunt] * HUNT]
     return [pytest.param(block, marks=tier) for block, tier in enumerate(tiers)]
 
 
