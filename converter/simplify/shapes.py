@@ -75,10 +75,9 @@ def _only_ones(source: Value, shape: Shape, axes: list[int]) -> bool:
 
 def _rev(node: Node, editor: Editor) -> Value | None:
     """What is reversed twice, transposed between or not, is not reversed."""
-    source, order = node.inputs[0], list(range(node.out.rank))
-    if source.node is not None and source.node.op == "transpose":
-        source, order = source.node.inputs[0], list(source.node.params["permutation"])
-    inner = source.node
+    order, inner = list(range(node.out.rank)), node.inputs[0].node
+    if inner is not None and inner.op == "transpose":
+        order, inner = list(inner.params["permutation"]), inner.inputs[0].node
     if inner is None or inner.op != "rev":
         return None
     own = {order[a] for a in node.params["dimensions"]}
