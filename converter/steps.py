@@ -30,7 +30,7 @@ from converter.fuse import (
     spelling,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.match import Recogniser, rules
+from converter.fuse.match import NearMiss, Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
@@ -96,8 +96,14 @@ def activate(graph: Graph, settings: Settings) -> bool:
 
 
 def recur(graph: Graph, settings: Settings) -> bool:
-    """Its sigmoids and hyperbolic tangents are less precise than what JAX does."""
-    return not settings.strict and recognised(recurrent.RECURRENT)(graph, settings)
+    """A cell may be on top of another; the operators are less precise than what JAX does."""
+    changed, notes = False, list[NearMiss]()
+    while not settings.strict and sweep(graph, rules([recurrent.RECURRENT], notes)).changed:
+        changed = True
+        notes.clear()
+        drop_dead(graph)
+    settings.notes.extend(notes)
+    return changed
 
 
 def group(graph: Graph, settings: Settings) -> bool:

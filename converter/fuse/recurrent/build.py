@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from converter.fuse.recurrent.cells import Cell
-from converter.fuse.recurrent.results import Result
+from converter.fuse.recurrent.rest import write
+from converter.fuse.recurrent.results import Result, Results
 from converter.fuse.recurrent.selection import INNER, TIME, Selection
-from converter.fuse.recurrent.terms import Term
+from converter.fuse.recurrent.terms import Term, varying
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
@@ -27,12 +28,12 @@ class Recurrent:
 
     cell: Cell
     sources: tuple[Selection, ...]
-    results: tuple[Result, ...]
+    results: Results
 
 
 def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     cell = found.cell
-    _take_out(cell, editor)
+    _take_out(found, editor)
     writer = _Writer(found, editor)
     backwards = found.sources[0].backwards
     params = {"reverse": node.params["reverse"] != backwards, "activations": cell.activations}
@@ -47,18 +48,31 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     if backwards:
         stacked = editor.add("rev", [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
     ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
-    return [
-        result.written(editor, stacked if result.stacked else ends[result.index], writer.axes, out)
-        for result, out in zip(found.results, node.outputs, strict=True)
-    ]
+
+    def written(result: Result, shape: Shape) -> Value:
+        value = stacked if result.stacked else ends[result.index]
+        return result.written(editor, value, writer.axes, shape)
+
+    outputs = {
+        i: written(result, node.outputs[i].shape) for i, result in found.results.known.items()
+    }
+    if found.results.rest is not None:
+        axes = cell.body.axes
+        states = written(Result(0, axes, True), (time, *cell.body.state.shape))
+        outputs.update(write(found.results.rest, node, states, editor))
+    return [outputs[i] for i in range(len(node.outputs))]
 
 
-def _take_out(cell: Cell, editor: Editor) -> None:
-    """Move what the weights are computed from in the loop to before it."""
-    needed = {id(term.weights.base) for gate in cell.gates for term in gate}
-    taken = []
-    for node in reversed(cell.body.graph.nodes):
-        if any(id(v) in needed for v in node.outputs):
+def _take_out(found: Recurrent, editor: Editor) -> None:
+    """Move what is the same in each round to before the loop."""
+    graph, rest = found.cell.body.graph, found.results.rest
+    needed = {id(term.weights.base) for gate in found.cell.gates for term in gate}
+    if rest is not None:
+        needed.update(id(v) for node in rest.nodes for v in node.operands())
+        needed.update(id(graph.outputs[i]) for i in rest.outputs)
+    own, taken = varying(graph), []
+    for node in reversed(graph.nodes):
+        if any(id(v) in needed - own for v in node.outputs):
             needed.update(map(id, node.operands()))
             taken.append(node)
     editor.nodes.extend(reversed(taken))

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
+from converter.fuse.recurrent.rest import Rest, rest
 from converter.fuse.recurrent.selection import TIME, Selection, place, select
 from converter.graph import Value, dims
+from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
 
 
@@ -19,7 +21,7 @@ class Result:
     axes: tuple[int | None, ...]
     stacked: bool
 
-    def written(self, editor: Editor, value: Value, axes: Sequence[int], out: Value) -> Value:
+    def written(self, editor: Editor, value: Value, axes: Sequence[int], shape: Shape) -> Value:
         """``value`` has the ``axes`` of the state, and what is stacked those of time first."""
         names = (TIME, *axes) if self.stacked else tuple(axes)
         wanted = (TIME, *self.axes) if self.stacked else self.axes
@@ -27,29 +29,39 @@ class Result:
         places = tuple(
             place(table.get(name), 0, d) for name, d in zip(names, value.shape, strict=True)
         )
-        sizes = dict(enumerate(out.shape))
+        sizes = dict(enumerate(shape))
         return Selection(value, places).materialised(editor, tuple(sizes), sizes)
 
 
-def results(cell: Cell) -> tuple[Result, ...] | str:
-    """The loop's outputs, if the operator gives them all."""
+@dataclass(frozen=True)
+class Results:
+    """What a loop's outputs are, by their places, and what gives the others, if there are any."""
+
+    known: dict[int, Result]
+    rest: Rest | None
+
+
+def results(cell: Cell) -> Results | str:
+    """The loop's outputs, if the operator gives them or what they are computed from."""
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
-    read = {id(v) for node in graph.nodes for v in node.operands()}
-    found = []
+    found: dict[int, Result] = {}
     for i, value in enumerate(graph.outputs):
         alike = [_result(cell, n, value, i >= carried) for n in range(len(cell.results))]
         known = [result for result in alike if result is not None]
-        if not known:
-            return "its loop gives more than the states of the cell"
-        if i < carried:
-            before = graph.inputs[i]
-            state = before in cell.states and cell.states.index(before) == known[0].index
-            if not state and (id(before) in read or before in cell.states):
-                return "its loop carries more than the states of the cell"
-        elif known[0].index != 0:
+        if known and i >= carried and known[0].index != 0:
             return "its cell is wanted after each round"
-        found.append(known[0])
-    return tuple(found)
+        before = graph.inputs[i] if i < carried else None
+        if before in cell.states and not known:
+            return "its loop carries something else in the place of a state"
+        if known:
+            found[i] = known[0]
+    missing = [i for i in range(len(graph.outputs)) if i not in found]
+    others = rest(cell, missing)
+    if others is None:
+        return "its loop gives more than what the new states of the cell say"
+    return Results(
+        {i: r for i, r in found.items() if i not in others.outputs}, others if missing else None
+    )
 
 
 def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:

@@ -90,15 +90,21 @@ class Body:
         return self.loop.inputs[places[0]]
 
 
+def varying(graph: Graph) -> set[int]:
+    """ids of the values of a loop's body that are others in each round."""
+    found = {id(v) for v in graph.inputs}
+    for node in graph.nodes:
+        if any(id(v) in found for v in node.operands()):
+            found.update(id(v) for v in node.outputs)
+    return found
+
+
 class Reader:
     """Reads sums of terms, in a body and before its loop."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
-        self._varying = {id(v) for v in body.graph.inputs}
-        for node in body.graph.nodes:
-            if any(id(v) in self._varying for v in node.operands()):
-                self._varying.update(id(v) for v in node.outputs)
+        self._varying = varying(body.graph)
 
     def varies(self, found: Selection) -> bool:
         """Whether a value is another in each round."""
