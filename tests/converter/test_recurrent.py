@@ -236,6 +236,69 @@ def test_near_misses(name):
     assert_right(export, jax.tree.leaves(fn(X)))
 
 
+def loop_over(step, *widths):
+    """A loop by hand over states of these widths, and a count of its rounds."""
+    rng = np.random.default_rng(4)
+    w, r = (rng.standard_normal((n, 2 * H)).astype(np.float32) / 2 for n in (D, H))
+
+    def body(carry, row):
+        *states, count = carry
+        states, out = step(w, r, states, row, count)
+        return (*states, count + 1), out
+
+    def run(x):
+        states = [jnp.zeros((x.shape[0], n)) for n in widths]
+        return lax.scan(body, (*states, jnp.float32(0)), jnp.swapaxes(x, 0, 1))
+
+    return run
+
+
+def projected(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    return [h], (jax.nn.softmax(h @ r + 1), (h[:, :2] * row[:, :1]).sum(-1))
+
+
+def prepared(w, r, states, row, count):
+    h = jnp.tanh(jax.nn.relu(row @ w[:, H:]) @ r[:, :H] + states[0] @ r[:, H:])
+    return [h], h
+
+
+def on_top(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    both = jnp.concatenate([jnp.sin(h), states[1]], -1)
+    top = jax.nn.relu(both @ np.concatenate([r, np.tile(r, (2, 1))]))
+    return [h, top], (top, h)
+
+
+def counted(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    return [h], (h * count, row + count, r * 2)
+
+
+LOOPS = {
+    "projected": (loop_over(projected, H), {"RNN": 1, "Softmax": 1}),
+    "prepared": (loop_over(prepared, H), {"RNN": 1, "Relu": 1}),
+    "on top": (loop_over(on_top, H, 2 * H), {"RNN": 2, "Sin": 1}),
+    "counted": (loop_over(counted, H), {"RNN": 1}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_is_around_a_cell(name):
+    """Before it and after it; only what counts rounds needs the loop still, without the cell."""
+    fn, wanted = LOOPS[name]
+    export = converter.to_onnx(fn, [("B", "T", D)])
+    counts = export.report.histogram
+    assert {op: counts.get(op, 0) for op in wanted} == wanted, export.graph
+    assert [n.count("tanh") for n in loops(export.graph)] == [0]
+    assert_right(export, jax.tree.leaves(fn(X)))
+
+
+def loops(graph):
+    return [body for node in graph.nodes for body in node.bodies.values()]
+
+
 @pytest.mark.full
 def test_gradients_keep_their_loops():
     """What the backward pass needs of each round no operator gives."""

@@ -7,15 +7,16 @@ biases of inputs and states as [directions, 2 * gates * H]; inputs as [T, B, I].
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from converter.fuse.recurrent.cells import Cell
+from converter.fuse.recurrent.lift import Lifter, makers, varying
 from converter.fuse.recurrent.rest import write
 from converter.fuse.recurrent.results import Result, Results
-from converter.fuse.recurrent.selection import INNER, TIME, Selection
-from converter.fuse.recurrent.terms import Term, varying
+from converter.fuse.recurrent.selection import INNER, TIME, Selection, place
+from converter.fuse.recurrent.terms import Term
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
@@ -70,7 +71,9 @@ def _take_out(found: Recurrent, editor: Editor) -> None:
     if rest is not None:
         needed.update(id(v) for node in rest.nodes for v in node.operands())
         needed.update(id(graph.outputs[i]) for i in rest.outputs)
-    own, taken = varying(graph), []
+    own, taken = varying(graph, graph.inputs), []
+    for node in makers(graph, [source.base for source in found.sources], own):
+        needed.update(id(v) for v in node.operands())
     for node in reversed(graph.nodes):
         if any(id(v) in needed - own for v in node.outputs):
             needed.update(map(id, node.operands()))
@@ -98,10 +101,22 @@ class _Writer:
         axes = (TIME, *self.axes[:-1], INNER)
         parts = [
             s.materialised(self.editor, axes, {**self.sizes, INNER: width(s)})
-            for s in self.found.sources
+            for s in map(self._outside, self.found.sources)
         ]
         joined = parts[0] if len(parts) == 1 else self.editor.concatenate(parts, len(axes) - 1)
         return self.editor.reshape(joined, (joined.shape[0], self.batch, joined.shape[-1]))
+
+    def _outside(self, source: Selection) -> Selection:
+        """For all rounds, if it is computed from inputs in each."""
+        loop, graph = self.cell.body.loop, self.cell.body.graph
+        count = loop.params["num_carry"]
+        given = zip(map(id, graph.inputs[count:]), loop.inputs[count:], strict=True)
+        lifter = Lifter(loop.params["length"], self.editor, dict(given))
+        nodes = makers(graph, [source.base], varying(graph, graph.inputs[count:]))
+        if not nodes:
+            return source
+        (value,) = lifter.run(nodes, [source.base])
+        return replace(source, base=value, places=(place(TIME, 0, value.shape[0]), *source.places))
 
     def weights(self) -> list[Value]:
         """For inputs, for states, and biases."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from converter.fuse.recurrent.lift import can_lift, makers, varying
 from converter.fuse.recurrent.selection import (
     FIRST,
     INNER,
@@ -90,21 +91,14 @@ class Body:
         return self.loop.inputs[places[0]]
 
 
-def varying(graph: Graph) -> set[int]:
-    """ids of the values of a loop's body that are others in each round."""
-    found = {id(v) for v in graph.inputs}
-    for node in graph.nodes:
-        if any(id(v) in found for v in node.operands()):
-            found.update(id(v) for v in node.outputs)
-    return found
-
-
 class Reader:
     """Reads sums of terms, in a body and before its loop."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
-        self._varying = varying(body.graph)
+        graph, count = body.graph, body.loop.params["num_carry"]
+        self._varying = varying(graph, graph.inputs)
+        self._early = self._varying - varying(graph, graph.inputs[:count])
 
     def varies(self, found: Selection) -> bool:
         """Whether a value is another in each round."""
@@ -213,8 +207,13 @@ class Reader:
                     back = gate.renamed({INNER: self.body.feature})
                     return Term("reset", found, state, back)
         found = self._outside(found)
-        outside = found.has(TIME) and id(found.base) not in self._varying
-        return Term("x", found, found) if outside and not found.has(self.body.feature) else None
+        inside = id(found.base) in self._early
+        before = (
+            can_lift(makers(self.body.graph, [found.base], self._early))
+            if inside
+            else (found.has(TIME) and id(found.base) not in self._varying)
+        )
+        return Term("x", found, found) if before and not found.has(self.body.feature) else None
 
     def _is_state(self, found: Selection) -> bool:
         """Whether its axes are the state's own, the last but for the name."""
