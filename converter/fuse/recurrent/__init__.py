@@ -12,9 +12,9 @@ node is written (``build``).
 from __future__ import annotations
 
 from converter.fuse.match import Uses, proved
-from converter.fuse.recurrent.build import Recurrent, build, width
+from converter.fuse.recurrent import build, results
+from converter.fuse.recurrent.build import Recurrent
 from converter.fuse.recurrent.cells import Cell, cell
-from converter.fuse.recurrent.results import results
 from converter.fuse.recurrent.terms import Body
 from converter.graph import Node, dims
 
@@ -49,11 +49,11 @@ def _whole(found: Cell) -> Recurrent | str | None:
         return "the runtime's operator does not take its dtypes"
     if len({s.backwards for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
-    known = [found.body.state.shape[found.body.feature], *map(width, sources)]
+    known = [found.body.state.shape[found.body.feature], *map(build.width, sources)]
     if not dims.all_static(known):
         return "its width is not known"
-    given = results(found)
+    given = results.results(found)
     return given if isinstance(given, str) else Recurrent(found, tuple(sources), given)
 
 
-RECURRENT = proved("LSTM, GRU or RNN", ("scan",), prove, build)
+RECURRENT = proved("LSTM, GRU or RNN", ("scan",), prove, build.build)
