@@ -123,6 +123,12 @@ PASSES: tuple[Pass, ...] = (
         after=("recognise",),
     ),
     Pass(
+        "recur",
+        "Loops over LSTM, GRU and plain recurrent cells become one operator.",
+        steps.recur,
+        after=("activate",),
+    ),
+    Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
         steps.recognised(rms_norm=rms_norm.RMS_NORM),

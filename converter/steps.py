@@ -26,11 +26,12 @@ from converter.fuse import (
     affine,
     batch_norm,
     group_norm,
+    recurrent,
     registry,
     spelling,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.match import Recogniser, rules
+from converter.fuse.match import NearMiss, Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
@@ -120,6 +121,19 @@ def _note_newer_activations(
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:
                 settings.note_newer(opset, op.capitalize(), trial.count(op))
+
+
+def recur(graph: Graph, settings: Settings) -> bool:
+    """A cell may be on top of another; the operators are less precise than what JAX does."""
+    if settings.strict or not settings.fuses("recurrent"):
+        return False
+    changed, notes = False, list[NearMiss]()
+    while sweep(graph, rules([recurrent.RECURRENT], notes)).changed:
+        changed = True
+        notes.clear()
+        drop_dead(graph)
+    settings.notes.extend(notes)
+    return changed
 
 
 def group(graph: Graph, settings: Settings) -> bool:

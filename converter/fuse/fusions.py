@@ -9,7 +9,7 @@ from converter.fuse.registry import named
 
 STRUCTURES = (
     *("attention", "rotary", "softmax", "log_softmax", "gelu", "resize"),
-    *("layer_norm", "rms_norm", "group_norm", "batch_norm"),
+    *("layer_norm", "rms_norm", "group_norm", "batch_norm", "recurrent"),
 )
 
 NEEDS: Mapping[str, tuple[str, ...]] = {"attention": ("softmax",), "group_norm": ("layer_norm",)}

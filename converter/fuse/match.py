@@ -31,7 +31,8 @@ class NearMiss:
     reason: str
 
 
-Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Value | None"]
+Found: TypeAlias = "Sequence[Value] | Value"
+Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Found | None"]
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ def proved(
     pattern: str,
     roots: tuple[str, ...],
     prove: Callable[[Node, Uses], E | str | None],
-    build: Callable[[Node, E, Editor], Value],
+    build: Callable[[Node, E, Editor], Found],
 ) -> Recogniser:
     """A recogniser: ``prove`` gives evidence, why there is nearly some, or ``None``."""
 
-    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Found | None:
         evidence = prove(node, editor)
         if isinstance(evidence, str):
             notes.append(NearMiss(pattern, evidence))
@@ -80,7 +81,7 @@ def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[str,
 
 
 def _first(matches: list[Match], notes: list[NearMiss]) -> Rule:
-    def rule(node: Node, editor: Editor) -> Value | None:
+    def rule(node: Node, editor: Editor) -> Found | None:
         found = (match(node, editor, notes) for match in matches)
         return next((value for value in found if value is not None), None)
 

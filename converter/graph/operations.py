@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.graph import norms
+from converter.graph import norms, recurrent
 from converter.graph.windows import conv, conv_transpose, max_pool_scatter, pool
 
 # A method of ``jax.image.resize``, and whether it antialiases.
@@ -257,6 +257,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "rotary": rotary,
     "rotary_heads": rotary_heads,
     "attention": attention,
+    "lstm": recurrent.lstm,
+    "gru": recurrent.gru,
+    "rnn": recurrent.rnn,
     "conv": conv,
     "conv_transpose": conv_transpose,
     "pad": lambda x, filler, *, padding_config: lax.pad(x, filler, padding_config),

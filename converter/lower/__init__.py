@@ -25,6 +25,7 @@ DOMAINS = (
     "elementwise",
     "error",
     "indexing",
+    "recurrent",
     "reduce",
     "resize",
     "shape",

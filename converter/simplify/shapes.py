@@ -73,6 +73,21 @@ def _only_ones(source: Value, shape: Shape, axes: list[int]) -> bool:
     return dims.same_shape(ones, shape)
 
 
+def _rev(node: Node, editor: Editor) -> Value | None:
+    """What is reversed twice, transposed between or not, is not reversed."""
+    order, inner = list(range(node.out.rank)), node.inputs[0].node
+    if inner is not None and inner.op == "transpose":
+        order, inner = list(inner.params["permutation"]), inner.inputs[0].node
+    if inner is None or inner.op != "rev":
+        return None
+    own = {order[a] for a in node.params["dimensions"]}
+    left = tuple(sorted(own.symmetric_difference(inner.params["dimensions"])))
+    value = inner.inputs[0]
+    if left:
+        value = editor.add("rev", [value], value.shape, value.dtype, {"dimensions": left})
+    return editor.transpose(value, order)
+
+
 RULES: dict[str, Rule] = {
     "convert_element_type": _convert,
     "reshape": _reshape,
@@ -80,4 +95,5 @@ RULES: dict[str, Rule] = {
     "expand_dims": _reshape,
     "transpose": _transpose,
     "broadcast_in_dim": _broadcast,
+    "rev": _rev,
 }

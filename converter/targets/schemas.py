@@ -11,7 +11,7 @@ BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(
         ("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign"), 22
     ),
-    "MaxPool": 22,
+    **dict.fromkeys(("LSTM", "GRU", "RNN", "MaxPool"), 22),
     "TopK": 24,
 }
 """Operators that are older than their bfloat16, and the opset that brought it."""

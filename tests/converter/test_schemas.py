@@ -26,6 +26,7 @@ WRITTEN = set(
 ELSEWHERE = {
     *("TopK", "InstanceNormalization"),
     *("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign"),
+    *("LSTM", "GRU", "RNN"),
 }
 """For the first two ONNX Runtime has no kernel at any opset; the others are not recognised in
 bfloat16, and only ``lower_precision`` asks."""

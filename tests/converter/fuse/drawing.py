@@ -31,7 +31,7 @@ TOLERANCE = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 COMPOSITES = (
     *("layer_norm", "rms_norm", "group_norm", "gelu", "softmax", "log_softmax", "rotary"),
-    "attention",
+    *("attention", "lstm", "gru", "rnn"),
 )
 
 

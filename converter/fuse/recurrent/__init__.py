@@ -1,0 +1,59 @@
+"""Loops whose body is a recurrent cell become the operator that is the whole loop.
+
+    scan(cell, states, inputs) = LSTM, GRU or RNN (inputs, weights, states)
+
+A state of the loop is followed to what it becomes (``cells``), a sum of gated parts, whatever the
+order in which it is written (``polynomials``); each gate is an activation of a sum of products
+with weights and biases (``terms``), parts of larger ones perhaps (``selection``). What the loop
+gives has to be what the operator gives (``results``); then weights are put in ONNX's order, and the
+node is written (``build``).
+"""
+
+from __future__ import annotations
+
+from converter.fuse.match import Uses, proved
+from converter.fuse.recurrent import build, results
+from converter.fuse.recurrent.build import Recurrent
+from converter.fuse.recurrent.cells import Cell, cell
+from converter.fuse.recurrent.terms import Body
+from converter.graph import Node, dims
+
+DTYPES = ("float32", "float16")
+"""What ONNX Runtime has kernels for: it says of float64 that there is none yet."""
+
+
+def prove(node: Node, uses: Uses) -> Recurrent | str | None:
+    """For each state of the loop, and each of its axes as that which the products sum over."""
+    graph, carried = node.bodies["body"], node.params["num_carry"]
+    lasts = dims.is_at_least(node.params["length"], 1) and not dims.same(node.params["length"], 1)
+    if not lasts or carried == len(graph.inputs) or not any(n.op == "einsum" for n in graph.nodes):
+        return None
+    reason: str | None = None
+    for state, after in zip(graph.inputs[:carried], graph.outputs, strict=False):
+        for feature in reversed(range(state.rank)):
+            found = cell(Body(node, state, feature), after)
+            if isinstance(found, Cell):
+                return _whole(found)
+            reason = reason or found
+    return reason
+
+
+def _whole(found: Cell) -> Recurrent | str | None:
+    terms = [term for gate in found.gates for term in gate]
+    sources = dict.fromkeys(t.source for t in terms if t.kind == "x" and t.source is not None)
+    if not sources or not any(t.kind in ("h", "reset") for t in terms):
+        return None
+    dtypes = {found.body.state.dtype, *(t.weights.base.dtype for t in terms)}
+    dtypes.update(s.base.dtype for s in sources)
+    if len(dtypes) != 1 or found.body.state.dtype.name not in DTYPES:
+        return "the runtime's operator does not take its dtypes"
+    if len({s.backwards for s in sources}) != 1:
+        return "it goes through one input forwards and through another backwards"
+    known = [found.body.state.shape[found.body.feature], *map(build.width, sources)]
+    if not dims.all_static(known):
+        return "its width is not known"
+    given = results.results(found)
+    return given if isinstance(given, str) else Recurrent(found, tuple(sources), given)
+
+
+RECURRENT = proved("LSTM, GRU or RNN", ("scan",), prove, build.build)

@@ -1,0 +1,203 @@
+"""Which cell the body of a loop is, as equations of its gates.
+
+    LSTM    c' = f * c + i * g,  h' = o * act(c')        [Hochreiter & Schmidhuber, 1997]
+    GRU     h' = (1 - z) * n + z * h,  n = act(x W + r * (h R + b)) or act(x W + (r * h) R)
+            [Cho et al., arXiv:1406.1078]
+    RNN     h' = act(x W + h R + b)
+
+The new state is multiplied out, so that every way to write the equations is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from converter.fuse.recurrent.polynomials import Polynomial, polynomial
+from converter.fuse.recurrent.selection import Selection, select
+from converter.fuse.recurrent.terms import Body, Reader, Term, activation, negated
+from converter.graph import Value, dims
+
+SYMMETRIC = ("logistic", "hard_sigmoid")
+"""Where 1 - f(x) = f(-x)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An operator of ONNX: the terms of its gates, in its order, and its activations.
+
+    ``states`` are the inputs of the body that the operator carries, and ``results`` what they
+    become, along the axes of the first. ``reset_last`` says that a GRU's reset gate multiplies
+    the product with the state, not the state itself.
+    """
+
+    body: Body
+    op: str
+    gates: tuple[tuple[Term, ...], ...]
+    activations: tuple[str, ...]
+    states: tuple[Value, ...]
+    results: tuple[Selection, ...]
+    reset_last: bool = False
+
+
+def cell(body: Body, result: Value) -> Cell | str | None:
+    """The cell whose state becomes ``result``, or what is missing to be one."""
+    new = select(result, body.axes)
+    if new.op() == "select_n" and any(map(_is_gated, new.operands()[1:])):
+        return "a mask leaves its state as it was in some rounds"
+    parts = polynomial(new)
+    if parts is None or not _is_gated(new):
+        return None
+    reader = Reader(body)
+    return _lstm(reader, new, parts) or _gru(reader, new, parts) or _rnn(reader, new, parts)
+
+
+def _is_gated(new: Selection) -> bool:
+    factors = {factor for factors in polynomial(new) or {} for factor in factors}
+    return any(activation(factor) is not None for factor in factors)
+
+
+# ------------------------------------------------------------------------------------------- LSTM
+
+
+def _lstm(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None:
+    """``o * act(c')``, of which ``c'`` is the other state of the loop."""
+    body = reader.body
+    for factors, number in parts.items():
+        for squashed in factors:
+            outer, rest = activation(squashed), factors - {squashed}
+            state = None if outer is None else _becomes(body, outer.of)
+            if outer is None or state is None or len(rest) != 1:
+                continue
+            if len(parts) != 1 or number != 1:
+                return "its state is more than a gate times an activation of its cell"
+            (gate,) = rest
+            return _with_memory(reader, new, gate, outer.of, outer.name, state)
+    return None
+
+
+def _becomes(body: Body, found: Selection) -> Value | None:
+    """The state of the loop that becomes this, if it is not the one that is known."""
+    carried = body.loop.params["num_carry"]
+    for before, after in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
+        alike = before is not body.state and dims.same_shape(before.shape, body.state.shape)
+        if alike and select(after, body.axes) == found:
+            return before
+    return None
+
+
+def _with_memory(
+    reader: Reader, new: Selection, out: Selection, memory: Selection, outer: str, state: Value
+) -> Cell | str | None:
+    old = select(state, reader.body.axes)
+    parts = polynomial(memory) or {}
+    kept = [factors - {old} for factors in parts if old in factors]
+    added = [factors for factors in parts if old not in factors]
+    plain = all(number == 1 for number in parts.values()) and len(parts) == 2
+    if not plain or len(kept) != 1 or len(kept[0]) != 1 or len(added[0]) != 2:
+        return "its cell is not a gate times itself plus a gate times something new"
+    reason: str | None = None
+    (forget,) = kept[0]
+    one, other = added[0]
+    for gate, fresh in ((one, other), (other, one)):
+        order = (gate, out, forget, fresh)
+        names, terms = _gates(reader, order)
+        if terms is None or len(set(names[:3])) != 1:
+            reason = _reason(names, terms)
+            continue
+        states = (reader.body.state, state)
+        return Cell(reader.body, "lstm", terms, (names[0], names[3], outer), states, (new, memory))
+    return reason
+
+
+def _reason(names: list[str], terms: tuple[tuple[Term, ...], ...] | None) -> str:
+    if terms is not None:
+        return "its gates have different activations"
+    return "a gate is more than products of inputs and states with weights, and biases"
+
+
+def _gates(
+    reader: Reader, gates: tuple[Selection, ...], reset: bool = False
+) -> tuple[list[str], tuple[tuple[Term, ...], ...] | None]:
+    """Activations and terms of gates; only with ``reset`` may terms be multiplied by another."""
+    found = [activation(gate) for gate in gates]
+    known = [gate for gate in found if gate is not None]
+    names = [gate.name for gate in known]
+    terms = [reader.terms(gate.of) for gate in known]
+    plain = [tuple(t) for t in terms if t is not None and (reset or _is_plain(t))]
+    return names, tuple(plain) if len(plain) == len(gates) else None
+
+
+def _is_plain(terms: list[Term]) -> bool:
+    return all(term.gate is None for term in terms)
+
+
+# -------------------------------------------------------------------------------------------- GRU
+
+
+def _gru(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None:
+    old = select(reader.body.state, reader.body.axes)
+    for update, fresh, turned in _blends(parts, old):
+        names, gates = _gates(reader, (update,))
+        inner = activation(fresh)
+        terms = None if inner is None else reader.terms(inner.of)
+        if gates is None or terms is None or inner is None:
+            return _reason(names, None)
+        if turned and names[0] not in SYMMETRIC:
+            return f"one less {names[0]} is none of its negative operand"
+        gated = {t.gate for t in terms if t.gate is not None}
+        if len(gated) != 1:
+            return "not one gate resets its state"
+        (reset,) = gated
+        others, resets = _gates(reader, (reset,))
+        if resets is None or others != names:
+            return _reason(others, resets)
+        first = tuple(negated(list(gates[0]))) if turned else gates[0]
+        last = _resets_last(terms)
+        if last is None:
+            return "its reset gate is on some of what comes from its state"
+        gates = (first, resets[0], tuple(terms))
+        return Cell(
+            reader.body, "gru", gates, (names[0], inner.name), (reader.body.state,), (new,), last
+        )
+    return None
+
+
+def _blends(parts: Polynomial, old: Selection) -> Iterator[tuple[Selection, Selection, bool]]:
+    """``n - z * n + z * h``, or the same with ``1 - z`` for ``z``: (z, n, whether it is)."""
+    if len(parts) != 3:
+        return
+    for factors, number in parts.items():
+        if old not in factors or len(factors) != 2:
+            continue
+        (update,) = factors - {old}
+        for other in parts:
+            if update in other and len(other) == 2 and old not in other:
+                (fresh,) = other - {update}
+                lone = old if number == -1 else fresh
+                wanted = {frozenset({lone}): 1, factors: number, other: -number}
+                if wanted == parts and abs(number) == 1:
+                    yield update, fresh, number == -1
+
+
+def _resets_last(terms: list[Term]) -> bool | None:
+    """Whether all of the state's terms are multiplied by the gate, or the state in all of them."""
+    kinds = {(t.kind, t.gate is not None) for t in terms} - {("x", False), ("bias", False)}
+    if kinds == {("reset", True)}:
+        return False
+    return True if ("h", True) in kinds and kinds <= {("h", True), ("bias", True)} else None
+
+
+# -------------------------------------------------------------------------------------------- RNN
+
+
+def _rnn(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None:
+    lone = [factors for factors in parts if len(factors) == 1]
+    if len(parts) != 1 or len(lone) != 1 or parts[lone[0]] != 1:
+        return "its state is no sum of gated parts as an LSTM's or a GRU's"
+    names, gates = _gates(reader, tuple(lone[0]))
+    if not names:
+        return None
+    if gates is None:
+        return _reason(names, None)
+    return Cell(reader.body, "rnn", gates, tuple(names), (reader.body.state,), (new,))

@@ -1,0 +1,134 @@
+"""The rounds of a loop as one more axis, where no round needs what another gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from converter.graph import Graph, Node, Value
+from converter.graph.dims import Dim
+from converter.graph.operations import ELEMENTWISE, UNARY
+from converter.graph.rewrite import Editor
+
+
+def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
+    """ids of the values of a loop's body that depend on some of its inputs."""
+    found = {id(v) for v in inputs}
+    for node in graph.nodes:
+        if any(id(v) in found for v in node.operands()):
+            found.update(id(v) for v in node.outputs)
+    return found
+
+
+def makers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> list[Node]:
+    """The nodes that compute the outputs, of those whose results are ``among`` the given ids."""
+    needed = {id(v) for v in outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(id(v) in needed and id(v) in among for v in node.outputs):
+            needed.update(id(v) for v in node.operands())
+            kept.append(node)
+    return kept[::-1]
+
+
+def can_lift(nodes: Sequence[Node]) -> bool:
+    return all(node.op in LIFTED for node in nodes)
+
+
+class Lifter:
+    """Computes nodes for all rounds at once; what varies among them has them as its first axis."""
+
+    def __init__(self, length: Dim, editor: Editor, varying: dict[int, Value]) -> None:
+        self.length, self.editor, self.varying = length, editor, varying
+
+    def run(self, nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Value]:
+        for node in nodes:
+            self.varying[id(node.out)] = LIFTED[node.op](node, self)
+        return [self.whole(v) for v in outputs]
+
+    def whole(self, value: Value) -> Value:
+        """For all rounds, repeated if it is the same in each."""
+        if id(value) in self.varying:
+            return self.varying[id(value)]
+        shape = (self.length, *value.shape)
+        return self.editor.broadcast(value, shape, range(1, len(shape)))
+
+    def again(self, node: Node, inputs: Sequence[Value], **changes: object) -> Value:
+        return self.editor.like(node, inputs, (self.length, *node.out.shape), **changes)
+
+
+def _elementwise(node: Node, lifter: Lifter) -> Value:
+    """Operands of fewer axes get ones after the rounds."""
+    inputs = []
+    for value in node.inputs:
+        varies = id(value) in lifter.varying
+        ones = (1,) * (node.out.rank - value.rank)
+        shape = (lifter.length, *ones, *value.shape)
+        inputs.append(lifter.editor.reshape(lifter.whole(value), shape) if varies else value)
+    return lifter.again(node, inputs)
+
+
+def _product(node: Node, lifter: Lifter) -> Value:
+    rounds = 1 + max(*node.params["lhs"], *node.params["rhs"], 0)
+    labels = [
+        [rounds, *node.params[side]] if id(value) in lifter.varying else node.params[side]
+        for side, value in zip(("lhs", "rhs"), node.inputs, strict=True)
+    ]
+    inputs = [lifter.varying.get(id(v), v) for v in node.inputs]
+    out = [rounds, *node.params["out"]]
+    return lifter.again(node, inputs, lhs=labels[0], rhs=labels[1], out=out)
+
+
+def _reshape(node: Node, lifter: Lifter) -> Value:
+    return lifter.editor.reshape(lifter.whole(node.inputs[0]), (lifter.length, *node.out.shape))
+
+
+def _transpose(node: Node, lifter: Lifter) -> Value:
+    order = [0, *(a + 1 for a in node.params["permutation"])]
+    return lifter.editor.transpose(lifter.whole(node.inputs[0]), order)
+
+
+def _broadcast(node: Node, lifter: Lifter) -> Value:
+    axes = [0, *(a + 1 for a in node.params["broadcast_dimensions"])]
+    shape = (lifter.length, *node.out.shape)
+    return lifter.editor.broadcast(lifter.whole(node.inputs[0]), shape, axes)
+
+
+def _slice(node: Node, lifter: Lifter) -> Value:
+    params = node.params
+    return lifter.again(
+        node,
+        [lifter.whole(node.inputs[0])],
+        start_indices=(0, *params["start_indices"]),
+        limit_indices=(lifter.length, *params["limit_indices"]),
+        strides=(1, *params["strides"]) if params["strides"] else None,
+    )
+
+
+def _concatenate(node: Node, lifter: Lifter) -> Value:
+    return lifter.editor.concatenate(
+        [lifter.whole(v) for v in node.inputs], node.params["dimension"] + 1
+    )
+
+
+def _along(node: Node, lifter: Lifter) -> Value:
+    axis = node.params["axis"] % node.out.rank
+    return lifter.again(node, [lifter.whole(node.inputs[0])], axis=axis + 1)
+
+
+def _reduced(node: Node, lifter: Lifter) -> Value:
+    axes = tuple(a + 1 for a in node.params["axes"])
+    return lifter.again(node, [lifter.whole(node.inputs[0])], axes=axes)
+
+
+LIFTED: dict[str, Callable[[Node, Lifter], Value]] = {
+    **dict.fromkeys((*ELEMENTWISE, *UNARY), _elementwise),
+    "einsum": _product,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "concatenate": _concatenate,
+    **dict.fromkeys(("softmax", "log_softmax"), _along),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduced),
+}
+"""What can be written for all rounds at once."""
