@@ -24,11 +24,13 @@ from converter.arrange import (
 from converter.fuse import (
     activations,
     affine,
+    attention,
     batch_norm,
     group_norm,
     spelling,
 )
 from converter.fuse import resize as resampling
+from converter.fuse.attention import grouped, shifted
 from converter.fuse.match import Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
@@ -109,6 +111,16 @@ def group(graph: Graph, settings: Settings) -> bool:
             simplify(graph)
             changed = True
     return changed
+
+
+def attend(graph: Graph, settings: Settings) -> bool:
+    if not (graph.count("softmax") and graph.count("einsum")):
+        return False
+    if sweep(graph, {"select_n": shifted.as_term}).changed:
+        drop_dead(graph)
+    recognised(attention.ATTENTION)(graph, settings)
+    sweep(graph, {"attention": grouped.share})
+    return True
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:

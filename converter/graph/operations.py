@@ -144,17 +144,21 @@ def attention(
     mask: jax.Array | None = None,
     *,
     scale: float,
+    softcap: float,
     q_heads: int,
     kv_heads: int,
     precision: Any,
 ) -> jax.Array:
-    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands."""
+    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands;
+    with a ``softcap`` that is a bound of the scores before the mask."""
     flat = q.ndim == 3
     if flat:
         q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
     group = q_heads // kv_heads
     k, v = (jnp.repeat(x, group, axis=1) for x in (k, v))
     scores = jnp.einsum("bhqd,bhkd->bhqk", q, k, preferred_element_type=precision) * scale
+    if softcap:
+        scores = softcap * jnp.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask.astype(scores.dtype)
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)

@@ -15,6 +15,7 @@ from converter.lower.build import Builder, Shared, typed
 # Modules that register rules when imported.
 DOMAINS = (
     "bits",
+    "cache",
     "composite",
     "control",
     "conv",

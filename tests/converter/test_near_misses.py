@@ -89,8 +89,8 @@ def scale_not_a_number(q, k, v):
     return attend(jax.nn.softmax(jnp.nan * scores(q, k), axis=-1), v)
 
 
-def soft_capped(q, k, v):
-    return attend(jax.nn.softmax(jnp.tanh(scores(q, k) / 5) * 5, axis=-1), v)
+def capped_behind_its_mask(q, k, v, bias):
+    return attend(jax.nn.softmax(jnp.tanh((scores(q, k) + bias) / 5) * 5, axis=-1), v)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def soft_capped(q, k, v):
         (scores_returned, QKV, "used elsewhere"),
         (unknown_mask_mild_fill, (*QKV, (5, 7)), "not negative enough"),
         (negative_scale, QKV, "not positive"),
-        (soft_capped, QKV, "tanh"),
+        (capped_behind_its_mask, (*QKV, (5, 7)), "before they are capped"),
         (heads_summed, QKV, "does not sum over the positions alone"),
         (positions_kept, QKV, "does not sum over the positions alone"),
         (scores_truncated, QKV, "not understood"),

@@ -1,12 +1,14 @@
 """Scaled dot-product attention [Vaswani et al., arXiv:1706.03762] around a softmax.
 
-    softmax(f(q k^T)) v = attention(q, k, v, mask=f(0), scale=c)
+    softmax(f(q k^T)) v = attention(q, k, v, mask=f(0), scale=c, softcap=t)
 
-where ``f`` multiplies by numbers (``c`` together), adds terms, and puts low numbers in the place of
-hidden scores; in any order of axes, of heads and batches. The root is the second product. Its
-softmax operand is followed up, through ``f`` (``scores``), to the first product; all axes are
-numbered as the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is
-added as a mask (``masks``); then the node is written (``build``).
+where ``f`` multiplies by numbers (``c`` together), may cap what it has so far
+(``t * tanh(x / t)``), adds terms, and puts low numbers in the place of hidden scores; in any order
+of axes, of heads and batches. The root is the second product. Its softmax operand is followed up,
+through ``f`` (``scores``), to the first product; all axes are numbered as the softmax's own
+(``axes``); what ``f`` adds and hides has to mean the same when it is added as a mask (``masks``);
+then the node is written (``build``), with keys and values that were repeated taken once
+(``grouped``).
 """
 
 from __future__ import annotations
@@ -61,13 +63,14 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     odd = {d.name for d in (dtype, precision, *(t.dtype for t in found.terms))} - HALF_OR_SINGLE
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
-    scale = found.scale * parts.scale
-    if not 0 < scale < float("inf"):
+    cap = found.cap or 0.0
+    scale = found.scale * parts.scale * (cap or 1.0)
+    if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
     mask = masks.prove(found.terms, parts.columns, dtype)
     if isinstance(mask, str):
         return mask
-    return Attention(parts, scale, mask, precision)
+    return Attention(parts, scale, cap, mask, precision)
 
 
 ATTENTION = proved("Attention", ("einsum",), prove, build.build)

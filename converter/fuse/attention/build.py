@@ -21,6 +21,7 @@ class Attention:
 
     parts: Parts
     scale: float
+    softcap: float  # zero for none
     mask: Mask | None
     precision: np.dtype
 
@@ -36,6 +37,7 @@ def build(node: Node, found: Attention, editor: Editor) -> Value:
         inputs.append(_mask(editor, p, found.mask, (query.shape[2], key.shape[2]), dtype))
     params = {
         "scale": found.scale,
+        "softcap": found.softcap,
         "q_heads": query.shape[1],
         "kv_heads": key.shape[1],
         "precision": max(found.precision, dtype, key=lambda d: d.itemsize),

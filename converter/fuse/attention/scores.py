@@ -43,11 +43,21 @@ Term: TypeAlias = Added | Filled
 
 @dataclass(frozen=True)
 class Scores:
-    """The softmax's operand: ``scale * product``, then the terms, the first of them first."""
+    """The softmax's operand: ``scale * product``, then the terms, the first of them first.
+
+    With a ``cap`` it is ``cap * tanh(scale * product)`` in place of the product.
+    """
 
     product: View
     scale: float = 1.0
     terms: tuple[Term, ...] = ()
+    cap: float | None = None
+
+    def times(self, factor: float) -> Scores:
+        terms = tuple(t.times(factor) for t in self.terms)
+        if self.cap is None:
+            return replace(self, scale=self.scale * factor, terms=terms)
+        return replace(self, cap=self.cap * factor, terms=terms)
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,9 @@ class Step:
     term: Term | None = None
 
     def apply(self, scores: Scores) -> Scores:
-        terms = tuple(t.times(self.factor) for t in scores.terms)
         own = () if self.term is None else (self.term,)
-        return Scores(scores.product, scores.scale * self.factor, (*terms, *own))
+        scaled = scores.times(self.factor)
+        return replace(scaled, terms=(*scaled.terms, *own))
 
 
 def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
@@ -73,12 +83,14 @@ def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """``view`` is what is behind ``value``, which only the next step may read."""
     op = view.op()
-    if op not in _STEPS and op != "einsum":
+    if op not in (*_STEPS, "einsum", "tanh"):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
     elif op == "einsum":
         yield Scores(view)
+    elif op == "tanh":
+        yield from _capped(view, uses, reasons)
     else:
         steps = _STEPS[op](view)
         if not steps:
@@ -86,6 +98,15 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
         for step in steps:
             for inner in _scores(step.inner, step.view, uses, reasons):
                 yield step.apply(inner)
+
+
+def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """``tanh`` of scaled scores alone: the operator adds masks behind it."""
+    for inner in _scores(view.node().inputs[0], operand(view, 0), uses, reasons):
+        if inner.terms or inner.cap is not None:
+            reasons.append("the scores are masked, or capped, before they are capped")
+        else:
+            yield replace(inner, cap=1.0)
 
 
 def _mul(view: View) -> list[Step]:
@@ -105,6 +126,10 @@ def _div(view: View) -> list[Step]:
 def _add(view: View) -> list[Step]:
     terms = [Added(v, view.base.dtype) for v in operands(view)]
     return [_step(view, i, term=terms[1 - i]) for i in (0, 1)]
+
+
+def _sub(view: View) -> list[Step]:
+    return [_step(view, 0, term=Added(operand(view, 1), view.base.dtype, -1.0))]
 
 
 def _select(view: View) -> list[Step]:
@@ -131,6 +156,7 @@ _STEPS: dict[str, Callable[[View], list[Step]]] = {
     "mul": _mul,
     "div": _div,
     "add": _add,
+    "sub": _sub,
     "select_n": _select,
     "convert_element_type": _convert,
 }
