@@ -38,7 +38,8 @@ class Spelling:
     """``formula(x, …)`` is the operation ``op``; ``sign`` is one of the primitives in it.
 
     Arguments but ``x`` are numbers in the user's function, and the operation's parameters, if
-    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then.
+    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then. With
+    ``negative`` the operation takes the numbers with the other sign.
     """
 
     op: str
@@ -46,6 +47,7 @@ class Spelling:
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
     opsets: range = range(17, 27)
+    negative: bool = False
 
 
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
@@ -94,10 +96,12 @@ def _proof(
         shape, dtype = node.out.shape, node.out.dtype
         numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
         inputs = [materialise(editor, found["x"], shape, dtype)]
-        inputs += [
-            _small(editor, found[k], shape) for k, number in numbers.items() if number is None
-        ]
-        params = {k: float(number) for k, number in numbers.items() if number is not None}
+        sign = -1 if spelling.negative else 1
+        arrays = [_small(editor, found[k], shape) for k, n in numbers.items() if n is None]
+        for value in arrays:
+            less = editor.add("neg", [value], value.shape, value.dtype) if sign < 0 else value
+            inputs.append(less)
+        params = {k: sign * float(n) for k, n in numbers.items() if n is not None}
         return editor.add(spelling.op, inputs, shape, dtype, params)
 
     return prove, build

@@ -19,7 +19,6 @@ table(
         "selu": "Selu",
         "softplus": "Softplus",
         "mish": "Mish",
-        "swish": "Swish",
         "soft_sign": "Softsign",
     }
 )
@@ -31,8 +30,13 @@ def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
 
 
 @rule("hard_sigmoid")
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+def _(b: Builder, x: ir.Value, *, alpha: float = 1 / 6, beta: float = 0.5) -> ir.Value:
+    return b.op("HardSigmoid", x, alpha=alpha, beta=beta)
+
+
+@rule("swish", since=24)
+def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
+    return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
 
 @rule("leaky_relu")

@@ -36,7 +36,9 @@ def attention(pencil: Pencil) -> Draw:
     dtype = pencil.pick("dtype", ("float32", "float32", "float16", "bfloat16"))
     strong = [m for m in masks if len(masks) == 1 or m.is_strong(dtype)]
     place = pencil.pick("scale", ("queries", "scores", "divided", "none"))
-    left, capped = (pencil.chance(n, p) for n, p in (("weights on the right", 0.5), ("capped", 0.2)))
+    left, capped = (
+        pencil.chance(n, p) for n, p in (("weights on the right", 0.5), ("capped", 0.2))
+    )
     eq = _equations(q, k, v, s, o, miss, batch, left)
     pencil.notes.append(f"{eq} {ones} {strong} {miss}")
 

@@ -122,9 +122,7 @@ def keys_alone(q, k, v):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("fn", "shapes"), [(tiled, (Q, K, V)), (keys_alone, (Q, K, (2, 6, 7, 4)))]
-)
+@pytest.mark.parametrize(("fn", "shapes"), [(tiled, (Q, K, V)), (keys_alone, (Q, K, (2, 6, 7, 4)))])
 def test_what_is_not_shared_in_order_stays_repeated(fn, shapes):
     rng = np.random.default_rng(3)
     inputs = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
