@@ -150,3 +150,46 @@ def test_hidden_scores_may_be_lowered(fn):
     export = converter.to_onnx(fn, inputs)
     assert export.report.fused == {"Attention": 1}
     assert converter.check(export, fn, inputs).passed
+
+
+def cosine(q, k, v, heat):
+    """The attention of Swin v2: a temperature for each head."""
+    q, k = (x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
+    keep = jnp.arange(7) < jnp.arange(9)[:, None] + 2
+    return attend(q, k, v, lambda s: jnp.where(keep, s * jnp.exp(heat)[:, None, None], -1e30))
+
+
+def divided(q, k, v, heat):
+    return attend(q, k, v, lambda scores: scores / (2 + heat[0]))
+
+
+def along_keys(q, k, v, heat):
+    return attend(q, k, v, lambda scores: scores * jnp.resize(heat, 7))
+
+
+def behind_the_mask(q, k, v, heat):
+    keep = jnp.arange(7) < jnp.arange(9)[:, None] + 2
+    return attend(q, k, v, lambda s: jnp.where(keep, s, -1e30) * jnp.exp(heat[0]))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (cosine, None),
+        (divided, None),
+        (along_keys, "queries cannot be multiplied by"),
+        (behind_the_mask, "before they are multiplied"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_scores_may_be_multiplied(fn, reason, dtype):
+    rng = np.random.default_rng(3)
+    shapes = (Q, (2, 6, 7, 8), (2, 6, 7, 4), (6,))
+    inputs = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    export = converter.to_onnx(fn, inputs)
+    reason = reason or ("queries cannot" if dtype == "float16" else None)
+    assert export.report.fused == ({"Attention": 1} if reason is None else {})
+    if reason is not None:
+        assert any(reason in miss.reason for miss in export.report.near_misses)
+    assert converter.check(export, fn, inputs).passed
