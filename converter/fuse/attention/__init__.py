@@ -19,7 +19,7 @@ from converter.fuse.attention import axes, build, masks, scores
 from converter.fuse.attention.axes import Parts
 from converter.fuse.attention.build import Attention
 from converter.fuse.attention.scores import Factor, Scores, only_reader
-from converter.fuse.match import Uses, View, converts_float, operand, peel, proved
+from converter.fuse.match import Uses, View, converts_float, operand, peel, proved, whole
 from converter.graph import Node, Value
 from converter.targets.onnxruntime import HALF_OR_SINGLE
 
@@ -33,7 +33,13 @@ def prove(node: Node, uses: Uses) -> Attention | str | None:
             if isinstance(found, Attention):
                 return found
             reason = reason or found
+        elif weights.op() in ("mul", "select_n", "slice") and _is_of_softmax(weights.node()):
+            reason = f"between the softmax and the second product stands {weights.op()}"
     return reason
+
+
+def _is_of_softmax(node: Node) -> bool:
+    return any(whole(value).op() == "softmax" for value in node.inputs)
 
 
 def _behind(value: Value) -> View:
