@@ -42,13 +42,16 @@ def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """One window, or one for each entry of the first axis, as ``vmap`` makes of updated slices."""
+    """One window, or one for each entry of the first axis, as ``vmap`` makes of updated slices.
+
+    ``ScatterND`` takes as long along the first axis, and transposes for others.
+    """
     n, shape, where = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
     given, each = n.scatter_dims_to_operand_dims, n.operand_batching_dims
     sizes = scatter_window(n, len(shape), b.operand(2).shape)
     rest = [d for d in range(len(shape)) if d not in each]
     whole = all(d in given or dims.same(sizes[d], shape[d]) for d in rest)
-    if len(given) != 1 or each != (0,) * len(where) or not whole:
+    if len(given) != 1 or given == (0,) or each != (0,) * len(where) or not whole:
         return scatter(b, x, indices, updates, dimension_numbers=n, reduction=None)
     updates = arranged_updates(b, updates, n, len(shape), rest, sizes)
     index = b.cast(b.reshape(indices, (*where, 1), where or (1,)), np.int64)

@@ -94,7 +94,11 @@ SPELLINGS = {
 INEXACT = ("Swish", "Elu", "Celu", "Selu", "HardSigmoid", "HardSwish")
 """ONNX Runtime's operators that keep absolute precision only."""
 
-CASES = [(op, i) for op, forms in SPELLINGS.items() for i in range(len(forms))]
+CASES = [
+    pytest.param(op, i, marks=pytest.mark.full if i else ())
+    for op, forms in SPELLINGS.items()
+    for i in range(len(forms))
+]
 
 
 def ops(export):
@@ -153,6 +157,7 @@ def test_a_near_miss(name):
     np.testing.assert_allclose(got, np.asarray(jax.jit(fn)(x)), rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.full
 def test_a_swish_with_a_factor():
     def fn(x):
         return x * jax.nn.sigmoid(1.702 * x)

@@ -55,6 +55,20 @@ def arrays(batch, *index):
     return [*made, *index]
 
 
+def test_an_index_is_moved_inside():
+    def fn(x, y, i):
+        return lax.dynamic_update_slice_in_dim(x, y, i, 0)
+
+    x, y = np.zeros((9, 4), np.int8), np.ones((2, 4), np.int8)
+    export = converter.to_onnx(fn, [x, y, ((), "int32")], opset=24)
+    assert export.report.histogram["TensorScatter"] == 1
+    session = converter.session(export)
+    for index in (3, 7, 8, 40, -1, -40):
+        got = session.run(None, {"x": x, "y": y, "i": np.asarray(index, np.int32)})[0]
+        np.testing.assert_array_equal(got, np.asarray(fn(x, y, index)))
+
+
+@pytest.mark.full
 def test_a_cache_that_is_joined():
     past = ("B", HEADS, "P", WIDTH)
     export = converter.to_onnx(joined, [NEW, NEW, NEW, past, past])
@@ -65,7 +79,7 @@ def test_a_cache_that_is_joined():
 INDICES = (4, LENGTH, -1, -40)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.full
 @pytest.mark.parametrize("fn", [written, written_each, written_by_index])
 @pytest.mark.parametrize("batch", ["B", 2])
 def test_a_cache_that_is_written(fn, batch):
