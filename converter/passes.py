@@ -18,7 +18,6 @@ from converter.arrange import (
 )
 from converter.fuse import (
     affine,
-    attention,
     gelu,
     layer_norm,
     pairs,
@@ -151,8 +150,8 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "attend",
-        "A softmax between two products becomes attention.",
-        steps.recognised(attention=attention.ATTENTION),
+        "A softmax between two products becomes attention, repeated keys are taken once.",
+        steps.attend,
         after=("recognise", "complete"),
         since=23,
         writes=("attention", "Attention"),

@@ -24,6 +24,7 @@ from converter.arrange import (
 from converter.fuse import (
     activations,
     affine,
+    attention,
     batch_norm,
     group_norm,
     recurrent,
@@ -31,6 +32,7 @@ from converter.fuse import (
     spelling,
 )
 from converter.fuse import resize as resampling
+from converter.fuse.attention import grouped, shifted
 from converter.fuse.match import NearMiss, Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
@@ -153,6 +155,16 @@ def group(graph: Graph, settings: Settings) -> bool:
             simplify(graph)
             changed = True
     return changed
+
+
+def attend(graph: Graph, settings: Settings) -> bool:
+    if not (settings.fuses("attention") and graph.count("softmax") and graph.count("einsum")):
+        return False
+    if sweep(graph, {"select_n": shifted.as_term}).changed:
+        drop_dead(graph)
+    recognised(attention.ATTENTION)(graph, settings)
+    sweep(graph, {"attention": grouped.share})
+    return True
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:

@@ -34,6 +34,23 @@ def _softplus_turned(x: Array) -> Array:
     return jnp.logaddexp(0.0, x)
 
 
+def _clip_by_choice(x: Array, low: Array, high: Array) -> Array:
+    return jnp.where(x > high, high, jnp.where(x < low, low, x))
+
+
+def _softplus_of_size(x: Array) -> Array:
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+def _mish_by_hand(x: Array) -> Array:
+    """What overflows becomes one."""
+    return x * jnp.tanh(jnp.log1p(jnp.exp(x)))
+
+
+def _unit(x: Array) -> Array:
+    return jnp.clip(x, 0, 1)
+
+
 def _hard_sigmoid(x: Array) -> Array:
     return _relu6(x + 3) / 6
 
@@ -46,8 +63,17 @@ def _unit_elu(x: Array) -> Array:
     return jnp.where(x > 0, x, jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
+def _parted_elu(x: Array, alpha: Array | float) -> Array:
+    return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0))
+
+
 def _ordered(low: float, high: float) -> bool:
     return low <= high
+
+
+def _relus(x: Array, slope: Array) -> Array:
+    """Keras' ``PReLU``."""
+    return jnp.maximum(x, 0) + slope * jnp.maximum(-x, 0)
 
 
 def _falls(slope: float | None) -> bool:
@@ -56,26 +82,47 @@ def _falls(slope: float | None) -> bool:
 
 
 ACTIVATIONS = (
+    Spelling("hard_sigmoid", "min", lambda x: _unit(x / 6 + 0.5)),
+    Spelling("hard_sigmoid", "min", lambda x: _unit((x + 3) / 6)),
+    Spelling("hard_sigmoid", "min", lambda x: _unit(x * (1 / 6) + 0.5)),
+    Spelling("hard_sigmoid", "min", lambda x, alpha, beta: _unit(x * alpha + beta)),
     Spelling("clip", "min", _clip, _ordered),
     Spelling("clip", "min", _clip_from_above, _ordered),
+    Spelling("clip", "select_n", _clip_by_choice, _ordered),
     Spelling("hard_sigmoid", "min", _hard_sigmoid),
     Spelling("hard_sigmoid", "min", lambda x: _relu6(x + 3) * (1 / 6)),
     Spelling("hard_swish", "min", lambda x: x * _hard_sigmoid(x)),
     Spelling("hard_swish", "min", lambda x: x * _relu6(x + 3) / 6),
     Spelling("hard_swish", "min", lambda x: x * _relu6(x + 3) * (1 / 6)),
     Spelling("hard_swish", "min", lambda x: x * (_relu6(x + 3) * (1 / 6))),
+    Spelling("softplus", "log1p", _softplus_of_size),
     Spelling("softplus", "log1p", _softplus),
     Spelling("softplus", "log1p", _softplus_turned),
     Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
+    Spelling("mish", "log1p", _mish_by_hand, opsets=range(18, 27)),
     # ONNX Runtime 1.31.1 has no kernel for it at 25 and later, and does not take it apart there.
     Spelling("swish", "logistic", lambda x: x * lax.logistic(x), opsets=range(24, 25)),
+    Spelling(
+        "swish", "logistic", lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 25)
+    ),
     Spelling("soft_sign", "abs", lambda x: x / (jnp.abs(x) + 1)),
     Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x > 0, x, slope * x)),
     Spelling("leaky_relu", "max", lambda x, slope: jnp.maximum(x, slope * x), _falls),
+    Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x < 0, slope * x, x)),
+    Spelling("leaky_relu", "min", lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)),
+    Spelling("leaky_relu", "neg", _relus, negative=True),
+    Spelling("leaky_relu", "neg", lambda x, slope: _relus(x, -slope)),
+    Spelling("leaky_relu", "neg", lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)),
     Spelling("elu", "expm1", _elu),
+    Spelling("elu", "expm1", lambda x, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(x))),
+    Spelling("elu", "expm1", _parted_elu),
     Spelling("selu", "expm1", lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
     Spelling("elu", "expm1", _unit_elu),
+    Spelling("elu", "expm1", lambda x: jnp.where(x > 0, x, jnp.expm1(x))),
+    Spelling("elu", "expm1", lambda x: _parted_elu(x, 1.0)),
+    Spelling("elu", "exp", lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1)),
+    Spelling("elu", "exp", lambda x, alpha: jnp.where(x > 0, x, alpha * (jnp.exp(x) - 1))),
     Spelling(
         "celu",
         "expm1",

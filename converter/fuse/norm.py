@@ -55,9 +55,10 @@ def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
 def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
     """Every way to see a product as something divided by a deviation."""
     if not parts.divisors:
-        inverses = [f for f in parts.factors if f.op() == "rsqrt"]
+        inverses = [f for f in parts.factors if f.op() == "rsqrt" or _is_power(f, -0.5)]
     else:
-        inverses = [d for d in parts.divisors if len(parts.divisors) == 1 and d.op() == "sqrt"]
+        roots = [d for d in parts.divisors if d.op() == "sqrt" or _is_power(d, 0.5)]
+        inverses = roots if len(parts.divisors) == 1 else []
     real = jnp.issubdtype(dtype, jnp.floating)
     for inverse in inverses if real and fits(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
@@ -68,6 +69,10 @@ def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
                 continue
             if _in_any_order(parts, factors, dtype):
                 yield Deviation(spread, float(epsilon), Product(parts.coefficient, factors))
+
+
+def _is_power(view: View, exponent: float) -> bool:
+    return view.op() == "pow" and scalar(operand(view, 1).base) == exponent
 
 
 def _is_attribute(number: float, dtype: np.dtype) -> bool:

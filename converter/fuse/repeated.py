@@ -26,7 +26,7 @@ class _Opened:
 
 def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
     """What is centred, along logical axes of which the groups are one; and its shape."""
-    average, spread = (_unrepeated(view) for view in (found.average, found.deviation.spread))
+    average, spread = (unrepeated(view) for view in (found.average, found.deviation.spread))
     if average is None or spread is None or average.axis != spread.axis:
         return None
     taken = mean(average.view, uses)
@@ -39,7 +39,7 @@ def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | 
     return replace(found, x=x.view, average=average.view, deviation=deviation), inside
 
 
-def _unrepeated(view: View) -> _Opened | None:
+def unrepeated(view: View) -> _Opened | None:
     """What is repeated along the second of the two axes that are merged."""
     if view.op() != "reshape":
         return None

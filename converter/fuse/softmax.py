@@ -24,11 +24,15 @@ class Exponentials:
     axis: int
 
 
-def prove_softmax(node: Node, uses: Uses) -> Exponentials | None:
+def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
     top, total = operands(View(node.out, tuple(range(node.out.rank))))
-    if top.op() != "exp":
+    axes = reduction(total, top, "reduce_sum") if top.op() == "exp" else None
+    if axes is None:
         return None
-    return _shifted(operand(top, 0), reduction(total, top, "reduce_sum"))
+    if len(axes) != 1:
+        return "it is over several axes at once"
+    missing = "the largest number is not taken off first, so that exponentials may overflow"
+    return _shifted(operand(top, 0), axes) or missing
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:

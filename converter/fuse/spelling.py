@@ -20,6 +20,7 @@ from converter.fuse.match import Uses, View, materialise, operands, proved, rule
 from converter.fuse.products import EQUAL
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.constants import scalar
+from converter.graph.operations import OPERATIONS
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep
 from converter.simplify import simplify
@@ -40,7 +41,8 @@ class Spelling:
     is told.
 
     Arguments but ``x`` are numbers in the user's function, and the operation's parameters, if
-    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then.
+    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then. With
+    ``negative`` the operation takes the numbers with the other sign.
     """
 
     op: str
@@ -48,6 +50,7 @@ class Spelling:
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
     opsets: range = range(17, 27)
+    negative: bool = False
 
 
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
@@ -92,6 +95,7 @@ def _proof(
     table: tuple[Spelling, ...],
 ) -> tuple[Callable[[Node, Uses], Bound | None], Callable[[Node, Bound, Editor], Value]]:
     spelling = table[-1]
+    formula = None if spelling.op in OPERATIONS else spelling.formula
 
     def prove(node: Node, uses: Uses) -> Bound | None:
         if node.out.dtype.name not in DTYPES:
@@ -106,11 +110,13 @@ def _proof(
         shape, dtype = node.out.shape, node.out.dtype
         numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
         inputs = [materialise(editor, found["x"], shape, dtype)]
-        inputs += [
-            _small(editor, found[k], shape) for k, number in numbers.items() if number is None
-        ]
-        params = {k: float(number) for k, number in numbers.items() if number is not None}
-        return editor.add(spelling.op, inputs, shape, dtype, params, formula=spelling.formula)
+        sign = -1 if spelling.negative else 1
+        arrays = [_small(editor, found[k], shape) for k, n in numbers.items() if n is None]
+        for value in arrays:
+            less = editor.add("neg", [value], value.shape, value.dtype) if sign < 0 else value
+            inputs.append(less)
+        params = {k: sign * float(n) for k, n in numbers.items() if n is not None}
+        return editor.add(spelling.op, inputs, shape, dtype, params, formula=formula)
 
     return prove, build
 

@@ -144,17 +144,21 @@ def attention(
     mask: jax.Array | None = None,
     *,
     scale: float,
+    softcap: float,
     q_heads: int,
     kv_heads: int,
     precision: Any,
 ) -> jax.Array:
-    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands."""
+    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands;
+    with a ``softcap`` that is a bound of the scores before the mask."""
     flat = q.ndim == 3
     if flat:
         q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
     group = q_heads // kv_heads
     k, v = (jnp.repeat(x, group, axis=1) for x in (k, v))
     scores = jnp.einsum("bhqd,bhkd->bhqk", q, k, preferred_element_type=precision) * scale
+    if softcap:
+        scores = softcap * jnp.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask.astype(scores.dtype)
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
@@ -244,11 +248,11 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "relu": lambda x: jnp.maximum(x, 0),
     "gelu": gelu,
     "clip": lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high),
-    "hard_sigmoid": jax.nn.hard_sigmoid,
+    "hard_sigmoid": lambda x, *, alpha=1 / 6, beta=0.5: jnp.clip(x * alpha + beta, 0, 1),
     "hard_swish": jax.nn.hard_swish,
     "softplus": jax.nn.softplus,
     "mish": jax.nn.mish,
-    "swish": jax.nn.silu,
+    "swish": lambda x, *, alpha=1.0: x * lax.logistic(x * alpha),
     "soft_sign": jax.nn.soft_sign,
     "leaky_relu": leaky_relu,
     "elu": elu,

@@ -17,6 +17,7 @@ from converter.targets import ONNXRUNTIME, Target
 # Modules that register rules when imported.
 DOMAINS = (
     "bits",
+    "cache",
     "composite",
     "control",
     "conv",

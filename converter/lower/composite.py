@@ -19,7 +19,6 @@ table(
         "selu": "Selu",
         "softplus": "Softplus",
         "mish": "Mish",
-        "swish": "Swish",
         "soft_sign": "Softsign",
     }
 )
@@ -31,8 +30,13 @@ def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
 
 
 @rule("hard_sigmoid")
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+def _(b: Builder, x: ir.Value, *, alpha: float = 1 / 6, beta: float = 0.5) -> ir.Value:
+    return b.op("HardSigmoid", x, alpha=alpha, beta=beta)
+
+
+@rule("swish", since=24)
+def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
+    return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
 
 @rule("leaky_relu")
@@ -131,6 +135,7 @@ def _(
     b: Builder,
     *xs: ir.Value,
     scale: float,
+    softcap: float,
     q_heads: int,
     kv_heads: int,
     precision: Any,
@@ -144,6 +149,7 @@ def _(
         "Attention",
         *xs,
         scale=None if usual else scale,
+        softcap=softcap or None,
         q_num_heads=q_heads if flat else None,
         kv_num_heads=kv_heads if flat else None,
         softmax_precision=ir.DataType.from_numpy(precision).value if wider else None,

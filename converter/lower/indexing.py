@@ -124,7 +124,7 @@ def _run(b: Builder, size: Dim) -> tuple[ir.Value, ir.Value, ir.Value]:
 # ---------------------------------------------------------------------------------------- scatter
 
 
-def _scatter(
+def scatter(
     b: Builder,
     x: ir.Value,
     indices: ir.Value,
@@ -152,7 +152,7 @@ def _scatter(
         (i, where[i], pointed.index(d))
         for i, d in zip(n.scatter_indices_batching_dims, shared, strict=True)
     ]
-    updates = _updates(b, updates, n, rank, [*wide, *rest], sizes)
+    updates = arranged_updates(b, updates, n, rank, [*wide, *rest], sizes)
     if not pointed:
         return _whole(b, x, updates, reduction)
     indices = _columns(b, b.cast(indices, np.int64), where, len(given), len(pointed))
@@ -163,7 +163,7 @@ def _scatter(
     return b.transpose(done, [order.index(d) for d in range(rank)])
 
 
-def _updates(
+def arranged_updates(
     b: Builder, updates: ir.Value, n: Any, rank: int, axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
     """Updates as [axes of the indices, then ``axes`` of the operand]; other axes are ones."""
@@ -197,11 +197,11 @@ def _whole(b: Builder, x: ir.Value, updates: ir.Value, reduction: str | None) ->
     return updates if reduction is None else b.op(WHOLE[reduction], x, updates)
 
 
-rule("scatter", ignores=IN_BOUNDS)(partial(_scatter, reduction=None))
-rule("scatter-add", ignores=IN_BOUNDS)(partial(_scatter, reduction="add"))
-rule("scatter-mul", ignores=IN_BOUNDS)(partial(_scatter, reduction="mul"))
-rule("scatter-max", since=18, ignores=IN_BOUNDS)(partial(_scatter, reduction="max"))
-rule("scatter-min", since=18, ignores=IN_BOUNDS)(partial(_scatter, reduction="min"))
+rule("scatter", ignores=IN_BOUNDS)(partial(scatter, reduction=None))
+rule("scatter-add", ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
+rule("scatter-mul", ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
+rule("scatter-max", since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
+rule("scatter-min", since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
 
 
 # --------------------------------------------------------------------------------- dynamic slices
@@ -214,11 +214,11 @@ def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Valu
     if not axes:
         return x
     sizes = tuple(slice_sizes[d] for d in axes)
-    first = _starts(b, starts, shape, axes, sizes)
+    first = starts_inside(b, starts, shape, axes, sizes)
     return b.op("Slice", x, first, b.op("Add", first, b.shape(sizes)), b.ints(axes))
 
 
-def _starts(
+def starts_inside(
     b: Builder, starts: Sequence[ir.Value], shape: Shape, axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
     """The starts along some axes, moved inside, as one vector."""
@@ -229,14 +229,14 @@ def _starts(
 
 
 @rule("dynamic_update_slice")
-def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
+def update_slice(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     """Along one axis, what lies before, the update and what lies after are joined."""
     shape, sizes = b.operand(0).shape, b.operand(1).shape
     axes = [d for d, size in enumerate(sizes) if not dims.same(size, shape[d])]
     if not axes:
         return update
     cut = tuple(sizes[d] for d in axes)
-    first = _starts(b, starts, shape, axes, cut)
+    first = starts_inside(b, starts, shape, axes, cut)
     if len(axes) > 1:
         return _overlaid(b, x, update, first, axes)
     after = b.op("Add", first, b.shape(cut))

@@ -89,8 +89,12 @@ def scale_not_a_number(q, k, v):
     return attend(jax.nn.softmax(jnp.nan * scores(q, k), axis=-1), v)
 
 
-def soft_capped(q, k, v):
-    return attend(jax.nn.softmax(jnp.tanh(scores(q, k) / 5) * 5, axis=-1), v)
+def weights_masked(q, k, v, mask):
+    return attend(jnp.where(mask > 0, jax.nn.softmax(scores(q, k), axis=-1), 0), v)
+
+
+def capped_behind_its_mask(q, k, v, bias):
+    return attend(jax.nn.softmax(jnp.tanh((scores(q, k) + bias) / 5) * 5, axis=-1), v)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,8 @@ def soft_capped(q, k, v):
         (scores_returned, QKV, "used elsewhere"),
         (unknown_mask_mild_fill, (*QKV, (5, 7)), "not negative enough"),
         (negative_scale, QKV, "not positive"),
-        (soft_capped, QKV, "tanh"),
+        (capped_behind_its_mask, (*QKV, (5, 7)), "before they are capped"),
+        (weights_masked, (*QKV, (5, 7)), "between the softmax and the second product"),
         (heads_summed, QKV, "does not sum over the positions alone"),
         (positions_kept, QKV, "does not sum over the positions alone"),
         (scores_truncated, QKV, "not understood"),
@@ -114,6 +119,21 @@ def test_attention_stays_decomposed(fn, shapes, reason):
     assert export.report.fused["Attention"] == 0
     assert export.report.histogram["Softmax"] == 1
     assert any(m.pattern == "Attention" and reason in m.reason for m in export.report.near_misses)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), "may overflow"),
+        (lambda x: jax.nn.softmax(x, axis=(0, 1)), "several axes"),
+    ],
+)
+def test_what_is_no_softmax_of_onnx(fn, reason):
+    export = converted(fn, (5, 7))
+    assert "Softmax" not in export.report.histogram
+    assert [m.pattern for m in export.report.near_misses] == ["Softmax"]
+    assert reason in export.report.near_misses[0].reason
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2, 3])

@@ -112,6 +112,10 @@ def rms_channels_first(x):
     return (wide * lax.rsqrt(mean + 1e-6) * weight).astype(x.dtype)
 
 
+def rms_power(x):
+    return x * (jnp.mean(x**2, -1, keepdims=True) + 1e-6) ** -0.5
+
+
 ONE_RMS = {"RMSNormalization": 1}
 FLAX_RMS = nnx.RMSNorm(8, rngs=nnx.Rngs(0))
 RMS = [
@@ -119,6 +123,7 @@ RMS = [
     Form("eqx_bias", perturbed(eqx.nn.RMSNorm(8)), ((8,),), ONE_RMS),
     Form("by_hand", rms_by_hand, ((3, 8),), ONE_RMS),
     Form("channels_first", rms_channels_first, ((8, 3, 5),), ONE_RMS),
+    Form("power", rms_power, ((3, 8),), ONE_RMS),
     Form("flax", lambda x: FLAX_RMS(x), ((3, 8),), ONE_RMS),
 ]
 

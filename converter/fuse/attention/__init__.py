@@ -1,20 +1,25 @@
 """Scaled dot-product attention [Vaswani et al., arXiv:1706.03762] around a softmax.
 
-    softmax(f(q k^T)) v = attention(q, k, v, mask=f(0), scale=c)
+    softmax(f(q k^T)) v = attention(q, k, v, mask=f(0), scale=c, softcap=t)
 
-where ``f`` multiplies by numbers (``c`` together), adds terms, and puts low numbers in the place of
-hidden scores; in any order of axes, of heads and batches. The root is the second product. Its
-softmax operand is followed up, through ``f`` (``scores``), to the first product; all axes are
-numbered as the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is
-added as a mask (``masks``); then the node is written (``build``).
+where ``f`` multiplies by numbers (``c`` together) and by what the queries take instead, may cap
+what it has so far (``t * tanh(x / t)``), adds terms, and puts low numbers in the place of hidden
+scores; in any order of axes, of heads and batches. The root is the second product. Its softmax
+operand is followed up, through ``f`` (``scores``), to the first product; all axes are numbered as
+the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is added as a
+mask (``masks``); then the node is written (``build``), with keys and values that were repeated
+taken once (``grouped``).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from converter.fuse.attention import axes, build, masks, scores
+from converter.fuse.attention.axes import Parts
 from converter.fuse.attention.build import Attention
-from converter.fuse.attention.scores import Scores, only_reader
-from converter.fuse.match import Uses, View, converts_float, operand, peel, proved
+from converter.fuse.attention.scores import Factor, Scores, only_reader
+from converter.fuse.match import Uses, View, converts_float, operand, peel, proved, whole
 from converter.graph import Node, Value
 from converter.targets.onnxruntime import HALF_OR_SINGLE
 
@@ -28,7 +33,13 @@ def prove(node: Node, uses: Uses) -> Attention | str | None:
             if isinstance(found, Attention):
                 return found
             reason = reason or found
+        elif weights.op() in ("mul", "select_n", "slice") and _is_of_softmax(weights.node()):
+            reason = f"between the softmax and the second product stands {weights.op()}"
     return reason
+
+
+def _is_of_softmax(node: Node) -> bool:
+    return any(whole(value).op() == "softmax" for value in node.inputs)
 
 
 def _behind(value: Value) -> View:
@@ -61,13 +72,24 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     odd = {d.name for d in (dtype, precision, *(t.dtype for t in found.terms))} - HALF_OR_SINGLE
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
-    scale = found.scale * parts.scale
-    if not 0 < scale < float("inf"):
+    if not all(_is_of_queries(f, parts) for f in found.factors):
+        return "the scores are multiplied by an array that queries cannot be multiplied by"
+    cap = found.cap or 0.0
+    scale = found.scale * parts.scale * (cap or 1.0)
+    if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
     mask = masks.prove(found.terms, parts.columns, dtype)
     if isinstance(mask, str):
         return mask
-    return Attention(parts, scale, mask, precision)
+    return Attention(parts, scale, found.factors, cap, mask, precision)
+
+
+def _is_of_queries(factor: Factor, parts: Parts) -> bool:
+    """Whether queries may be multiplied in place of the scores; float16 might overflow."""
+    view, query = factor.view, parts.query
+    varies = {i for i, a in enumerate(view.axes) if a is not None}
+    same = view.base.dtype == query.value.dtype == np.float32
+    return same and view.complete() and varies <= set(query.axes)
 
 
 ATTENTION = proved("Attention", ("einsum",), prove, build.build)

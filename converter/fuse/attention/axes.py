@@ -128,8 +128,10 @@ def _roles(
     ordered = sorted(
         dict.fromkeys(shared), key=lambda i: query.axes.index(i) if i in query.axes else -1
     )
+    groups = _groups(alone, sizes)
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
-    groups = alone[:-1] if heads and dims.all_static(sizes[i] for i in alone[:-1]) else []
+    if groups and ordered == list(query.axes[:1]):
+        heads = []  # a batch in which all heads share their keys
     found = Parts(
         query=query,
         key=key,
@@ -146,6 +148,13 @@ def _roles(
         value_width=tuple(i for i in value.axes if i >= rank),
     )
     return _misfit(found, rank) or found
+
+
+def _groups(alone: list[int], sizes: dict[int, Dim]) -> list[int]:
+    """All but the positions, which are what has no fixed size, or else the largest axis."""
+    dynamic = [i for i in alone if not dims.is_static(sizes[i])]
+    rows = dynamic or sorted(alone, key=lambda i: int(sizes[i]))[-1:]
+    return [i for i in alone if i not in rows]
 
 
 def _misfit(parts: Parts, rank: int) -> str:

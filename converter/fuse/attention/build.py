@@ -9,7 +9,7 @@ import numpy as np
 
 from converter.fuse.attention.axes import Operand, Parts
 from converter.fuse.attention.masks import Mask
-from converter.fuse.attention.scores import Added, Term
+from converter.fuse.attention.scores import Added, Factor, Term
 from converter.fuse.match import View, materialise
 from converter.graph import Node, Value, const, dims
 from converter.graph.rewrite import Editor
@@ -21,6 +21,8 @@ class Attention:
 
     parts: Parts
     scale: float
+    factors: tuple[Factor, ...]  # of the queries
+    softcap: float  # zero for none
     mask: Mask | None
     precision: np.dtype
 
@@ -29,6 +31,8 @@ def build(node: Node, found: Attention, editor: Editor) -> Value:
     p, dtype = found.parts, _wider(node.out.dtype, found.mask)
     heads = (*p.heads, *p.groups)
     query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
+    for factor in found.factors:
+        query = editor.binary(factor.op, query, _along(editor, p, factor.view))
     key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
     value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
     inputs = [query, key, value]
@@ -36,6 +40,7 @@ def build(node: Node, found: Attention, editor: Editor) -> Value:
         inputs.append(_mask(editor, p, found.mask, (query.shape[2], key.shape[2]), dtype))
     params = {
         "scale": found.scale,
+        "softcap": found.softcap,
         "q_heads": query.shape[1],
         "kv_heads": key.shape[1],
         "precision": max(found.precision, dtype, key=lambda d: d.itemsize),

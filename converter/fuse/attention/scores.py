@@ -42,27 +42,52 @@ Term: TypeAlias = Added | Filled
 
 
 @dataclass(frozen=True)
+class Factor:
+    """The scores are multiplied with ``view``, or divided by it (``op``)."""
+
+    op: str
+    view: View
+
+
+@dataclass(frozen=True)
 class Scores:
-    """The softmax's operand: ``scale * product``, then the terms, the first of them first."""
+    """The softmax's operand: ``scale * product`` times the factors, then the terms, the first of
+    them first.
+
+    With a ``cap`` it is ``cap * tanh(…)`` of what comes before the terms.
+    """
 
     product: View
     scale: float = 1.0
+    factors: tuple[Factor, ...] = ()
     terms: tuple[Term, ...] = ()
+    cap: float | None = None
+
+    def times(self, factor: float) -> Scores:
+        terms = tuple(t.times(factor) for t in self.terms)
+        if self.cap is None:
+            return replace(self, scale=self.scale * factor, terms=terms)
+        return replace(self, cap=self.cap * factor, terms=terms)
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operation on the scores ``inner``: by a factor, or with a term."""
+    """An operation on the scores ``inner``: by a number, by a factor, or with a term."""
 
     inner: Value
     view: View
-    factor: float = 1.0
+    number: float = 1.0
+    factor: Factor | None = None
     term: Term | None = None
 
-    def apply(self, scores: Scores) -> Scores:
-        terms = tuple(t.times(self.factor) for t in scores.terms)
+    def apply(self, scores: Scores) -> Scores | str:
+        if self.factor is not None:
+            if scores.terms or scores.cap is not None:
+                return "the scores are masked, or capped, before they are multiplied"
+            return replace(scores, factors=(*scores.factors, self.factor))
         own = () if self.term is None else (self.term,)
-        return Scores(scores.product, scores.scale * self.factor, (*terms, *own))
+        scaled = scores.times(self.number)
+        return replace(scaled, terms=(*scaled.terms, *own))
 
 
 def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
@@ -73,38 +98,60 @@ def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """``view`` is what is behind ``value``, which only the next step may read."""
     op = view.op()
-    if op not in _STEPS and op != "einsum":
+    if op not in (*_STEPS, "einsum", "tanh"):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
     elif op == "einsum":
         yield Scores(view)
+    elif op == "tanh":
+        yield from _capped(view, uses, reasons)
     else:
         steps = _STEPS[op](view)
         if not steps:
             reasons.append(f"a {op} between the first product and the softmax is not understood")
         for step in steps:
             for inner in _scores(step.inner, step.view, uses, reasons):
-                yield step.apply(inner)
+                found = step.apply(inner)
+                if isinstance(found, Scores):
+                    yield found
+                else:
+                    reasons.append(found)
+
+
+def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """``tanh`` of scaled scores alone: the operator adds masks behind it."""
+    for inner in _scores(view.node().inputs[0], operand(view, 0), uses, reasons):
+        if inner.terms or inner.cap is not None:
+            reasons.append("the scores are masked, or capped, before they are capped")
+        else:
+            yield replace(inner, cap=1.0)
 
 
 def _mul(view: View) -> list[Step]:
-    numbers = [scalar(v.base) for v in operands(view)]
-    return [
-        _step(view, 1 - i, factor=float(number))
-        for i, number in enumerate(numbers)
-        if number is not None
-    ]
+    parts = operands(view)
+    return [_multiplied(view, i, parts[1 - i], "mul") for i in (0, 1) if parts[i].op()]
 
 
 def _div(view: View) -> list[Step]:
-    number = scalar(operand(view, 1).base)
-    return [_step(view, 0, factor=1 / float(number))] if number else []
+    return [_multiplied(view, 0, operand(view, 1), "div")]
+
+
+def _multiplied(view: View, index: int, by: View, op: str) -> Step:
+    """By a number, or else by an array."""
+    number = scalar(by.base)
+    if number is None or (op == "div" and number == 0):
+        return _step(view, index, factor=Factor(op, by))
+    return _step(view, index, number=float(number) if op == "mul" else 1 / float(number))
 
 
 def _add(view: View) -> list[Step]:
     terms = [Added(v, view.base.dtype) for v in operands(view)]
     return [_step(view, i, term=terms[1 - i]) for i in (0, 1)]
+
+
+def _sub(view: View) -> list[Step]:
+    return [_step(view, 0, term=Added(operand(view, 1), view.base.dtype, -1.0))]
 
 
 def _select(view: View) -> list[Step]:
@@ -123,14 +170,21 @@ def _convert(view: View) -> list[Step]:
     return [_step(view, 0)] if converts_float(view.node()) else []
 
 
-def _step(view: View, index: int, factor: float = 1.0, term: Term | None = None) -> Step:
-    return Step(view.node().inputs[index], operand(view, index), factor, term)
+def _step(
+    view: View,
+    index: int,
+    number: float = 1.0,
+    factor: Factor | None = None,
+    term: Term | None = None,
+) -> Step:
+    return Step(view.node().inputs[index], operand(view, index), number, factor, term)
 
 
 _STEPS: dict[str, Callable[[View], list[Step]]] = {
     "mul": _mul,
     "div": _div,
     "add": _add,
+    "sub": _sub,
     "select_n": _select,
     "convert_element_type": _convert,
 }

@@ -14,7 +14,7 @@ from tests.converter.fuse.drawing import Draw, Pencil
 
 SIZES = {"a": 2, "h": 3, "g": 2, "i": 5, "l": 3, "j": 7, "d": 4, "e": 2, "v": 6, "w": 2}
 MISSES = (
-    *("axis", "summed", "kept", "returned", "tanh", "negative", "truncated", "scores"),
+    *("axis", "summed", "kept", "returned", "sine", "negative", "truncated", "scores"),
     *("weights", "odd value"),
 )
 LOWEST = float(jnp.finfo(jnp.float32).min)
@@ -36,7 +36,9 @@ def attention(pencil: Pencil) -> Draw:
     dtype = pencil.pick("dtype", ("float32", "float32", "float16", "bfloat16"))
     strong = [m for m in masks if len(masks) == 1 or m.is_strong(dtype)]
     place = pencil.pick("scale", ("queries", "scores", "divided", "none"))
-    left = pencil.chance("weights on the right", 0.5)
+    left, capped = (
+        pencil.chance(n, p) for n, p in (("weights on the right", 0.5), ("capped", 0.2))
+    )
     eq = _equations(q, k, v, s, o, miss, batch, left)
     pencil.notes.append(f"{eq} {ones} {strong} {miss}")
 
@@ -46,6 +48,7 @@ def attention(pencil: Pencil) -> Draw:
         scores = jnp.einsum(eq[0], q, k)
         scores = {"scores": scores * scale, "divided": scores / 2.5}.get(place, scores)
         logits = _changed(scores, miss)
+        logits = jnp.tanh(logits / 2) * 2 if capped else logits
         for mask, values in zip(strong, given, strict=True):
             logits = mask.apply(logits, values)
         axis = s.index("j") if miss != "axis" else s.index(rows[0])
@@ -94,8 +97,8 @@ def _text(letters):
 
 
 def _changed(scores, miss):
-    if miss == "tanh":
-        return jnp.tanh(scores / 5) * 5
+    if miss == "sine":
+        return jnp.sin(scores / 5) * 5
     return -scores if miss == "negative" else scores
 
 

@@ -85,6 +85,7 @@ FAMILIES = {
             lambda p, x, y, a, b: _least(p, _largest(p, x, a), b),
             lambda p, x, y, a, b: _largest(p, _least(p, x, b), a),
             lambda p, x, y, a, b: jnp.clip(x, a, b),
+            lambda p, x, y, a, b: jnp.where(x > b, b, jnp.where(x < a, a, x)),
         ),
         (
             lambda p, x, y, a, b: _least(p, _largest(p, x, y), b),
@@ -94,7 +95,11 @@ FAMILIES = {
         lambda a, b: a <= b,
     ),
     "hard_sigmoid": Family(
-        (lambda p, x, y, a, b: _sixth(p, _six(p, x)),),
+        (
+            lambda p, x, y, a, b: _sixth(p, _six(p, x)),
+            lambda p, x, y, a, b: jnp.clip(_add(p, _sixth(p, x), 0.5), 0, 1),
+            lambda p, x, y, a, b: jnp.clip(_add(p, _mul(p, x, 0.2), 0.5), 0, 1),
+        ),
         (
             lambda p, x, y, a, b: _sixth(p, _six(p, x, three=3.01)),
             lambda p, x, y, a, b: _sixth(p, _six(p, x, six=5.9)),

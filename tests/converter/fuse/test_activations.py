@@ -32,36 +32,73 @@ EDGES = np.array(
 )
 X = np.concatenate([EDGES, np.linspace(-7, 7, 44, dtype=np.float32)]).reshape(3, 20)
 
+SLOPES = np.linspace(0.1, 0.5, 20, dtype=np.float32)
 SPELLINGS = {
     "Clip": [
         jax.nn.relu6,
         lambda x: jnp.clip(x, -1.5, 2),
         lambda x: jnp.maximum(jnp.minimum(2.0, x), -1.5),
+        jax.nn.hard_tanh,
     ],
-    "HardSigmoid": [jax.nn.hard_sigmoid, lambda x: jax.nn.relu6(x + 3) * (1 / 6)],
+    "HardSigmoid": [
+        jax.nn.hard_sigmoid,
+        lambda x: jax.nn.relu6(x + 3) * (1 / 6),
+        lambda x: jnp.clip(x / 6 + 0.5, 0, 1),
+        lambda x: jnp.clip((x + 3) / 6, 0, 1),
+        lambda x: jnp.clip(0.2 * x + 0.5, 0, 1),
+    ],
     "HardSwish": [
         jax.nn.hard_swish,
         lambda x: x * jax.nn.relu6(3 + x) / 6,
         lambda x: x * jax.nn.relu6(x + 3.0) * (1 / 6),
         lambda x: jax.nn.hard_sigmoid(x) * x,
+        lambda x: x * jnp.clip(x / 6 + 0.5, 0, 1),
     ],
-    "Softplus": [jax.nn.softplus, lambda x: jnp.logaddexp(x, 0), lambda x: jnp.logaddexp(0.0, x)],
-    "Mish": [jax.nn.mish, lambda x: jnp.tanh(jax.nn.softplus(x)) * x],
+    "Softplus": [
+        jax.nn.softplus,
+        lambda x: jnp.logaddexp(x, 0),
+        lambda x: jnp.logaddexp(0.0, x),
+        lambda x: jnp.log1p(jnp.exp(-jnp.abs(x))) + jnp.maximum(x, 0),
+    ],
+    "Mish": [
+        jax.nn.mish,
+        lambda x: jnp.tanh(jax.nn.softplus(x)) * x,
+        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),
+    ],
     "Swish": [jax.nn.silu, lambda x: jax.nn.sigmoid(x) * x],
     "Softsign": [jax.nn.soft_sign, lambda x: x / (1 + abs(x))],
     "LeakyRelu": [
         jax.nn.leaky_relu,
         lambda x: jnp.where(x > 0, x, x * 0.2),
         lambda x: jnp.maximum(x, 0.2 * x),
+        lambda x: jnp.where(x < 0, 0.2 * x, x),
+        lambda x: jnp.maximum(x, 0) + 0.2 * jnp.minimum(x, 0),
+        lambda x: jax.nn.relu(x) - 0.2 * jax.nn.relu(-x),
     ],
-    "Elu": [jax.nn.elu, lambda x: jax.nn.elu(x, 0.7)],
+    "PRelu": [
+        lambda x: jax.nn.relu(x) + -SLOPES * jax.nn.relu(-x),  # Keras' PReLU
+        lambda x: jnp.where(x < 0, SLOPES * x, x),
+        lambda x: jax.nn.relu(x) - SLOPES * jax.nn.relu(-x),
+    ],
+    "Elu": [
+        jax.nn.elu,
+        lambda x: jax.nn.elu(x, 0.7),
+        jax.nn.celu,
+        lambda x: jnp.where(x > 0, x, 0.7 * jnp.expm1(x)),
+        lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1),
+        lambda x: jax.nn.relu(x) + 0.7 * jnp.expm1(jnp.minimum(x, 0)),
+    ],
     "Celu": [lambda x: jax.nn.celu(x, 0.7)],
     "Selu": [jax.nn.selu],
 }
 INEXACT = ("Swish", "Elu", "Celu", "Selu", "HardSigmoid", "HardSwish")
 """ONNX Runtime's operators that keep absolute precision only."""
 
-CASES = [(op, i) for op, forms in SPELLINGS.items() for i in range(len(forms))]
+CASES = [
+    pytest.param(op, i, marks=pytest.mark.full if i else ())
+    for op, forms in SPELLINGS.items()
+    for i in range(len(forms))
+]
 
 
 def ops(export):
@@ -118,6 +155,16 @@ def test_a_near_miss(name):
     assert not whole & set(ops(export))
     got = converter.session(export).run(None, {export.model.graph.inputs[0].name: x})[0]
     np.testing.assert_allclose(got, np.asarray(jax.jit(fn)(x)), rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.full
+def test_a_swish_with_a_factor():
+    def fn(x):
+        return x * jax.nn.sigmoid(1.702 * x)
+
+    export = converter.to_onnx(fn, [X], opset=24)
+    assert ops(export) == ["Swish"]
+    assert converter.check(export, fn, [X]).passed
 
 
 def test_slopes_that_are_parameters():
