@@ -172,7 +172,7 @@ def be_exact(graph: Graph, settings: Settings) -> bool:
 
 
 def use_kernels(graph: Graph, settings: Settings) -> bool:
-    return swept(kernels.rules(settings.opset))(graph, settings)
+    return swept(kernels.rules(graph))(graph, settings)
 
 
 def take_out(graph: Graph, _: Settings) -> bool:

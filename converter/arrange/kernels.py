@@ -1,47 +1,55 @@
 """Dtypes that the target has no kernel for, computed in one that it has.
 
 Only where the detour is exact: narrow integers in wider ones (arithmetic wraps in the conversion
-back), booleans as 0 and 1, and formulas of half precision in float32. Which, says the target's
-table (``converter/targets``).
+back), booleans as 0 and 1, and operations of half precision in float32, rounded once. Which, says
+the target's table (``converter/targets``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import Graph, Node, Value, const, dims, make_node
 from converter.graph.dtypes import is_integer
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule
-from converter.targets.onnxruntime import KERNELS, Missing
-from converter.targets.schemas import BFLOAT16_SINCE
+from converter.targets.onnxruntime import BFLOAT16, KERNELS, Missing
 
 LOWEST = np.iinfo(np.int64).min
+BRIEF = np.dtype(jnp.bfloat16)
 
 
-OPERATORS = {
-    **{f: f.capitalize() for f in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
-    **{f: f.capitalize() for f in ("cos", "cosh", "round", "sin", "sinh", "tan")},
-    **dict.fromkeys(("avg_pool", "sum_pool"), "AveragePool"),
-    **dict.fromkeys(("max_pool", "max_pool_scatter"), "MaxPool"),
-    "conv": "Conv",
-    "conv_transpose": "ConvTranspose",
-}
-"""The operators that operations are written with, where an opset may lack them in bfloat16."""
+def rules(graph: Graph) -> Mapping[str, Rule]:
+    """The detours of a graph's operations."""
+    nodes = list(graph.walk())
+    if not any(v.dtype == BRIEF for node in nodes for v in (*node.inputs, *node.outputs)):
+        return RULES
+    return {**RULES, **dict.fromkeys({node.op for node in nodes} - BFLOAT16, _without_bfloat16)}
 
 
-def rules(opset: int) -> dict[str, Rule]:
-    """The detours of an opset."""
-    late = [op for op, name in OPERATORS.items() if opset < BFLOAT16_SINCE[name]]
-    return {**RULES, **{op: partial(_through, missing=_without_bfloat16(op)) for op in late}}
+def _without_bfloat16(node: Node, editor: Editor) -> Any:
+    """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
+    if not any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):
+        rule = RULES.get(node.op)
+        return rule(node, editor) if rule else None
+    wide = np.dtype(KERNELS.get(node.op, Missing({})).detour.get("bfloat16", "float32"))
+    inputs = [_widened(editor, v, wide, False) if v.dtype == BRIEF else v for v in node.inputs]
+    types = [(v.shape, wide if v.dtype == BRIEF else v.dtype) for v in node.outputs]
+    made = make_node(
+        node.op, inputs, types, _in(node, wide), meaning=node.meaning, source=node.source
+    )
+    editor.nodes.append(made)
+    pairs = zip(made.outputs, node.outputs, strict=True)
+    return [editor.convert(v, old.dtype) for v, old in pairs]
 
 
-def _without_bfloat16(op: str) -> Missing:
-    missing = KERNELS.get(op, Missing({}))
-    return replace(missing, detour={**missing.detour, "bfloat16": "float32"})
+def _in(node: Node, wide: np.dtype) -> dict[str, Any]:
+    """The parameters; an ``iota`` has its dtype there."""
+    return {k: wide if k == "dtype" and v == BRIEF else v for k, v in node.params.items()}
 
 
 def _detour(node: Node, editor: Editor) -> list[Value] | None:
@@ -68,7 +76,7 @@ def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None
     return [_narrowed(editor, v, dtype, shifted) if b else v for v, b in pairs]
 
 
-def _widened(editor: Editor, x: Value, dtype: str, shifted: bool) -> Value:
+def _widened(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
     """In the wider dtype; uint64 is moved down, so that its order stays."""
     wide = editor.convert(x, dtype)
     return editor.binary("add", wide, const(LOWEST, np.int64)) if shifted else wide
