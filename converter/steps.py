@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from converter.arrange import (
     activation,
@@ -38,7 +38,7 @@ from converter.settings import Settings
 from converter.simplify import simplify
 
 
-def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
+def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
     """A pass that applies rules once, in topological order; of several the first that can."""
     joined = _joined(*tables)
 
@@ -50,7 +50,7 @@ def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
     return run
 
 
-def _joined(*tables: dict[str, Rule]) -> dict[str, Rule]:
+def _joined(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
     joined: dict[str, Rule] = {}
     for table in tables:
         for op, rule in table.items():

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from converter.arrange.patches import by_patches
 from converter.graph import Node, Value, const, dims
 from converter.graph.dims import Dim
+from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor, Rule
+from converter.targets.onnxruntime import has_kernel
 
 Pads = tuple[tuple[Dim, Dim], ...]
 
@@ -51,11 +54,19 @@ def _convolution(node: Node, editor: Editor) -> Value:
     if x.rank == 2:  # ONNX wants at least one axis of space
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = Window((1,), ((0, 0),), (1,), (1,), window.groups)
+    wide = shape if x.rank == len(shape) else (*shape, 1)
+    out = editor.reshape(_written(editor, x, w, window, wide), shape)
+    return editor.transpose(out, [order.index(i) for i in range(len(order))])
+
+
+def _written(editor: Editor, x: Value, w: Value, window: Window, shape: dims.Shape) -> Value:
+    """By the operator that can do it; integers and float64 have none."""
+    if dims.all_static(w.shape[2:]) and not (is_float(x.dtype) and has_kernel("Conv", x.dtype)):
+        x = pad_space(editor, x, window.padding, window.spread)
+        return by_patches(editor, x, w, window.strides, window.dilation, window.groups, shape)
     pads = _transposed_pads(window, w.shape[2:])
     emit = _plain if pads is None else _transposed
-    wide = shape if x.rank == len(shape) else (*shape, 1)
-    out = editor.reshape(emit(editor, x, w, window, wide, pads or window.padding), shape)
-    return editor.transpose(out, [order.index(i) for i in range(len(order))])
+    return emit(editor, x, w, window, shape, pads or window.padding)
 
 
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:

@@ -24,6 +24,7 @@ DOMAINS = (
     "neighbour",
     "qr",
     "reduction",
+    "selection",
     "threefry",
     "triangular",
     "windows",

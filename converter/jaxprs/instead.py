@@ -45,6 +45,8 @@ def instead(eqn: Any, hints: frozenset[str]) -> Any:
     params = {k: v for k, v in eqn.params.items() if k not in hints}
     if expansion is None or not expansion.knows(params):
         return None
+    if not expansion.applies([v.aval for v in eqn.invars], params):
+        return None
     if all(0 in v.aval.shape for v in eqn.outvars):
         return _traced(eqn, lambda *_: [jnp.zeros(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
     read = {k: v for k, v in params.items() if k in expansion.reads}

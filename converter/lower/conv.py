@@ -16,7 +16,7 @@ from converter.targets.onnxruntime import has_kernel
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
-    _check(b, "Conv")
+    _check(b)
     return b.op(
         "Conv",
         *xs,
@@ -31,7 +31,7 @@ def _(
 @rule("conv_transpose")
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
-    _check(b, "ConvTranspose")
+    _check(b)
     ends = [high for _, high in cuts]
     return b.op(
         "ConvTranspose",
@@ -45,8 +45,9 @@ def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups:
     )
 
 
-def _check(b: Builder, operator: str) -> None:
-    if not is_float(b.out.dtype):
-        raise unsupported(b.node, b.opset, "ONNX convolves floats only; convert the operands")
-    if not has_kernel(operator, b.out.dtype):
-        raise unsupported(b.node, b.opset, "ONNX Runtime has no convolution of float64")
+def _check(b: Builder) -> None:
+    if not (is_float(b.out.dtype) and has_kernel("Conv", b.out.dtype)):
+        why = (
+            "ONNX Runtime convolves float32 and float16; another dtype needs a kernel of known size"
+        )
+        raise unsupported(b.node, b.opset, why)
