@@ -22,6 +22,7 @@ DOMAINS = (
     "jacobi",
     "lu",
     "neighbour",
+    "products",
     "qr",
     "reduction",
     "selection",

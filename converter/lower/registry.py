@@ -21,6 +21,7 @@ import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
+from converter.refused import REFUSED
 from converter.trace import source_line
 
 Lowering = Callable[..., Any]
@@ -41,18 +42,6 @@ class Entry:
 
 
 _rules: dict[str, dict[int, Entry]] = {}
-
-_UNSYMMETRIC = (
-    "it is found by iterations that have no counterpart in ONNX; "
-    "use jnp.linalg.eigh or svd if the matrix allows it, else compute it before the export"
-)
-_PYTHON = "a file cannot call Python; compute it before the export or write it in jax.numpy"
-REFUSED = {
-    **dict.fromkeys(("eig", "schur", "hessenberg"), _UNSYMMETRIC),
-    **dict.fromkeys(("pure_callback", "io_callback"), _PYTHON),
-    "shard_map": "a file is for one device; convert the function over a mesh of one",
-}
-"""What is never to have a rule, and what to do instead."""
 
 
 def rule(
