@@ -99,6 +99,11 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     return entry.lowering(b, *operands, **params)
 
 
+def brought(op: str) -> list[int]:
+    """The opsets that a rule of the operation begins at."""
+    return sorted(_rules.get(op, {}))
+
+
 def supported() -> frozenset[str]:
     """Every operation that has a rule."""
     return frozenset(_rules)
