@@ -49,7 +49,9 @@ def _held(module: ModuleType) -> Iterator[str]:
     return (v.name for v in vars(module).values() if isinstance(v, Primitive))
 
 
-ARRANGED = frozenset().union(*(step.gone for step in passes.PASSES)) | pooling.rules(17, False).keys()
+ARRANGED = (
+    frozenset().union(*(step.gone for step in passes.PASSES)) | pooling.rules(17, False).keys()
+)
 """Primitives that the passes bring into another form before the lowering."""
 
 
