@@ -14,7 +14,7 @@ _CUDNN = "it calls cuDNN; use jax.nn.dot_product_attention(…, implementation='
 _COMPILED = "it holds compiled code; convert the function that it was made from"
 _TOKENS = "ONNX has no order of effects; leave the token out"
 _COMPLEX = "ONNX has no complex numbers; compute with real and imaginary parts"
-_KEYS = "ONNX has no values of PRNG keys; draw from a key that is known, or before the export"
+_KEYS = "it is another generator's than threefry; make the key with jax.random.key(seed)"
 _ENTROPY = "its numbers are drawn by the device, others on each run; use jax.random"
 _TRANSFORMING = "it belongs to a transformation of JAX and is gone once a function is traced"
 
@@ -63,16 +63,15 @@ REFUSED = {
     **dict.fromkeys(("complex", "conj", "fft", "imag", "real"), _COMPLEX),
     **dict.fromkeys(
         (
-            *("random_bits", "random_clone", "random_fold_in", "random_gamma", "random_seed"),
-            *("random_split", "random_unwrap", "random_wrap", "from_edtype", "to_edtype"),
-            *("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "iota_2x32_shape"),
-            "rng_bit_generator",
+            *("threefry4x32", "philox2x32", "philox4x32", "iota_2x32_shape"),
+            *("from_edtype", "to_edtype"),
         ),
         _KEYS,
     ),
     "noinline": "Equinox calls it through Python; convert the function without it",
     "igamma_grad_a": "the derivative of gammainc by its first argument is not written; "
     "compute it before the export",
+    "rng_bit_generator": "it is XLA's own generator; use jax.random with a key of threefry",
     "rng_uniform": _ENTROPY,
     **dict.fromkeys(
         (

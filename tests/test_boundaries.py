@@ -23,8 +23,9 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 ROOMS = {
     "converter": (
         *("errors", "refused", "graph", "targets", "expand", "jaxprs", "represent", "trace"),
-        *("programs", "simplify", "fuse", "settings", "arrange", "steps", "passes", "lower", "products"),
-        *("tidy", "files", "precision", "result", "judge", "export", "bisection", "explanation"),
+        *("programs", "simplify", "fuse", "settings", "arrange", "steps", "passes", "lower"),
+        *("products", "tidy", "files", "precision", "result", "judge", "export", "bisection"),
+        "explanation",
     ),
     "weights": (
         *(

@@ -12,6 +12,7 @@ from jax.extend.core import Primitive
 from converter import expand, passes
 from converter.arrange import pooling
 from converter.expand.registry import expanded
+from converter.jaxprs import keys
 from converter.jaxprs.inline import CONTROL, DROPPED
 from converter.jaxprs.instead import CALLS, REPLACED
 from converter.lower import registry
@@ -60,8 +61,8 @@ def ways() -> Mapping[str, str]:
     return {
         **dict.fromkeys(REFUSED, "refused"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
+        **dict.fromkeys(ARRANGED | FORMS | keys.UNCHANGED | keys.DRAWS, "another form"),
         **dict.fromkeys(expanded(), "a function in its place"),
-        **dict.fromkeys(ARRANGED | FORMS, "another form"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
         **dict.fromkeys(registry.supported(), "a rule"),
         **dict.fromkeys(CONTROL, "a rule"),
