@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from converter.arrange import (
     activation,
@@ -42,7 +42,7 @@ from converter.settings import Settings
 from converter.simplify import simplify
 
 
-def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
+def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
     """A pass that applies rules once, in topological order; of several the first that can."""
     joined = _joined(*tables)
 
@@ -54,7 +54,7 @@ def swept(*tables: dict[str, Rule]) -> Callable[[Graph, Settings], bool]:
     return run
 
 
-def _joined(*tables: dict[str, Rule]) -> dict[str, Rule]:
+def _joined(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
     joined: dict[str, Rule] = {}
     for table in tables:
         for op, rule in table.items():
@@ -185,7 +185,8 @@ def operands(graph: Graph, settings: Settings) -> bool:
     for op, (operator, since) in DECOMPOSED.items():
         settings.note_newer(since, operator, graph.count(op))
     turned = {"rotary": heads.rotary_rule(settings.opset)}
-    return swept(turned, convolution.RULES, resize.RULES, norms.GROUPED)(graph, settings)
+    convolved = convolution.rules(settings.runtime)
+    return swept(turned, convolved, resize.RULES, norms.GROUPED)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
@@ -236,7 +237,7 @@ def be_exact(graph: Graph, settings: Settings) -> bool:
 
 
 def use_kernels(graph: Graph, settings: Settings) -> bool:
-    return swept(kernels.rules(settings.opset, settings.runtime))(graph, settings)
+    return swept(kernels.rules(graph, settings.opset, settings.runtime))(graph, settings)
 
 
 def take_out(graph: Graph, _: Settings) -> bool:

@@ -6,15 +6,12 @@ JAX traces the function and applies its own transformations; what comes back is 
 
 from __future__ import annotations
 
-import sysconfig
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
-from jax.extend import source_info_util
 
 from converter.errors import Unsupported
 from converter.graph import Graph, Node
@@ -22,6 +19,7 @@ from converter.graph.names import Names
 from converter.jaxprs import concrete
 from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.keys import held, is_key
+from converter.jaxprs.lines import line_of
 from converter.jaxprs.specs import (
     Spec,
     arguments,
@@ -115,24 +113,8 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 
 def source_line(node: Node) -> str:
-    """The user's own source line that a node came from, where JAX recorded it.
-
-    The innermost frame outside installed packages, else the innermost outside JAX.
-    """
-    for source in node.source or ():
-        for frame in source.traceback.frames if source.traceback else ():
-            if not frame.file_name.startswith((*_INSTALLED, "<")):
-                return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
-    summaries = [source_info_util.summarize(source) for source in node.source or ()]
-    return next((s for s in summaries if s), "unknown source line")
-
-
-_INSTALLED = (
-    sysconfig.get_path("purelib"),
-    sysconfig.get_path("platlib"),
-    sysconfig.get_path("stdlib"),
-    str(Path(__file__).parent),
-)
+    """The user's own source line that a node came from."""
+    return line_of(node.source or ())
 
 
 def _call_module(module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from converter.arrange.patches import by_patches
 from converter.graph import Node, Value, const, dims
 from converter.graph.dims import Dim
+from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor, Rule
+from converter.targets import Target
 
 Pads = tuple[tuple[Dim, Dim], ...]
 
@@ -31,7 +35,12 @@ class Window:
     groups: int
 
 
-def _convolution(node: Node, editor: Editor) -> Value:
+def rules(target: Target) -> dict[str, Rule]:
+    """By operation, for a target."""
+    return {"conv_general_dilated": partial(_convolution, target=target)}
+
+
+def _convolution(node: Node, editor: Editor, target: Target) -> Value:
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
     x = editor.transpose(x, numbers.lhs_spec)
@@ -51,11 +60,22 @@ def _convolution(node: Node, editor: Editor) -> Value:
     if x.rank == 2:  # ONNX wants at least one axis of space
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = Window((1,), ((0, 0),), (1,), (1,), window.groups)
+    wide = shape if x.rank == len(shape) else (*shape, 1)
+    out = editor.reshape(_written(editor, x, w, window, wide, target), shape)
+    return editor.transpose(out, [order.index(i) for i in range(len(order))])
+
+
+def _written(
+    editor: Editor, x: Value, w: Value, window: Window, shape: dims.Shape, target: Target
+) -> Value:
+    """By the operator that can do it; integers have none."""
+    has_operator = is_float(x.dtype) and target.has_kernel("Conv", x.dtype)
+    if dims.all_static(w.shape[2:]) and not has_operator:
+        x = pad_space(editor, x, window.padding, window.spread)
+        return by_patches(editor, x, w, window.strides, window.dilation, window.groups, shape)
     pads = _transposed_pads(window, w.shape[2:])
     emit = _plain if pads is None else _transposed
-    wide = shape if x.rank == len(shape) else (*shape, 1)
-    out = editor.reshape(emit(editor, x, w, window, wide, pads or window.padding), shape)
-    return editor.transpose(out, [order.index(i) for i in range(len(order))])
+    return emit(editor, x, w, window, shape, pads or window.padding)
 
 
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
@@ -144,6 +164,3 @@ def _transposed(
         "groups": groups,
     }
     return editor.add("conv_transpose", [x, w], shape, x.dtype, params)
-
-
-RULES: dict[str, Rule] = {"conv_general_dilated": _convolution}

@@ -1,16 +1,18 @@
 """Dtypes that the target has no kernel for, computed in one that it has.
 
 Only where the detour is exact: narrow integers in wider ones (arithmetic wraps in the conversion
-back), booleans as 0 and 1, and formulas of half precision in float32. Which, says the target's
-table (``converter/targets``).
+back), booleans as 0 and 1, and operations of half precision in float32, rounded once. Which, says
+the target's table (``converter/targets``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import Graph, Node, Value, const, dims, make_node
@@ -22,7 +24,7 @@ from converter.targets.schemas import BFLOAT16_SINCE
 from converter.targets.target import Missing
 
 LOWEST = np.iinfo(np.int64).min
-
+BRIEF = np.dtype(jnp.bfloat16)
 
 OPERATORS = {
     **{f: f.capitalize() for f in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
@@ -35,12 +37,24 @@ OPERATORS = {
 """The operators that operations are written with, where an opset may lack them in bfloat16."""
 
 
-def rules(opset: int, target: Target) -> dict[str, Rule]:
-    """The detours of an opset and a target."""
+def rules(graph: Graph, opset: int, target: Target) -> Mapping[str, Rule]:
+    """The detours of a graph's operations, for an opset and a target."""
+    detours = _detours(opset, target)
+    nodes = list(graph.walk())
+    brief = any(v.dtype == BRIEF for node in nodes for v in (*node.inputs, *node.outputs))
+    if target.bfloat16 is None or not brief:
+        return detours
+    without = partial(_without_bfloat16, detours=detours, kernels=target.kernels)
+    return {**detours, **dict.fromkeys({node.op for node in nodes} - target.bfloat16, without)}
+
+
+def _detours(opset: int, target: Target) -> dict[str, Rule]:
+    """What of it does not depend on the graph."""
     table = dict(target.kernels)
     for op, name in OPERATORS.items():
         if opset < BFLOAT16_SINCE[name]:
-            table[op] = _without_bfloat16(table.get(op, Missing({})))
+            missing = table.get(op, Missing({}))
+            table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
     detours: dict[str, Rule] = {
         op: partial(_through, missing=missing) for op, missing in table.items()
     }
@@ -59,8 +73,27 @@ def _either(exact: Rule, detour: Rule) -> Rule:
     return rule
 
 
-def _without_bfloat16(missing: Missing) -> Missing:
-    return replace(missing, detour={**missing.detour, "bfloat16": "float32"})
+def _without_bfloat16(
+    node: Node, editor: Editor, detours: Mapping[str, Rule], kernels: Mapping[str, Missing]
+) -> Any:
+    """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
+    if not any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):
+        rule = detours.get(node.op)
+        return rule(node, editor) if rule else None
+    wide = np.dtype(kernels.get(node.op, Missing({})).detour.get("bfloat16", "float32"))
+    inputs = [_widened(editor, v, wide, False) if v.dtype == BRIEF else v for v in node.inputs]
+    types = [(v.shape, wide if v.dtype == BRIEF else v.dtype) for v in node.outputs]
+    made = make_node(
+        node.op, inputs, types, _in(node, wide), meaning=node.meaning, source=node.source
+    )
+    editor.nodes.append(made)
+    pairs = zip(made.outputs, node.outputs, strict=True)
+    return [editor.convert(v, old.dtype) for v, old in pairs]
+
+
+def _in(node: Node, wide: np.dtype) -> dict[str, Any]:
+    """The parameters; an ``iota`` has its dtype there."""
+    return {k: wide if k == "dtype" and v == BRIEF else v for k, v in node.params.items()}
 
 
 def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
@@ -83,7 +116,7 @@ def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None
     return [_narrowed(editor, v, dtype, shifted) if b else v for v, b in pairs]
 
 
-def _widened(editor: Editor, x: Value, dtype: str, shifted: bool) -> Value:
+def _widened(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
     """In the wider dtype; uint64 is moved down, so that its order stays."""
     wide = editor.convert(x, dtype)
     return editor.binary("add", wide, const(LOWEST, np.int64)) if shifted else wide

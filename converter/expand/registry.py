@@ -2,27 +2,30 @@
 
 An expansion takes the operands by position and the primitive's parameters by keyword, and gives
 the result, or one for each output. Like a rule of the lowering it owns every parameter: it reads
-it or says that it ignores it. A primitive with any other stays as it is.
+it or says that it ignores it. A primitive with any other stays as it is, and so does one that the
+expansion is not ``only`` for.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 Function = Callable[..., Any]
+Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function, and the parameters that it reads and ignores."""
+    """A function, the parameters that it reads and ignores, and which operands it is for."""
 
     function: Function
     reads: frozenset[str]
     ignores: frozenset[str]
+    applies: Applies
 
     def knows(self, params: Iterable[str]) -> bool:
         """Whether it reads or ignores each of these parameters."""
@@ -32,7 +35,9 @@ class Expansion:
 _expansions: dict[str, Expansion] = {}
 
 
-def expansion(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Function], Function]:
+def expansion(
+    *primitives: str, ignores: Iterable[str] = (), only: Applies = lambda avals, params: True
+) -> Callable[[Function], Function]:
     """Register a JAX function that is traced in the place of one or more primitives.
 
     It gets the operands by position and the primitive's parameters by keyword:
@@ -44,13 +49,14 @@ def expansion(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Functi
     Args:
         primitives: names of primitives.
         ignores: parameters that it knowingly does not read. A primitive with any other stays.
+        only: is asked with the types of the operands and the parameters whether it applies.
     """
 
     def register(function: Function) -> Function:
         parameters = inspect.signature(function).parameters.values()
         reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         for primitive in primitives:
-            _expansions[primitive] = Expansion(function, reads, frozenset(ignores))
+            _expansions[primitive] = Expansion(function, reads, frozenset(ignores), only)
         return function
 
     return register

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -21,9 +24,32 @@ def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Arra
 @expansion("nonbatchable", ignores=("allow_constant_across_batch", "msg"))
 @expansion("nontraceable", ignores=("name",))
 @expansion("nondifferentiable_backward", ignores=("msg", "symbolic"))
+@expansion("xla_metadata_value", ignores=("xla_metadata_kvs",))
+@expansion("stage")
 def unchanged(x: jax.Array) -> jax.Array:
-    """Equinox's guards against transformations, which are over."""
+    """Guards against transformations, which are over, and marks for a compiler."""
     return x
+
+
+@expansion("tie")
+def tie(_: jax.Array, x: jax.Array) -> jax.Array:
+    return x
+
+
+@expansion("empty", ignores=("out_sharding",))
+def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
+    """Nothing is promised of what is in it."""
+    return jnp.zeros(shape, dtype)
+
+
+@expansion("empty2", ignores=("memory_space",))
+def empty_number(*, dtype: Any) -> jax.Array:
+    return jnp.zeros((), dtype)
+
+
+@expansion("zeros_like")
+def zeros_like(x: jax.Array) -> jax.Array:
+    return jnp.zeros_like(x)
 
 
 @expansion("select_if_vmap")

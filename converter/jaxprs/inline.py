@@ -16,7 +16,9 @@ from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
 from converter.jaxprs.instead import instead
+from converter.jaxprs.lines import line_of
 from converter.jaxprs.values import Constants, value_of
+from converter.refused import AT_ONCE, REFUSED
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
@@ -36,9 +38,15 @@ UNSET = frozenset({"out_dtype"})
 
 
 DROPPED = {
+    "check": "jax.experimental.checkify.check: a file raises nothing",
+    "dce_sink": "jax.lax.dce_sink: a file computes what it gives",
     "debug_callback": "jax.debug.callback: a file calls no Python",
     "debug_print": "jax.debug.print: a file prints nothing",
+    "inspect_sharding": "jax.debug.inspect_array_sharding: a file calls no Python",
+    "layout_constraint": "jax.experimental.layout.with_layout_constraint: a runtime lays out",
     "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    "relayout": "a change of layout: a runtime lays out",
+    "reshard": "jax.sharding.reshard: a file is for one device",
     "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
 }
 """Primitives that hand on their operands, if they have results, and what to say of them."""
@@ -97,6 +105,8 @@ class Inliner:
             replaced, refusal = None, error.reason
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
+        if name in AT_ONCE or not (eqn.outvars or name in CONTROL):
+            raise _refused(name, inner.sources)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
         node.source, node.refusal = inner.sources, refusal
         nodes.append(node)
@@ -108,6 +118,12 @@ class Inliner:
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
         return Graph(inner, outputs, nodes)
+
+
+def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
+    """What has an effect and no result would vanish unseen."""
+    why = REFUSED.get(name, "it has an effect and no result, and a file has results only")
+    return Unsupported(f"primitive '{name}' cannot be written: {why}", line_of(sources))
 
 
 def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:

@@ -24,8 +24,15 @@ CALLS = {
     "checkpoint": "jaxpr",
     "remat": "jaxpr",
     "remat2": "jaxpr",
+    "call": "call_jaxpr",
     "composite": "jaxpr",
+    "custom_jvp_call_jaxpr": "fun_jaxpr",
+    "custom_partitioning": "call",
     "custom_vmap_call": "call",
+    "eval_jaxpr": "jaxpr",
+    "linear_call": "callee",
+    "remat_opt": "fwd_jaxpr",
+    "xla_metadata_call": "jaxpr",
 }
 
 
@@ -45,6 +52,8 @@ def instead(eqn: Any, hints: frozenset[str]) -> Any:
     params = {k: v for k, v in eqn.params.items() if k not in hints}
     if expansion is None or not expansion.knows(params):
         return None
+    if not expansion.applies([v.aval for v in eqn.invars], params):
+        return None
     if all(0 in v.aval.shape for v in eqn.outvars):
         return _traced(eqn, lambda *_: [jnp.zeros(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
     read = {k: v for k, v in params.items() if k in expansion.reads}
@@ -60,6 +69,11 @@ def _traced(eqn: Any, fn: Callable[..., Any]) -> Any:
 def _kept_whole(eqn: Any) -> Any:
     """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
     return _traced(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
+
+
+def _as_python(eqn: Any) -> Any:
+    """What a primitive of Equinox's does where nothing transforms it."""
+    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **eqn.params))
 
 
 def _widened(eqn: Any) -> Any:
@@ -106,6 +120,7 @@ def _on_one_device(eqn: Any) -> Any:
 REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
     "custom_linear_solve": _solved,
+    **dict.fromkeys(("announce_jaxpr", "maybe_set"), _as_python),
     "scatter": _applied,
     "shard_map": _on_one_device,
 }

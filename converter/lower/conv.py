@@ -45,7 +45,8 @@ def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups:
 
 
 def _check(b: Builder, operator: str) -> None:
-    if not is_float(b.out.dtype):
-        raise unsupported(b.node, b.opset, "ONNX convolves floats only; convert the operands")
-    if not b.has_kernel(operator, b.out.dtype):
-        raise unsupported(b.node, b.opset, "ONNX Runtime has no convolution of float64")
+    if not (is_float(b.out.dtype) and b.has_kernel(operator, b.out.dtype)):
+        why = (
+            "ONNX Runtime convolves float32 and float16; another dtype needs a kernel of known size"
+        )
+        raise unsupported(b.node, b.opset, why)

@@ -22,6 +22,7 @@ import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
+from converter.refused import REFUSED
 from converter.trace import source_line
 
 Lowering = Callable[..., Any]
@@ -43,18 +44,7 @@ class Entry:
 
 _rules: dict[str, dict[int, Entry]] = {}
 
-_UNSYMMETRIC = (
-    "it is found by iterations that have no counterpart in ONNX; "
-    "use jnp.linalg.eigh or svd if the matrix allows it, else compute it before the export"
-)
-_PYTHON = "a file cannot call Python; compute it before the export or write it in jax.numpy"
 _NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
-REFUSED = {
-    **dict.fromkeys(("eig", "schur", "hessenberg"), _UNSYMMETRIC),
-    **dict.fromkeys(("pure_callback", "io_callback"), _PYTHON),
-    "shard_map": "a file is for one device; convert the function over a mesh of one",
-}
-"""What is never to have a rule, and what to do instead."""
 
 
 def rule(
@@ -138,6 +128,11 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
         raise unsupported(node, b.opset, why)
     params = {name: value for name, value in node.params.items() if name in entry.reads}
     return entry.lowering(b, *operands, **params)
+
+
+def brought(op: str) -> list[int]:
+    """The opsets that a rule of the operation begins at."""
+    return sorted(_rules.get(op, {}))
 
 
 def supported() -> frozenset[str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
@@ -67,6 +68,23 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
     keys = [*_keys(b, x, b.operand()), sign]
     places = _order(b, keys, size, b.dim(k), axis, largest=True)
+    values = b.op("GatherElements", x, places, axis=axis)
+    return [values, b.cast(places, b.node.outputs[1].dtype)]
+
+
+@rule("top_k", since=26)
+def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
+    """With ``total``, by the bits, which order all floats once those below zero are turned."""
+    axis = axis % b.operand().rank
+    if not total:
+        return _top(b, x, k, axis)
+    kind = np.dtype(f"int{jnp.finfo(b.operand().dtype).bits}")
+    wide = max(kind, np.dtype(np.int32))  # Where has no kernel for int16
+    bits = b.op("BitCast", x, to=ir.DataType.from_numpy(kind))
+    bits = bits if kind == wide else b.cast(bits, wide)
+    turned = b.op("BitwiseXor", bits, b.const(np.iinfo(kind).max, wide))
+    key = b.op("Where", b.op("Less", bits, b.const(0, wide)), turned, bits)
+    places = b.ops("TopK", [key, b.dim(k)], 2, axis=axis)[1]
     values = b.op("GatherElements", x, places, axis=axis)
     return [values, b.cast(places, b.node.outputs[1].dtype)]
 

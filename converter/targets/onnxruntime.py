@@ -1,7 +1,7 @@
 """ONNX Runtime's kernels for CPUs, measured on 1.31.1: what they lack, and what they get wrong.
 
 float16 is not listed where ONNX Runtime converts it to float32 by itself and one rounding more does
-not matter. bfloat16 is left as it is where nothing is said: its kernels are on other devices.
+not matter. bfloat16 is computed in float32 where nothing else is said.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from converter.targets.target import (
 EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
 # ReduceSum adds in float64 and saturates where JAX wraps; what is left exact of it is in int64.
 SUMS: Detour = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
-SORTED: Detour = {"bool": "int32", "uint16": "int32", **UNSIGNED, "bfloat16": "float32"}
+SORTED: Detour = {"bool": "int32", "uint16": "int32", **UNSIGNED}
 
 KERNELS: Mapping[str, Missing] = {
     **dict.fromkeys(("add", "add_any", "mul", "sub", "div"), Missing(BOOL)),
@@ -43,16 +43,22 @@ KERNELS: Mapping[str, Missing] = {
     ),
     **dict.fromkeys(("top_k", "approx_top_k"), Missing(SORTED, order=True)),
     "matmul": Missing({**NARROW, **BOOL}),
-    **dict.fromkeys(("scatter-add", "scatter-mul"), Missing({"float16": "float32", **BOOL})),
-    **dict.fromkeys(
-        ("scatter-max", "scatter-min"), Missing({"float16": "float32", **BOOL, **SHORT})
-    ),
+    **dict.fromkeys(("scatter-add", "scatter-mul"), Missing({**HALF, **BOOL})),
+    **dict.fromkeys(("scatter-max", "scatter-min"), Missing({**HALF, **BOOL, **SHORT})),
     "max_pool_scatter": Missing(HALF),
-    "celu": Missing({"float16": "float32"}),
+    "celu": Missing(HALF),
     **FORMULAS,
-    "sign": Missing({"float16": "float32"}),  # of NaN it makes 0
+    "sign": Missing(HALF),  # of NaN it makes 0
 }
 """By operation of the graph."""
+
+BFLOAT16 = frozenset(
+    {
+        *("bitcast_convert_type", "concatenate", "convert_element_type", "reshape", "slice"),
+        *("transpose", "cond", "scan", "while"),
+    }
+)
+"""Operations that have kernels of bfloat16: what only moves it, and what has bodies."""
 
 WITHOUT_FLOAT64 = frozenset(
     {
@@ -68,7 +74,9 @@ HALF_OR_SINGLE = frozenset({"float32", "float16", "bfloat16"})
 """What the kernels of Attention and RotaryEmbedding take; bfloat16 those that are not for CPUs."""
 
 
-ONNXRUNTIME = Target("onnxruntime", KERNELS, WITHOUT_FLOAT64, rounds_reductions=True, rewrites=True)
+ONNXRUNTIME = Target(
+    "onnxruntime", KERNELS, WITHOUT_FLOAT64, BFLOAT16, rounds_reductions=True, rewrites=True
+)
 
 
 UNMOVED_ZERO = -0.0

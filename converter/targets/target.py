@@ -30,14 +30,16 @@ class Target:
     """A runtime: what it has kernels for, and where it errs.
 
     ``kernels`` says by operation of the graph which dtypes take a detour; ``without_float64`` names
-    operators. With ``rounds_reductions`` sums, products and extremes of integers are written so
-    that they stay exact in a runtime that reduces in floats; with ``rewrites`` products and pads so
-    that an optimiser that moves transpositions and zeros leaves them right.
+    operators. ``bfloat16`` has the operations that take it; without, all do. With
+    ``rounds_reductions`` sums, products and extremes of integers are written so that they stay
+    exact in a runtime that reduces in floats; with ``rewrites`` products and pads so that an
+    optimiser that moves transpositions and zeros leaves them right.
     """
 
     name: str
     kernels: Mapping[str, Missing]
     without_float64: frozenset[str] = frozenset()
+    bfloat16: frozenset[str] | None = None
     rounds_reductions: bool = False
     rewrites: bool = False
 

@@ -153,20 +153,8 @@ def assert_same(table: Mapping[str, Callable[..., Any]], dtype: str, *args: np.n
 
 
 def _in_onnx_runtime(fn: Callable[..., Any], args: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-    """bfloat16 has kernels on other devices: what computes in it is fed float32 and emulated."""
-    if args[0].dtype != jnp.bfloat16:
-        export = converter.to_onnx(fn, [(a.shape, a.dtype) for a in args])
-        return list(run(export, args).values())
-
-    def wide(*xs: Any) -> list[Any]:
-        results = fn(*(x.astype(jnp.bfloat16) for x in xs))
-        return [y.astype(np.float32) if y.dtype == jnp.bfloat16 else y for y in results]
-
-    kinds = [y.dtype for y in jax.eval_shape(fn, *args)]
-    export = converter.to_onnx(wide, [(a.shape, np.float32) for a in args])
-    model = converter.emulate_bfloat16(export.model)
-    found = run(model, [a.astype(np.float32) for a in args]).values()
-    return [y.astype(kind) for y, kind in zip(found, kinds, strict=True)]
+    export = converter.to_onnx(fn, [(a.shape, a.dtype) for a in args])
+    return list(run(export, args).values())
 
 
 @pytest.mark.sampled(6)

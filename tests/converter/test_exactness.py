@@ -191,3 +191,18 @@ def test_sorting_is_exact_by_default():
                 run(export, [x]).values(), (jnp.sort(x, 1), jnp.argsort(x, 0)), strict=True
             ):
                 np.testing.assert_array_equal(actual, np.asarray(wanted))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_the_sign_of_nan(dtype):
+    """Opset 26 reads the bits: a NaN with its sign bit set is least of all in ``top_k``."""
+    row = np.array([1, -np.nan, np.inf, 0.0, -0.0, np.nan, -np.inf, 2, -3, 1, -0.0, 0.0])
+    x = np.stack([row, np.copysign(row, -row)]).astype(dtype)
+
+    def fn(x):
+        return lax.top_k(x, 9)
+
+    with jax.enable_x64(dtype == "float64"):
+        verdict = converter.check(converter.to_onnx(fn, [x], opset=26, strict=True), fn, [x])
+    assert verdict.passed, verdict.differences

@@ -81,7 +81,7 @@ def test_bfloat16(name, opset):
         return IN_BFLOAT16[name](low).astype(jnp.float32)
 
     export = converter.to_onnx(fn, [X.shape], opset=opset)
-    (got,) = run(converter.emulate_bfloat16(export.model), [X]).values()
+    (got,) = run(export, [X]).values()
     np.testing.assert_array_equal(got, fn(X))
 
 

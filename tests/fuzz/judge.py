@@ -30,7 +30,6 @@ FINE = (
     "deviates",
     "overflows",
     "invalid",
-    "no kernel",
     "too small",
     "promised",
     "subnormal",
@@ -41,9 +40,8 @@ FINE = (
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion
 is right or says so too. `overflows`: something outgrows float16 in JAX, which norms and attention
 compute in float32 in the file, or is a subnormal float16, which XLA takes for zero. `invalid`: JAX
-itself does not run it. `no kernel`: it holds bfloat16, for which ONNX Runtime has few kernels on
-CPUs, and says so. `too small`: a window does not fit into an axis of named size; ONNX Runtime says
-so, where JAX has no elements. `promised`: an index leaves the array in the derivative of
+itself does not run it. `too small`: a window does not fit into an axis of named size; ONNX Runtime
+says so, where JAX has no elements. `promised`: an index leaves the array in the derivative of
 `x.at[i].min`, `max` or `set`, where JAX promises that none does. `subnormal`: the file is right
 where ONNX Runtime takes subnormal numbers for zero, as XLA does. `sign of NaN`: XLA's `top_k` puts
 a NaN with its sign bit set last, and the bits of a NaN that an operation makes are open.
@@ -52,7 +50,6 @@ repeated along an axis, and takes that for zero where it is subnormal. `open`: J
 number compiled than step by step, as for the derivative of a maximum of equals in windows of two
 axes."""
 
-NO_KERNEL = re.compile(r"NotImplemented|BFloat16 data type is not supported")
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
 SIGNED = re.compile("bitcast|signbit|copysign")
 PROMISING = re.compile(r"(\.at\[.*\]\.|segment_)(min|max|set)\(")
@@ -263,8 +260,6 @@ def _unfit(program: Program, error: Exception) -> Outcome:
     frames = traceback.extract_tb(error.__traceback__)
     if not type(error).__module__.startswith("onnxruntime"):
         return _raised("check raises", error)
-    if NO_KERNEL.search(f"{type(error).__name__}: {error}") and "bfloat16" in str(program):
-        return Outcome("no kernel", str(error))
     if TOO_SMALL.search(str(error)) and not all(s.is_static for s in program.inputs.values()):
         return Outcome("too small", str(error))
     promised = PROMISING.search(str(program)) and DERIVATIVE.search(str(program))

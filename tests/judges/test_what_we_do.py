@@ -71,13 +71,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Pow by 8-bit integers": lambda x, p: x**p,
     "Scatter that adds float16": lambda x, u: x.at[PLACES].add(u),
     "Scatter of the largest boolean": lambda x, u: x.at[PLACES].max(u),
+    "Nearly everything of bfloat16": lambda x: (-x.astype(jnp.bfloat16)).astype(x.dtype),
 }
 """What comes to the operator of the page's file, if nothing is done about it."""
 
 LEFT = {
     "A chosen zero with its sign bit set",
     "A resizing between transpositions",
-    "Nearly everything of bfloat16",
 }
 """What is left as it is."""
 

@@ -9,6 +9,10 @@ import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
 from jax import lax
+from jax.experimental import checkify, io_callback
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.sharding import NamedSharding, PartitionSpec
 
 import converter
@@ -33,6 +37,37 @@ def _sharded(fn, vma=True):
     return jax.shard_map(fn, mesh=MESH, in_specs=spec, out_specs=spec, check_vma=vma)
 
 
+@custom_partitioning
+def partitioned(x):
+    return jnp.sin(x)
+
+
+partitioned.def_partition(
+    partition=lambda *_: None,
+    infer_sharding_from_operands=lambda *_: None,
+    propagate_user_sharding=lambda *_: None,
+    sharding_rule="i j -> i j",
+)
+
+
+def filled(x, kind):
+    """Equinox's loop that writes each row of a buffer once."""
+
+    def body(carry):
+        i, rows = carry
+        return i + 1, rows.at[i].set(rows[i] * jnp.sin(rows[i]))
+
+    loop = eqxi.while_loop(
+        lambda carry: carry[0] < 2,
+        body,
+        (jnp.int32(0), x),
+        kind=kind,
+        max_steps=4,
+        buffers=lambda carry: carry[1],
+    )
+    return loop[1]
+
+
 INLINED = {
     "composite": lambda x: lax.composite(lambda x, *, k: k * x, "my.op")(x, k=2.0),
     "custom_vmap": doubled,
@@ -53,6 +88,11 @@ INLINED = {
     "all_to_all": _sharded(lambda x: lax.all_to_all(x[:1], "d", 0, 1)),
     "all_to_all, tiled": _sharded(lambda x: lax.all_to_all(x, "d", 0, 1, tiled=True)),
     "psum_scatter": _sharded(lambda x: lax.psum_scatter(x[:, :1], "d", scatter_dimension=1)),
+    "linear_call": lambda x: jax.custom_derivatives.linear_call(
+        lambda r, x: x * r, lambda r, t: t * r, 3.0, x
+    ),
+    "custom_partitioning": lambda x: partitioned(x),
+    "xla_metadata": lambda x: set_xla_metadata(a="b")(lambda y: y * 2)(set_xla_metadata(x, a="b")),
     "psum_scatter, tiled": _sharded(lambda x: lax.psum_scatter(x, "d", tiled=True)),
 }
 
@@ -64,11 +104,33 @@ def test_inlined(name):
     assert "If" not in export.report.histogram
 
 
+BUFFERS = {
+    "bounded": lambda x: filled(x, "bounded"),
+    "checkpointed": lambda x: filled(x, "checkpointed"),
+    "gradient": jax.grad(lambda x: filled(x, "bounded").sum()),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BUFFERS)
+def test_buffers(name):
+    assert_exports(Case(name, BUFFERS[name], [X]))
+
+
 DROPPED = {
     "debug.print": lambda x: (jax.debug.print("{}", x), x + 1)[1],
     "debug.callback": lambda x: (jax.debug.callback(lambda y: None, x), x + 1)[1],
     "optimization_barrier": lambda x: sum(
         lax.optimization_barrier((x, lax.optimization_barrier(x)))
+    ),
+    "checkify.check": lambda x: (checkify.check(x[0, 0] > 0, "small"), x + 1)[1],
+    "inspect_array_sharding": lambda x: (
+        jax.debug.inspect_array_sharding(x, callback=lambda _: None),
+        x + 1,
+    )[1],
+    "with_layout_constraint": lambda x: with_layout_constraint(x + 1, Layout((1, 0))),
+    "reshard": lambda x: jax.sharding.reshard(
+        x + 1, NamedSharding(jax.make_mesh((1,), ("d",)), PartitionSpec("d"))
     ),
     "with_sharding_constraint": lambda x: lax.with_sharding_constraint(
         x + 1, NamedSharding(MESH, PartitionSpec("d"))
@@ -89,6 +151,10 @@ REFUSED = {
     "eig": (jnp.linalg.eig, "use jnp.linalg.eigh"),
     "schur": (jsl.schur, "use jnp.linalg.eigh"),
     "hessenberg": (jsl.hessenberg, "compute it before the export"),
+    "tridiagonal": (lax.linalg.tridiagonal, "use jnp.linalg.eigh"),
+    "new_ref": (lambda x: jax.new_ref(x)[...], "return the new array instead"),
+    "rng_uniform": (lambda x: x + lax.rng_uniform(0.0, 1.0, (4, 4)), "use jax.random"),
+    "io_callback": (lambda x: (io_callback(print, None, x), x)[1], "a file cannot call Python"),
     "pure_callback": (lambda x: jax.pure_callback(np.sin, x, x), "a file cannot call Python"),
 }
 

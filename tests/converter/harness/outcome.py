@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -11,19 +10,13 @@ import jax
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented, RuntimeException
 
 import converter
-from tests.conformance import assert_close
 from tests.converter.harness.table import arguments, reference
-from tests.judges.evaluator import evaluate
 
-Kind: TypeAlias = Literal["right", "strict", "no kernel", "refused", "wrong", "broken"]
+Kind: TypeAlias = Literal["right", "strict", "refused", "wrong", "broken"]
 
-KINDS: tuple[Kind, ...] = ("right", "strict", "no kernel", "refused", "wrong", "broken")
-
-NO_KERNEL = re.compile("NOT_IMPLEMENTED|BFloat16 data type is not supported")
-"""What ONNX Runtime says where it knows the operator, and has it on other devices."""
+KINDS: tuple[Kind, ...] = ("right", "strict", "refused", "wrong", "broken")
 
 
 @dataclass(frozen=True)
@@ -58,34 +51,11 @@ def outcome(harness: Any, opset: int = 23) -> Outcome:
 
 def judged(export: converter.Export, harness: Any, inputs: Sequence[np.ndarray]) -> Outcome:
     """The outcome of a file."""
-    proto, wanted = ir.to_proto(export.model), reference(harness)
-    onnx.checker.check_model(proto, full_check=True)
+    onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
     try:
-        verdict = converter.check(export, wanted, inputs)
+        verdict = converter.check(export, reference(harness), inputs)
     except converter.CheckError as error:
         return Outcome("wrong", str(error))
-    except (NotImplemented, RuntimeException) as error:
-        if not (_holds_bfloat16(export) and NO_KERNEL.search(str(error))):
-            raise
-        return by_the_standard(proto, wanted, inputs)
     if verdict.passed:
         return Outcome("right")
     return Outcome("wrong", "; ".join(map(str, verdict.differences)))
-
-
-def _holds_bfloat16(export: converter.Export) -> bool:
-    values = (v for n in export.model.graph.all_nodes() for v in (*n.inputs, *n.outputs))
-    return any(v is not None and v.dtype == ir.DataType.BFLOAT16 for v in values)
-
-
-def by_the_standard(
-    model: onnx.ModelProto, wanted: Callable[..., Any], inputs: Sequence[np.ndarray]
-) -> Outcome:
-    """The outcome of a file that ONNX Runtime cannot run."""
-    results = jax.tree.leaves(wanted(*inputs))
-    try:
-        for actual, right in zip(evaluate(model, inputs), results, strict=True):
-            assert_close(actual, right)
-    except AssertionError as error:
-        return Outcome("wrong", f"in onnx.reference: {error}")
-    return Outcome("no kernel")

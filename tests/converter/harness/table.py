@@ -14,7 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-DTYPES = ("float32", "int32", "bool", "float16", "bfloat16")
+DTYPES = (
+    *("float32", "int32", "bool", "float16", "bfloat16", "int8", "uint8"),
+    *("uint32", "int16", "uint16", "float64"),
+)
 
 
 def whole() -> list[Any]:

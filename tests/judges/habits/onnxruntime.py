@@ -364,7 +364,7 @@ KERNELS = [
         "Nearly everything of bfloat16",
         "g (float[1] x) => (float[1] y) "
         "{ a = Cast <to=16> (x) b = Neg (a) y = Cast <to=1> (b) }",
-        [f32([1])], [f32([-1])], "leaves it: other devices have the kernels"),
+        [f32([1])], [f32([-1])], "computes in float32, and rounds what comes out"),
 ]  # fmt: skip
 """Types that the operator has by the standard, and this runtime on this device has not."""
 

@@ -1,0 +1,124 @@
+"""The page: a row for every primitive, and the reason of every refusal."""
+
+from __future__ import annotations
+
+import jax
+
+from converter.errors import Unsupported
+from converter.refused import REFUSED
+from tests.converter.harness.refused import REMAINING, TARGETS, shares
+from tests.converter.harness.refused import reason as reason_of
+from tests.converter.harness.table import DTYPES, sample, whole
+from tests.coverage.primitives import opsets, primitives, ways
+from tests.coverage.tables import SAMPLE, tried
+
+HEAD = """# Coverage
+
+What becomes of every primitive that JAX {jax} and Equinox define, from the converter's own tables
+and from what the tests try: `python -m tests.coverage` writes this page. A primitive that is in
+none of them fails `tests/test_coverage.py`.
+
+- **How**: *a rule* writes operators; *a function in its place* is traced instead; *another form* is
+  what the passes bring it into; *inlined* is what it wraps.
+- **Opsets**: from which on, and where a newer operator says it better.
+- **Dtypes** are those that a test finds right in ONNX Runtime; where JAX has no others, all.
+- **Operators** are those of one test, from the opset on that is named, if there are several.
+- **Tests**: how many cases of which table of `tests/converter`; `harness` is JAX's own, of which
+  the full tier tries at most twelve a group, and `-m hunt` all.
+"""
+
+FLOATS = ("float32", "float16", "bfloat16")
+INTEGERS = tuple(d for d in DTYPES if "int" in d)
+MEASURED = (17, 18, 23, 26)
+SEVERAL = 8
+"""So many operators are named."""
+
+
+def page() -> str:
+    """All of it."""
+    public = primitives()
+    parts = [HEAD.format(jax=jax.__version__)]
+    for title, is_public in (("Public primitives", True), ("Primitives inside of JAX", False)):
+        rows = [_row(name) for name in public if public[name] == is_public and _is_written(name)]
+        parts.append(f"## {title}\n\n{_table(rows)}")
+    refused = {name for name in public if not _is_written(name)}
+    parts.append(f"## Refused\n\n{_refusals(refused)}")
+    parts.append(f"## JAX's own harness\n\n{_harness()}")
+    return "\n".join(parts)
+
+
+def _is_written(name: str) -> bool:
+    return ways()[name] != "refused"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    head = ("primitive", "how", "opsets", "dtypes", "operators", "tests")
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _row(name: str) -> tuple[str, ...]:
+    seen = tried().get(name)
+    if seen is None:
+        return f"`{name}`", ways()[name], opsets(name), "", "", ""
+    tests = ", ".join(f"{table} {count}" for table, count in sorted(seen.tables.items()))
+    return (
+        f"`{name}`",
+        ways()[name],
+        opsets(name),
+        _dtypes(seen.dtypes),
+        _operators(name),
+        tests,
+    )
+
+
+def _dtypes(found: set[str]) -> str:
+    """In the order of the table, those that are there together as one word."""
+    words = []
+    for word, names in (("floats", FLOATS), ("integers", INTEGERS)):
+        if found >= set(names):
+            words.append(word)
+            found = found - set(names)
+    return ", ".join([*words, *(d for d in DTYPES if d in found)])
+
+
+def _operators(name: str) -> str:
+    """Those of an opset that differ from those of the one before."""
+    told: list[str] = []
+    last = ""
+    for opset in MEASURED:
+        text = _at(name, opset)
+        if text != last:
+            told.append(f"{opset}: {text}")
+        last = text
+    return "; ".join(told) if len(told) > 1 else last
+
+
+def _at(name: str, opset: int) -> str:
+    try:
+        found = tried()[name].operators(opset)
+    except Unsupported:
+        return ""
+    rest = f" and {len(found) - SEVERAL} more" if len(found) > SEVERAL else ""
+    return ", ".join(found[:SEVERAL]) + rest
+
+
+def _refusals(names: set[str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name in sorted(names):
+        by_reason.setdefault(REFUSED[name], []).append(f"`{name}`")
+    rows = [f"| {why} | {', '.join(found)} |" for why, found in sorted(by_reason.items())]
+    return "\n".join(["| reason | primitives |", "|---|---|", *rows]) + "\n"
+
+
+def _harness() -> str:
+    """The shares that the tests hold, and what is left."""
+    table = sample(whole(), SAMPLE)
+    found = shares(table.values(), [name for name in table if reason_of(name) is None])
+    lines = ["| dtypes | right | of | at least |", "|---|---|---|---|"]
+    for row, (right, count) in found.items():
+        least = f"{TARGETS[row]:.0%}" if row in TARGETS else ""
+        lines.append(f"| {row} | {right} | {count} | {least} |")
+    lines += ["", "| left | reason |", "|---|---|"]
+    lines += [f"| `{name}` | {why} |" for name, why in REMAINING.items()]
+    return "\n".join(lines) + "\n"

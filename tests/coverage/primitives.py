@@ -1,0 +1,76 @@
+"""Every primitive that JAX and Equinox define, and what the converter does with it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+from jax.extend.core import Primitive
+
+from converter import expand, passes
+from converter.arrange import pooling
+from converter.expand.registry import expanded
+from converter.jaxprs import keys
+from converter.jaxprs.inline import CONTROL, DROPPED
+from converter.jaxprs.instead import CALLS, REPLACED
+from converter.lower import registry
+from converter.refused import REFUSED
+from converter.simplify import FORMS
+
+PUBLIC = (
+    *("jax.lax", "jax.lax.linalg", "jax.extend.core.primitives", "jax.random"),
+    *("jax.interpreters.ad", "jax.interpreters.batching", "jax.interpreters.partial_eval"),
+    *("jax.custom_batching", "jax.custom_derivatives"),
+)
+"""Modules of JAX's that are there for others and hold primitives."""
+
+MORE = (
+    *("jax.experimental.checkify", "jax.experimental.pallas", "jax.experimental.xla_metadata"),
+    *("jax.experimental.custom_partitioning", "jax.experimental.layout", "jax.export"),
+    *("jax.nn", "jax.scipy.special", "equinox", "equinox.internal", "equinox.debug"),
+)
+"""What brings in the modules that define the others."""
+
+INSIDE = ("jax._src", "equinox")
+
+
+def primitives() -> dict[str, bool]:
+    """By name, and whether it is public."""
+    public = {name for module in map(importlib.import_module, PUBLIC) for name in _held(module)}
+    for module in MORE:
+        importlib.import_module(module)
+    loaded = [m for name, m in sorted(sys.modules.items()) if name.startswith(INSIDE)]
+    every = public | {name for module in loaded for name in _held(module)}
+    return {name: name in public for name in sorted(every)}
+
+
+def _held(module: ModuleType) -> Iterator[str]:
+    return (v.name for v in vars(module).values() if isinstance(v, Primitive))
+
+
+ARRANGED = (
+    frozenset().union(*(step.gone for step in passes.PASSES)) | pooling.rules(17, False).keys()
+)
+"""Primitives that the passes bring into another form before the lowering."""
+
+
+def ways() -> Mapping[str, str]:
+    """By primitive, what becomes of it. Later rows go before earlier ones."""
+    return {
+        **dict.fromkeys(REFUSED, "refused"),
+        **dict.fromkeys(DROPPED, "left out, with a warning"),
+        **dict.fromkeys(ARRANGED | FORMS | keys.UNCHANGED | keys.DRAWS, "another form"),
+        **dict.fromkeys(expanded(), "a function in its place"),
+        **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
+        **dict.fromkeys(registry.supported(), "a rule"),
+        **dict.fromkeys(CONTROL, "a rule"),
+    }
+
+
+def opsets(name: str) -> str:
+    """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
+    if expand.find(name) is not None:
+        return "17"
+    return ", ".join(map(str, registry.brought(name))) or "17"

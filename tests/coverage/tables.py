@@ -1,0 +1,122 @@
+"""The functions that the tests try: which primitives each holds, of which dtypes."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+import converter
+from tests.conformance import inputs
+from tests.converter.harness.refused import reason
+from tests.converter.harness.table import DTYPES, arguments, sample, whole
+from tests.converter.test_rules import EXAMPLES, equations
+
+TABLES = {
+    "expand/test_wrappers": ("INLINED", "BUFFERS", "DROPPED"),
+    "expand/test_products": ("CASES",),
+    "expand/test_matrices": ("ANSWERS",),
+    "expand/test_special_functions": ("FUNCTIONS",),
+    "expand/test_uncommon": ("UNCOMMON",),
+}
+"""Modules of `tests/converter` with functions of `X`, or functions with their inputs last."""
+
+SAMPLE = 12
+"""So many of a group of JAX's harness does the full tier try."""
+
+GROUPS = {
+    "reduce_window_add": "reduce_window_sum",
+    **{f"scatter_{name}": f"scatter-{name}" for name in ("add", "max", "min", "mul")},
+}
+"""Groups of JAX's harness that are called otherwise than their primitive."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A function that a test tries, and what draws its inputs."""
+
+    table: str
+    fn: Callable[..., Any]
+    draw: Callable[[], Sequence[np.ndarray]]
+
+    def operators(self, opset: int) -> list[str]:
+        """What the file holds."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            export = converter.to_onnx(self.fn, list(self.draw()), opset=opset)
+        return sorted(export.report.histogram)
+
+
+@dataclass
+class Tried:
+    """Of a primitive: its uses, the tables that try it, the dtypes that are."""
+
+    uses: list[Use]
+    tables: dict[str, int]
+    dtypes: set[str]
+
+    def operators(self, opset: int) -> list[str]:
+        """Of the first use that has numbers in it."""
+        some = (u for u in self.uses if all(x.size for x in u.draw()))
+        return next(some, self.uses[0]).operators(opset)
+
+
+@cache
+def tried() -> dict[str, Tried]:
+    """By primitive; what JAX's harness has is counted where it is right."""
+    every: dict[str, Tried] = {}
+    for name, use, dtypes in (*_examples(), *_functions(), *_harness()):
+        row = every.setdefault(name, Tried([], {}, set()))
+        row.uses.append(use)
+        row.tables[use.table] = row.tables.get(use.table, 0) + 1
+        row.dtypes |= dtypes
+    return every
+
+
+def _examples() -> Iterator[tuple[str, Use, set[str]]]:
+    """Each shows the primitive that it is called by."""
+    for name, (fn, specs) in EXAMPLES.items():
+        if ("B", 4) not in specs:
+            args = inputs(specs)
+            yield name, Use("test_rules", fn, partial(list, args)), {args[0].dtype.name}
+
+
+def _functions() -> Iterator[tuple[str, Use, set[str]]]:
+    for place, tables in TABLES.items():
+        module = importlib.import_module(f"tests.converter.{place.replace('/', '.')}")
+        for table in tables:
+            for row in vars(module)[table].values():
+                fn, *_, args = row if isinstance(row, tuple) else (row, [module.X])
+                args = [_narrow(x) for x in args]
+                for name, dtypes in _held(fn, args).items():
+                    yield name, Use(place, fn, partial(list, args)), dtypes
+
+
+def _narrow(x: np.ndarray) -> np.ndarray:
+    """What JAX takes without x64."""
+    return x.astype(np.float32) if x.dtype == np.float64 else x
+
+
+def _held(fn: Callable[..., Any], args: Sequence[np.ndarray]) -> dict[str, set[str]]:
+    """The primitives of a function, and the dtypes of what each reads."""
+    held: dict[str, set[str]] = {}
+    for eqn in equations(jax.make_jaxpr(fn)(*args).jaxpr):
+        names = {v.aval.dtype.name for v in eqn.invars if v.aval.dtype.name in DTYPES}
+        held.setdefault(eqn.primitive.name, set()).update(names)
+    return held
+
+
+def _harness() -> Iterator[tuple[str, Use, set[str]]]:
+    """The full tier's sample of JAX's harness, named after primitives."""
+    harnesses = whole()
+    for name, harness in sample(harnesses, SAMPLE).items():
+        if reason(name) is None:
+            group = harness.group_name
+            use = Use("harness", harness.dyn_fun, partial(arguments, harness))
+            yield GROUPS.get(group, group), use, {np.dtype(harness.dtype).name}
