@@ -22,9 +22,10 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "graph", "targets", "expand", "jaxprs", "represent", "trace", "programs"),
-        *("simplify", "fuse", "settings", "arrange", "steps", "passes", "lower", "products"),
-        *("tidy", "files", "precision", "result", "judge", "export", "bisection", "explanation"),
+        *("errors", "graph", "targets", "expand", "complex", "jaxprs", "represent", "trace"),
+        *("programs", "simplify", "fuse", "settings", "arrange", "steps", "passes", "lower"),
+        *("products", "tidy", "files", "precision", "result", "judge", "export", "bisection"),
+        "explanation",
     ),
     "weights": (
         *(

@@ -10,12 +10,14 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
+from converter.complex.rewrite import name_of
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
+from converter.jaxprs.held import held
 from converter.jaxprs.instead import instead
-from converter.jaxprs.values import Constants, value_of
+from converter.jaxprs.values import Constants, literal, value_of
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
@@ -70,7 +72,7 @@ class Inliner:
 
         def read(atom: Any) -> Value:
             is_literal = isinstance(atom, jex.Literal)
-            return const(atom.val, atom.aval.dtype) if is_literal else env[atom]
+            return literal(atom) if is_literal else env[atom]
 
         for eqn in jaxpr.eqns:
             inputs = [read(a) for a in eqn.invars]
@@ -89,7 +91,7 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
-        replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
+        replaced = None if name in keys.DRAWS else instead(eqn, inputs, HINTS)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
@@ -120,13 +122,14 @@ def _chosen(eqn: Any, index: Value) -> Any:
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
-    return [keys.held(v.aval) for v in variables]
+    return [held(v.aval) for v in variables]
 
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    name, meaning = eqn.primitive.name, _meaning(eqn.primitive, hints)
+    name = name_of(eqn.primitive, [v.aval for v in eqn.invars])
+    meaning: Meaning = _meaning(eqn.primitive, hints)
     if kind := keys.kind(eqn):
         dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
         name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from converter.complex.rewrite import SUFFIX
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
 from converter.trace import source_line
@@ -120,7 +121,7 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     types = ", ".join(_type(v) for v in node.inputs)
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
     newer = f"it needs opset {min(needed)} or newer" if needed else "there is no rule for it"
-    hint = REFUSED.get(node.op) or why or newer
+    hint = REFUSED.get(node.op.removesuffix(SUFFIX)) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),

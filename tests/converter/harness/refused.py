@@ -1,17 +1,14 @@
 """What the converter refuses of JAX's harness at opset 23, and where it may differ: why."""
 
-COMPLEX = "ONNX has no complex numbers"
+ORDER = "of complex numbers that meet in one place the largest is not found"
 INTEGERS = "ONNX convolves floats only"
 
 REFUSED = {
-    "complex": COMPLEX,
-    "conj": COMPLEX,
     "conv_general_dilated": INTEGERS,
-    "convert_element_type": COMPLEX,
-    "dot_general": COMPLEX,
     "eig": "its iterations have no counterpart in ONNX",
-    "fft": COMPLEX,
     "random_gamma": "it draws as often as its input makes it, and ONNX has no values of keys",
+    "scatter_max": ORDER,
+    "scatter_min": ORDER,
     "select_and_scatter_add": "only a pooling's gradient in floats has its form",
 }
 """A group of which nothing is refused any more may not be here."""

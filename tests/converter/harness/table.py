@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-DTYPES = ("float32", "int32", "bool", "float16", "bfloat16")
+DTYPES = ("float32", "int32", "bool", "float16", "bfloat16", "complex64")
 
 
 def whole() -> list[Any]:

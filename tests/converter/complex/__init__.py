@@ -1,0 +1,1 @@
+"""Values that ONNX has no type for, against JAX and numpy."""
