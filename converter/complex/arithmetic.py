@@ -97,8 +97,9 @@ def complex_of(re: jax.Array, im: jax.Array) -> Pair:
     return Pair(*jnp.broadcast_arrays(re, im))
 
 
-@meaning("conj", ignores=("input_dtype",))
+@meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
+    """Of any number. JAX's own table of uses has the second spelling of the parameter."""
     return Pair(x.re, -x.im) if isinstance(x, Pair) else Pair(x, jnp.zeros_like(x))
 
 

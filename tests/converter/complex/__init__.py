@@ -1,1 +1,1 @@
-"""Values that ONNX has no type for, against JAX and numpy."""
+"""Complex numbers in files, against JAX and numpy."""

@@ -13,8 +13,8 @@ from jax.extend import core as jex
 
 import converter
 from converter.complex.registry import REAL, known
-from tests.converter.represent.draws import normal
-from tests.converter.represent.test_complex_functions import FUNCTIONS
+from tests.converter.complex.draws import normal
+from tests.converter.complex.test_complex_functions import FUNCTIONS
 
 X, Y, M = normal(4, 5), normal(4, 5), normal(5, 3)
 ROWS = np.array([2, 0, 2], np.int32)

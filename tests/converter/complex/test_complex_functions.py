@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from tests.converter.represent.draws import axes, joined, normal, plane
+from tests.converter.complex.draws import axes, joined, normal, plane
 
 UNITS = 4
 """How many roundings a result may be off, as a vector in the plane; the worst seen was 2.6."""

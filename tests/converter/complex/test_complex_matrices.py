@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import converter
-from tests.converter.represent.draws import joined, normal
+from tests.converter.complex.draws import joined, normal
 
 FAR = 3e-6
 """Of the largest number; JAX's own results for the same were up to 1.6e-6 away."""

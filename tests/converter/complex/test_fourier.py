@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import converter
-from tests.converter.represent.draws import joined, normal
+from tests.converter.complex.draws import joined, normal
 
 SIZES = (1, 2, 3, 5, 8, 9, 60, 97, 127, 129, 254, 256, 521, 768, 1000, 1009, 2 * 521, 4096)
 FAR = 1e-6
