@@ -106,7 +106,7 @@ FAMILIES = {
     "reductions": (reductions, (X,)),
     "products": (products, (X, M, Y)),
     "control": (control, (X,)),
-    "derivatives": (derivatives, (X,)),
+    "derivatives": (derivatives, (X[:2, :3],)),
 }
 
 
@@ -178,14 +178,18 @@ def test_complex_parameters_have_their_names(tmp_path):
     """Given with the module or when the file is saved, complex or as the file has them."""
     layer = Fourier(jnp.asarray(normal(3, 4, 5)), jnp.asarray(normal(4)), 5)
     x = normal(2, 3, 16).real
-    export = assert_right(jax.vmap(layer), [x], specs=[("B", 3, 16)])
+    export = converter.to_onnx(jax.vmap(layer), [("B", 3, 16)])
+    (found,) = converter.run(export, [x]).values()
+    wanted = np.asarray(jax.vmap(layer)(x))
+    assert np.abs(found - wanted).max() < 1e-6 * np.abs(wanted).max()
     assert {v.name.split("_")[0] for v in export.graph.params} == {"weight", "bias"}
     shapes = eqx.filter_eval_shape(lambda: layer)
     late = converter.to_onnx(lambda p, x: jax.vmap(p)(x), [("B", 3, 16)], params=shapes)
     parts = np.stack([layer.bias.real, layer.bias.imag], -1)
     for bias in (layer.bias, parts):
         late.save(tmp_path / "late.onnx", {"weight": layer.weight, "bias": bias})
-        assert converter.check(tmp_path / "late.onnx", jax.vmap(layer), [x]).passed
+        (later,) = converter.run(tmp_path / "late.onnx", [x]).values()
+        assert np.array_equal(later, found)
     message = r"parameter weight is float32\[3,4,5,2\], received complex64\[4\]"
     with pytest.raises(converter.SpecError, match=message):
         late.save(tmp_path / "late.onnx", {"weight": layer.bias, "bias": layer.bias})
