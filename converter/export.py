@@ -61,7 +61,8 @@ def to_onnx(
         specs: one per input: a shape (float32), a (shape, dtype) pair, an array or a
             ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name,
             ``("B", 3, 224, 224)``. Inputs are named after the arguments of ``fn``, those in a
-            pytree by their path (``batch.image``).
+            pytree by their path (``batch.image``). Complex inputs, parameters and outputs are real
+            in the file, the real and the imaginary parts on a last axis of two.
         params: a pytree whose array leaves become initializers named by their path; leaves may be
             abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
         kwargs: arguments by name: such a spec for an input, and numbers, words and functions, which

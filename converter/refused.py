@@ -13,7 +13,6 @@ _PALLAS = "a kernel is written for one device; convert the function that it stan
 _CUDNN = "it calls cuDNN; use jax.nn.dot_product_attention(…, implementation='xla')"
 _COMPILED = "it holds compiled code; convert the function that it was made from"
 _TOKENS = "ONNX has no order of effects; leave the token out"
-_COMPLEX = "ONNX has no complex numbers; compute with real and imaginary parts"
 _KEYS = "it is another generator's than threefry; make the key with jax.random.key(seed)"
 _ENTROPY = "its numbers are drawn by the device, others on each run; use jax.random"
 _TRANSFORMING = "it belongs to a transformation of JAX and is gone once a function is traced"
@@ -60,7 +59,6 @@ REFUSED = {
     },
     "cudnn_fusion": "it calls cuDNN; convert the function that it holds",
     **dict.fromkeys(("create_token", "after_all"), _TOKENS),
-    **dict.fromkeys(("complex", "conj", "fft", "imag", "real"), _COMPLEX),
     **dict.fromkeys(
         (
             *("threefry4x32", "philox2x32", "philox4x32", "iota_2x32_shape"),

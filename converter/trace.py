@@ -17,8 +17,9 @@ from converter.errors import Unsupported
 from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.jaxprs import concrete
+from converter.jaxprs.held import held
 from converter.jaxprs.inline import DROPPED, Inliner
-from converter.jaxprs.keys import held, is_key
+from converter.jaxprs.keys import is_key
 from converter.jaxprs.lines import line_of
 from converter.jaxprs.specs import (
     Spec,

@@ -22,10 +22,19 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "verdict", "refused", "graph", "targets", "expand", "jaxprs", "represent"),
-        *("trace", "lines", "interface", "programs", "simplify", "fuse", "settings", "arrange"),
-        *("steps", "passes", "lower", "products", "tidy", "functions", "files", "scopes"),
-        *("precision", "metadata", "result", "judge", "export", "bisection", "explanation"),
+        *("errors", "verdict", "refused", "graph", "targets", "expand", "complex", "jaxprs"),
+        *("represent", "trace", "lines", "interface", "programs", "simplify", "fuse", "settings"),
+        *("arrange", "steps", "passes", "lower", "products", "tidy", "functions", "files"),
+        *(
+            "scopes",
+            "precision",
+            "metadata",
+            "result",
+            "judge",
+            "export",
+            "bisection",
+            "explanation",
+        ),
     ),
     "weights": (
         *(

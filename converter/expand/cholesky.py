@@ -24,6 +24,8 @@ from converter.expand.registry import expansion
 def cholesky(x: jax.Array) -> jax.Array:
     """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
 
+    Of complex numbers ``L.T`` is the adjoint, and the diagonal is taken for real.
+
     Column by column, each by one product of a matrix with a vector (Golub and Van Loan, Matrix
     Computations, 4th edition, algorithm 4.2.1). Of ``x`` the lower triangle is read; the
     other one stays, as LAPACK leaves it.
@@ -32,14 +34,20 @@ def cholesky(x: jax.Array) -> jax.Array:
     rows = lax.iota(jnp.int32, size)
 
     def step(j: Index, known: jax.Array) -> jax.Array:
-        rest = column(x, j) - times(known, row(known, j))
-        scaled = rest / jnp.sqrt(entry(rest, j))[..., None]
+        rest = column(x, j) - times(known, jnp.conj(row(known, j)))
+        scaled = rest / jnp.sqrt(jnp.real(entry(rest, j)))[..., None]
+        if jnp.iscomplexobj(x):
+            scaled = jnp.where(rows == j, scaled.real, scaled)
         return with_column(known, j, jnp.where(rows >= j, scaled, jnp.zeros_like(scaled)))
 
     result = repeat(size, step, jnp.zeros_like(x))
-    definite = jnp.all(diagonal(result) > 0, axis=-1)
+    definite = jnp.all(jnp.real(diagonal(result)) > 0, axis=-1)
     result = jnp.where(rows[:, None] >= rows, result, x)
-    return jnp.where(definite[..., None, None], result, jnp.full_like(x, jnp.nan))
+    return jnp.where(definite[..., None, None], result, jnp.full_like(x, _undefined(x)))
+
+
+def _undefined(x: jax.Array) -> complex | float:
+    return complex(jnp.nan, jnp.nan) if jnp.iscomplexobj(x) else jnp.nan
 
 
 @expansion("cholesky_update")

@@ -25,7 +25,8 @@ def lu(x: jax.Array) -> State:
 
     def step(k: Index, state: State) -> State:
         known, pivots, order = state
-        size = jnp.where(rows >= k, jnp.abs(column(known, k)), -jnp.ones_like(column(known, k)))
+        sizes = _size(column(known, k))
+        size = jnp.where(rows >= k, sizes, -jnp.ones_like(sizes))
         pivot = jnp.argmax(size, axis=-1).astype(jnp.int32)
         pivots = jnp.where(lax.iota(jnp.int32, count) == k, pivot[..., None], pivots)
         known = _swap(known, k, pivot)
@@ -39,6 +40,11 @@ def lu(x: jax.Array) -> State:
 
     none = jnp.zeros((*stack, count), jnp.int32)
     return repeat(count, step, (x, none, jnp.broadcast_to(rows, (*stack, height))))
+
+
+def _size(x: jax.Array) -> jax.Array:
+    """What pivots are chosen by, as in LAPACK: of complex numbers the sum of both parts'."""
+    return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
 def _swap(x: jax.Array, k: Index, pivot: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """What the matrix decompositions have in common: loops, and rows and columns of stacks of matrices.
 
-All of them take stacks ``[..., rows, columns]`` of real numbers. An index is a Python integer
-where the loop is written out, else a traced one.
+All of them take stacks ``[..., rows, columns]`` of real or complex numbers. An index is a Python
+integer where the loop is written out, else a traced one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 Index = Any
@@ -52,6 +53,21 @@ def with_row(x: jax.Array, i: Index, value: jax.Array) -> jax.Array:
 def with_column(x: jax.Array, j: Index, value: jax.Array) -> jax.Array:
     """``x`` with another column."""
     return jnp.where(lax.iota(jnp.int32, x.shape[-1]) == j, value[..., :, None], x)
+
+
+def adjoint(x: jax.Array) -> jax.Array:
+    """Matrices transposed, of conjugate numbers if they are complex."""
+    return jnp.conj(x.mT)
+
+
+def squares(x: jax.Array) -> jax.Array:
+    """Squares of magnitudes."""
+    return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
+
+
+def real_dtype(x: jax.Array) -> np.dtype:
+    """The dtype of magnitudes."""
+    return np.dtype(jnp.finfo(x.dtype).dtype)
 
 
 def times(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -6,7 +6,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.expand.matrices import Index, column, entry, outer, repeat, times, with_column
+from converter.expand.matrices import (
+    Index,
+    adjoint,
+    column,
+    entry,
+    outer,
+    repeat,
+    squares,
+    times,
+    with_column,
+)
 from converter.expand.registry import expansion
 
 Packed = tuple[jax.Array, jax.Array]
@@ -36,7 +46,8 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
     def step(k: Index, state: tuple[Packed, jax.Array]) -> tuple[Packed, jax.Array]:
         (known, taus), order = state
         rest = jnp.where(rows >= k, known, jnp.zeros_like(known))
-        sizes = jnp.where(columns >= k, _norm(rest, -2), -jnp.ones_like(rest[..., 0, :]))
+        norms = _norm(rest, -2)
+        sizes = jnp.where(columns >= k, norms, -jnp.ones_like(norms))
         pivot = jnp.argmax(sizes, axis=-1).astype(jnp.int32)[..., None]
         places = jnp.where(columns == k, pivot, jnp.where(columns == pivot, k, columns))
         known = jnp.take_along_axis(known, places[..., None, :], axis=-1)
@@ -51,7 +62,7 @@ def _norm(x: jax.Array, axis: int) -> jax.Array:
     """Lengths of vectors; their squares may be out of range."""
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     safe = jnp.where(largest > 0, largest, jnp.ones_like(largest))
-    return jnp.squeeze(safe, axis) * jnp.sqrt(jnp.sum((x / safe) ** 2, axis=axis))
+    return jnp.squeeze(safe, axis) * jnp.sqrt(jnp.sum(squares(x / safe), axis=axis))
 
 
 def _reflected(k: Index, state: Packed) -> Packed:
@@ -62,14 +73,14 @@ def _reflected(k: Index, state: Packed) -> Packed:
     below = jnp.where(rows > k, line, jnp.zeros_like(line))
     top, rest = entry(line, k), _norm(below, -1)
     length = _norm(jnp.stack([top, rest], -1), -1)
-    bare = rest == 0
-    end = jnp.where(bare, top, jnp.where(top < 0, length, -length))
+    bare, level = (rest == 0) & (jnp.imag(top) == 0), jnp.real(top)
+    end = jnp.where(bare, level, jnp.where(level < 0, length, -length))
     tau = jnp.where(
         bare, jnp.zeros_like(top), (end - top) / jnp.where(bare, jnp.ones_like(end), end)
     )
     below = below / jnp.where(bare, jnp.ones_like(top), top - end)[..., None]
     mirror = jnp.where(rows == k, jnp.ones_like(below), below)
-    moved = known - outer(tau[..., None] * mirror, times(known.mT, mirror))
+    moved = known - outer(jnp.conj(tau)[..., None] * mirror, times(known.mT, jnp.conj(mirror)))
     known = jnp.where(columns > k, moved, known)
     packed = jnp.where(rows == k, end[..., None], jnp.where(rows > k, below, line))
     return with_column(known, k, packed), jnp.where(_places(taus) == k, tau[..., None], taus)
@@ -83,12 +94,12 @@ def _places(x: jax.Array) -> jax.Array:
 def ormqr(
     packed: jax.Array, taus: jax.Array, x: jax.Array, *, left: bool, transpose: bool
 ) -> jax.Array:
-    """``Q @ x``, or with ``Q`` from the right or transposed, for the reflections of ``geqrf``.
+    """``Q @ x``, or with ``Q`` from the right or its adjoint, for the reflections of ``geqrf``.
 
     One reflection after the other (Golub and Van Loan, section 5.1.6).
     """
     if not left:  # x Q = (Q.T x.T).T
-        return ormqr(packed, taus, x.mT, left=True, transpose=not transpose).mT
+        return adjoint(ormqr(packed, taus, adjoint(x), left=True, transpose=not transpose))
     count = taus.shape[-1]
     rows = lax.iota(jnp.int32, packed.shape[-2])
 
@@ -97,7 +108,8 @@ def ormqr(
         line = column(packed, i)
         below = jnp.where(rows > i, line, jnp.zeros_like(line))
         mirror = jnp.where(rows == i, jnp.ones_like(line), below)
-        return y - outer(entry(taus, i)[..., None] * mirror, times(y.mT, mirror))
+        tau = jnp.conj(entry(taus, i)) if transpose else entry(taus, i)
+        return y - outer(tau[..., None] * mirror, times(y.mT, jnp.conj(mirror)))
 
     return repeat(count, step, x)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.errors import Unsupported
-from converter.expand.computation import Arrays, combination
+from converter.expand.computation import Arrays, Combine, combination
 from converter.expand.registry import expansion
 
 
@@ -24,10 +25,18 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
     """
     count = len(operands) // 2
     combine = combination(jaxpr.jaxpr, jaxpr.consts)
-    xs = tuple(_lines(x, dimensions) for x in operands[:count])
-    if xs[0].shape[-1] == 1:
+    xs = tuple(lines(x, dimensions) for x in operands[:count])
+    size = xs[0].shape[-1]
+    if size == 1:
         return tuple(x[..., 0] for x in xs)
     first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
+    if not size:
+        return first
+    return combine(first, [x[..., 0] for x in combined(combine, xs)])
+
+
+def combined(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Neighbours on the last axis combined until one is left, which has an axis of one."""
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (
             tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
@@ -35,10 +44,10 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
         rest = [x[..., size // 2 * 2 :] for x in xs]
         joined = zip(combine(even, odd), rest, strict=True)
         xs = tuple(jnp.concatenate(pair, -1) for pair in joined)
-    return combine(first, [x[..., 0] for x in xs]) if size else first
+    return xs
 
 
-def _lines(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
+def lines(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
     """``x`` as [axes that stay…, all that is reduced]."""
     kept = [i for i in range(x.ndim) if i not in dimensions]
     sizes = [x.shape[i] for i in dimensions]

@@ -35,8 +35,13 @@ class Expansion:
 _expansions: dict[str, Expansion] = {}
 
 
+def always(avals: Sequence[Any], params: Any) -> bool:
+    """What applies to all operands."""
+    return True
+
+
 def expansion(
-    *primitives: str, ignores: Iterable[str] = (), only: Applies = lambda avals, params: True
+    *primitives: str, ignores: Iterable[str] = (), only: Applies = always
 ) -> Callable[[Function], Function]:
     """Register a JAX function that is traced in the place of one or more primitives.
 

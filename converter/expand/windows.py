@@ -45,7 +45,7 @@ def reduce_window(
     """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     operation = only_operation(jaxpr)
-    if operation in NEUTRAL:
+    if operation in NEUTRAL and not jnp.iscomplexobj(operands[0]):
         return (_of_known_kind(operation, operands[0], operands[1], window),)
     count = len(operands) // 2
     combine, first = combination(jaxpr, consts), operands[count:]
@@ -56,14 +56,14 @@ def reduce_window(
         found = [jnp.where(x_inside & y_inside, z, jnp.where(x_inside, x, y)) for z, x, y in both]
         return *found, x_inside | y_inside
 
-    pads = _pads(padding, base_dilation)
-    padded = [lax.pad(x, v, pads) for x, v in zip(operands[:count], first, strict=True)]
+    room = pads(padding, base_dilation)
+    padded = [lax.pad(x, v, room) for x, v in zip(operands[:count], first, strict=True)]
     how = (window_dimensions, window_strides, window_dilation)
-    if not any(any(pad) for pad in pads):
-        found = _combined(padded, combine, *how)
+    if not any(any(pad) for pad in room):
+        found = in_windows(padded, combine, *how)
         return combine([jnp.broadcast_to(v, found[0].shape) for v in first], found)
-    inside = lax.pad(jnp.ones(operands[0].shape, bool), False, pads)
-    found = _combined([*padded, inside], combine_inside, *how)
+    inside = lax.pad(jnp.ones(operands[0].shape, bool), False, room)
+    found = in_windows([*padded, inside], combine_inside, *how)
     start = [jnp.broadcast_to(v, found[0].shape) for v in (*first, jnp.asarray(True))]
     return combine_inside(start, found)[:count]
 
@@ -90,10 +90,10 @@ def select_and_gather_add(
         first = xs[0] >= ys[0] if above else xs[0] <= ys[0]
         return tuple(jnp.where(first, x, y) for x, y in zip(xs, ys, strict=True))
 
-    pads = _pads(padding, base_dilation)
+    room = pads(padding, base_dilation)
     fillers = [jnp.asarray(v, operand.dtype) for v in (-np.inf if above else np.inf, 0)]
-    padded = [lax.pad(x, v, pads) for x, v in zip((operand, tangents), fillers, strict=True)]
-    found = _combined(padded, combine, window_dimensions, window_strides, window_dilation)
+    padded = [lax.pad(x, v, room) for x, v in zip((operand, tangents), fillers, strict=True)]
+    found = in_windows(padded, combine, window_dimensions, window_strides, window_dilation)
     return combine([jnp.broadcast_to(v, found[0].shape) for v in fillers], found)[1]
 
 
@@ -105,11 +105,12 @@ def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) 
     return found
 
 
-def _pads(padding: Pads, base_dilation: Sequence[int]) -> list[tuple[int, int, int]]:
+def pads(padding: Pads, base_dilation: Sequence[int]) -> list[tuple[int, int, int]]:
+    """What ``lax.pad`` takes, for windows over what is dilated and padded."""
     return [(low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True)]
 
 
-def _combined(
+def in_windows(
     xs: Sequence[jax.Array],
     combine: Combine,
     size: Sequence[int],

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from converter.complex.pairs import packed
 from converter.errors import SaveError, SpecError
 from converter.files.stream import INLINE, write_single, write_with_sidecar
 from converter.graph import Graph, Value
@@ -134,12 +135,14 @@ def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:
 
 
 def _checked(value: Value, array: np.ndarray) -> np.ndarray:
-    if array.shape != value.shape or array.dtype != value.dtype:
+    """The array as the graph has it."""
+    own: np.ndarray = packed(array)
+    if own.shape != value.shape or own.dtype != value.dtype:
         raise SpecError(
             f"parameter {value.name} is {value.type_text()}, received "
             f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
         )
-    return array
+    return own
 
 
 def _lazy(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:

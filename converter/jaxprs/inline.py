@@ -10,14 +10,16 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
+from converter.complex.rewrite import name_of
 from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
+from converter.jaxprs.held import held
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
-from converter.jaxprs.values import Constants, value_of
+from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
 
 # Dimension numbers: named tuples of axes.
@@ -79,7 +81,7 @@ class Inliner:
 
         def read(atom: Any) -> Value:
             is_literal = isinstance(atom, jex.Literal)
-            return const(atom.val, atom.aval.dtype) if is_literal else env[atom]
+            return literal(atom) if is_literal else env[atom]
 
         for eqn in jaxpr.eqns:
             inputs = [read(a) for a in eqn.invars]
@@ -100,7 +102,7 @@ class Inliner:
             return inputs
         refusal = ""
         try:
-            replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
+            replaced = None if name in keys.DRAWS else instead(eqn, inputs, HINTS)
         except Unsupported as error:  # told by the lowering, together with all others
             replaced, refusal = None, error.reason
         if replaced is not None:
@@ -141,13 +143,14 @@ def _chosen(eqn: Any, index: Value) -> Any:
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
-    return [keys.held(v.aval) for v in variables]
+    return [held(v.aval) for v in variables]
 
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    name, meaning = eqn.primitive.name, _meaning(eqn.primitive, hints)
+    name = name_of(eqn.primitive, [v.aval for v in eqn.invars])
+    meaning: Meaning = _meaning(eqn.primitive, hints)
     if kind := keys.kind(eqn):
         dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
         name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)

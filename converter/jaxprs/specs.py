@@ -13,7 +13,7 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.graph.dims import is_symbolic
-from converter.jaxprs.keys import keys
+from converter.jaxprs.held import given as given_as
 
 Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
 Path = tuple[Any, ...]
@@ -76,7 +76,7 @@ def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) ->
     def fill(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         every = [leaf for _, leaf in leaves]
         for slot, struct, array in zip(slots, structs, arrays, strict=True):
-            every[slot] = keys(array, struct.dtype)
+            every[slot] = given_as(array, struct)
         positional, named = jax.tree_util.tree_unflatten(tree, every)
         return positional, named
 
@@ -190,6 +190,14 @@ def array_slots(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[An
     return [(path_name(leaves[i][0]) or "param", leaves[i][1]) for i in slots], fill
 
 
+def _found_in(tree: Any) -> list[tuple[Any, Any]]:
+    """The arrays of something that need not be a pytree, such as a dictionary by functions."""
+    try:
+        return array_leaves(tree)
+    except ValueError:
+        return []
+
+
 def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     """(path, array) of the modules that a plain function wraps or closes over.
 
@@ -202,7 +210,7 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
         return [(path_name(path), leaf) for path, leaf in found]
     variables = inspect.getclosurevars(inner)
     scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
-    named = {name: leaves for name, tree in scopes.items() if (leaves := array_leaves(tree))}
+    named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
     trees = sum(any(path for path, _ in leaves) for leaves in named.values())
     result: list[tuple[str, Any]] = []
     for name, leaves in named.items():

@@ -10,11 +10,16 @@ import numpy as np
 
 from converter.graph import Node, Value, const, make_node
 from converter.graph.names import Names
-from converter.jaxprs.keys import held, numbers
+from converter.jaxprs.held import held, numbers
 
 
 def value_of(aval: Any, kind: Any) -> Value:
     return Value(*held(aval), kind=kind)
+
+
+def literal(atom: Any) -> Value:
+    """A number that is written in a jaxpr."""
+    return const(numbers(np.asarray(atom.val, atom.aval.dtype)))
 
 
 def canonical(value: Value, dtype: Any, nodes: list[Node]) -> Value:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from converter.complex.pairs import packed
 from converter.errors import CheckError
 from converter.interface import Interface
-from converter.jaxprs.keys import numbers
+from converter.jaxprs import keys
+from converter.jaxprs.held import numbers
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
 from converter.judge.runtime import Model, run, session
@@ -30,6 +32,7 @@ def check(
     Integers and booleans have to be equal. A float may be off by what rounding at every step of the
     graph can do to that very element (``converter.judge.noise``), where ``model`` is an export with
     its parameters; in other models by what rounding does to the largest element of its array.
+    Complex numbers are compared as the model has them, both parts on a last axis of two.
 
     Args:
         model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
@@ -74,7 +77,7 @@ class _Case:
         self.name = name
         self.inputs = [np.asarray(numbers(x)) for x in given]
         results = fn(*jax.device_put(list(given)))  # `jnp.asarray` would be compiled
-        self._wanted = [np.asarray(numbers(x)) for x in jax.tree_util.tree_leaves(results)]
+        self._wanted = [np.asarray(keys.numbers(x)) for x in jax.tree_util.tree_leaves(results)]
         self._judge = Judge(noise, self.inputs)
 
     def compare(self, got: dict[str, np.ndarray], optimised: bool, verdict: Verdict) -> None:
@@ -88,7 +91,7 @@ class _Case:
             verdict[output] = worse(verdict.get(output), compare(result, wanted))
             for index in np.argwhere(self._judge.wrong(i, result, wanted))[:1]:
                 place = tuple(int(n) for n in index)
-                pair = (str(result[place]), str(wanted[place]))
+                pair = (str(result[place]), str(packed(wanted)[place]))
                 verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from converter.complex.pairs import is_complex, packed, real_dtype
 from converter.judge.noise import Noise
 
 ROUNDING = 16
@@ -37,16 +38,21 @@ class Judge:
         self._known: list[list[np.ndarray]] = []
 
     def wrong(self, output: int, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Where an output is wrong: integers that are not equal, floats by more than rounding."""
+        """Where an output is wrong: integers that are not equal, floats by more than rounding.
+
+        Both parts of a complex number, which are an axis of ``got``, may be off as the larger may.
+        """
         if self._noise is None:
-            return _apart(got, wanted, _coarse(wanted))
-        own = _rounding(wanted)
+            return _apart(got, packed(wanted), _coarse(wanted))
+        own, is_pair = _rounding(wanted), is_complex(wanted.dtype)
+        wanted = packed(wanted)
         bad = _apart(got, wanted, own)
         spread = np.zeros(wanted.shape)
         for run in range(1, RUNS + 1):
             if not bad.any():
                 break
             spread = np.maximum(spread, _gap(self._run(run)[output], self._run(0)[output]))
+            spread = spread.max(-1, keepdims=True) + 0 * own if is_pair else spread
             bad = (spread < np.inf) & _apart(got, wanted, own + SCATTER * spread)
         return bad
 
@@ -76,6 +82,10 @@ def _rounding(wanted: np.ndarray) -> np.ndarray:
     """A few units in the last place of each element."""
     if wanted.dtype.kind in "biu":
         return np.zeros(wanted.shape)
+    if is_complex(wanted.dtype):
+        with np.errstate(over="ignore"):
+            size = np.abs(wanted).astype(real_dtype(wanted.dtype))
+        return np.maximum(_rounding(packed(wanted)), _rounding(size)[..., None])
     info, size = jnp.finfo(wanted.dtype), np.abs(_wide(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
     return ROUNDING * (float(info.eps) * size + max(float(info.smallest_subnormal), FLUSHED))
@@ -98,4 +108,4 @@ def _apart(got: np.ndarray, wanted: np.ndarray, limit: np.ndarray) -> np.ndarray
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    return x.astype(np.float64)

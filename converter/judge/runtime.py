@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import onnx_ir as ir
 
+from converter.complex.pairs import packed
 from converter.errors import CheckError
 from converter.files.save import LARGEST_FILE, save
 from converter.result import Export
@@ -24,12 +25,16 @@ Model: TypeAlias = "Export | ir.Model | str | os.PathLike[str] | ort.InferenceSe
 
 
 def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """The model's outputs by name, from ONNX Runtime on the CPU."""
+    """The model's outputs by name, from ONNX Runtime on the CPU.
+
+    Complex numbers are given as they are, and come with the real and the imaginary parts on a last
+    axis of two, as the model has them.
+    """
     live = session(model)
     names = [i.name for i in live.get_inputs()]
     if len(names) != len(inputs):
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
-    feeds: Mapping[str, Any] = {n: _fed(a) for n, a in zip(names, inputs, strict=True)}
+    feeds: Mapping[str, Any] = {n: _fed(packed(a)) for n, a in zip(names, inputs, strict=True)}
     outputs = live.run_with_ort_values(None, feeds)
     return {o.name: _fetched(v) for o, v in zip(live.get_outputs(), outputs, strict=True)}
 

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from converter.complex.pairs import is_complex, unpacked
 from converter.errors import CheckError
 from converter.graph import Graph
 from converter.graph.evaluate import evaluate
-from converter.jaxprs.keys import numbers
+from converter.jaxprs.held import numbers
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
 from converter.judge.runtime import run, session
@@ -108,11 +109,12 @@ class _Case:
 
     def differences(self, results: Sequence[Any]) -> Iterator[str]:
         for i, (result, wanted) in enumerate(zip(results, self._wanted, strict=True)):
+            judged = unpacked(wanted, np.ndim(result)) if is_complex(result.dtype) else wanted
             got = np.asarray(numbers(result))
             if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
                 yield f"output {i} is {got.dtype}{got.shape}, not {wanted.dtype}{wanted.shape}"
                 continue
-            for index in np.argwhere(self._judge.wrong(i, got, wanted))[:1]:
+            for index in np.argwhere(self._judge.wrong(i, got, np.asarray(judged)))[:1]:
                 place = tuple(int(n) for n in index)
                 yield (
                     f"output {i} at {list(place)} is {got[place]}, not {wanted[place]}, "

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from converter.complex.rewrite import SUFFIX
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
 from converter.refused import REFUSED
@@ -145,7 +146,7 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     types = ", ".join(_type(v) for v in node.inputs)
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
     newer = f"it needs opset {min(needed)} or newer" if needed else _NO_RULE
-    hint = REFUSED.get(node.op) or why or newer
+    hint = REFUSED.get(node.op.removesuffix(SUFFIX)) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),

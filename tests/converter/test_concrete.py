@@ -80,3 +80,15 @@ def test_what_has_no_numbers_cannot_be_looked_at():
     abstract = jax.ShapeDtypeStruct((), np.int32)
     with pytest.raises(TypeError, match="argument"):
         converter.to_onnx(lambda n, x: x + int(n), [(4,)], params=abstract)
+
+
+TABLE = {jnp.sin: 1.0, jnp.cos: 2.0}
+
+
+def test_a_dictionary_by_functions_is_no_obstacle():
+    """JAX does not flatten one whose keys have no order, and it holds no parameters."""
+
+    def fn(x):
+        return x * sum(TABLE.values())
+
+    assert converter.check(converter.to_onnx(fn, [(3,)]), fn).passed

@@ -16,7 +16,7 @@ from jax import lax
 
 DTYPES = (
     *("float32", "int32", "bool", "float16", "bfloat16", "int8", "uint8"),
-    *("uint32", "int16", "uint16", "float64"),
+    *("uint32", "int16", "uint16", "float64", "complex64"),
 )
 
 

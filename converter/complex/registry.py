@@ -1,0 +1,79 @@
+"""What primitives do to complex numbers, by primitive.
+
+A function takes the operands by position, a ``Pair`` for each that is complex, and the primitive's
+parameters by keyword; it gives the result, a ``Pair`` if that is complex, or one for each output.
+It owns every parameter, as an expansion does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from converter.expand.registry import Expansion, Function, always
+
+
+@dataclass(frozen=True)
+class Meaning(Expansion):
+    """A function of pairs, or a ``packed`` one of arrays as the graph has them."""
+
+    packed: bool
+
+
+_known: dict[str, Meaning] = {}
+
+
+def meaning(
+    *primitives: str, ignores: Iterable[str] = (), packed: bool = False
+) -> Callable[[Function], Function]:
+    """Register a function for one or more primitives; what it ignores is given by name."""
+
+    def register(function: Function) -> Function:
+        parameters = inspect.signature(function).parameters.values()
+        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        for primitive in primitives:
+            _known[primitive] = Meaning(function, reads, frozenset(ignores), always, packed)
+        return function
+
+    return register
+
+
+def find(primitive: str) -> Meaning | None:
+    """What a primitive does to complex numbers."""
+    return _known.get(primitive)
+
+
+def known() -> frozenset[str]:
+    """Every primitive that complex numbers can be given to."""
+    return frozenset(_known) | EACH | BILINEAR | EXPANDED
+
+
+REAL = " of real numbers"
+"""What is added to the name of a primitive whose complex operands are all known to be real."""
+
+EACH = frozenset(
+    {
+        *("add", "add_any", "broadcast_in_dim", "concatenate", "copy", "copy_p", "cumsum"),
+        "device_put",
+        *("dynamic_slice", "dynamic_update_slice", "expand_dims", "name", "neg", "pad"),
+        *("pvary", "reduce_sum", "reduce_window_sum", "reshape", "rev", "scatter", "scatter-add"),
+        *("scatter-sub", "select_n", "slice", "split", "squeeze", "stack", "stop_gradient"),
+        *("sub", "tile", "transpose", "unstack"),
+    }
+)
+"""Primitives that do the same to the real and to the imaginary parts, each by themselves."""
+
+SIGNED = frozenset({"neg", "scatter-sub", "sub"})
+"""Those of them that may change the sign of a zero."""
+
+BILINEAR = frozenset({"conv_general_dilated", "dot_general", "mul"})
+"""Primitives that are products of both operands, or sums of such."""
+
+EXPANDED = frozenset(
+    {
+        *("cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr"),
+        *("reduce", "reduce_window", "svd", "triangular_solve", "tridiagonal_solve"),
+    }
+)
+"""Expansions that hold for complex numbers too."""

@@ -1,0 +1,1 @@
+"""Complex numbers in files, against JAX and numpy."""
