@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,12 @@ def pool(
         (*none, *padding),
         window_dilation=(1, 1, *dilation),
     )
+
+
+def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
+    """Means of windows; without ``include_pad`` of those elements that are not padding."""
+    total = partial(pool, start=0.0, combine=lax.add, **window)
+    return total(x) / (math.prod(window["size"]) if include_pad else total(jnp.ones_like(x)))
 
 
 def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
