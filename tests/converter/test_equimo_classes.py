@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
 import equinox as eqx
@@ -11,11 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from equimo.models.convnext import _build_convnext
-from equimo.models.vit import _build_vit
 
 import converter
 from converter.judge.runtime import run
+
+NEW = version("equimo") >= "2"
+MODELS = "equimo.vision.models" if NEW else "equimo.models"
+_build_convnext = import_module(f"{MODELS}.convnext")._build_convnext
+_build_vit = import_module(f"{MODELS}.vit")._build_vit
 
 # float32 rounding through two blocks on outputs of unit scale; a wrong branch costs 1e-3 and more
 ATOL = 1e-4

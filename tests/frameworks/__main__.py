@@ -13,7 +13,8 @@ Layers have a batch of any size unless their framework wants a number. Files are
 
 
 def section(framework: Framework) -> str:
-    lines = [f"## {framework.title}", "", f"```python{framework.example}```", ""]
+    needs = "<!-- needs the extra [frameworks]: tests/frameworks runs it -->"
+    lines = [f"## {framework.title}", "", needs, f"```python{framework.example}```", ""]
     lines += ["| layer | operators |", "|---|---|"]
     lines += [line(row, row.convert()[1]) for row in framework.rows()]
     if left := framework.left():
