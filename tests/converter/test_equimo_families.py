@@ -1,0 +1,77 @@
+"""One small network of every family of Equimo, unmodified, at any batch: 1.1.0 and 2.7.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import version
+from inspect import isclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import converter
+from tests.frameworks.rows import draw
+
+NEW = version("equimo") >= "2"
+models = import_module("equimo.vision.models" if NEW else "equimo.models")
+KEY = jax.random.PRNGKey(0)
+STAGES: dict[str, Any] = {"depths": [1] * 4, "num_classes": 5}
+HEADS: dict[str, Any] = {"dim": 16, "num_heads": [1, 2, 2, 4], "in_channels": 3, **STAGES}
+WIDE, SQUARE = (64, 96), (64, 64)
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a small one is made, what it is called with, and what its file holds in 1.1.0 and 2.7.0.
+
+    ``compiled`` is false where JAX's compiled network gives NaN and the one run step by step not.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    image: tuple[int, int]
+    fused: dict[str, int]
+    newer: dict[str, int] = field(default_factory=dict)
+    call: str = "__call__"
+    compiled: bool = True
+    batch: int | str = "B"
+
+
+def vit() -> Any:
+    return models.VisionTransformer(
+        img_size=32, in_channels=3, dim=16, patch_size=8, num_heads=[2], depths=[2], num_classes=5,
+        dynamic_img_size=True, key=KEY)  # fmt: skip
+
+
+FAMILIES = [
+    # it makes a kernel for each image, which JAX groups by the batch
+    Family("AttNet", lambda: models.attnet_xxs(num_classes=5, key=KEY), (96, 96),
+           {"LayerNormalization": 1}, batch=3),
+    Family("ConvNeXt", lambda: models.ConvNeXt(3, dims=[8, 16, 24, 32], **STAGES, key=KEY), WIDE,
+           {"LayerNormalization": 9, "Gelu": 4}),
+    Family("IFormer", lambda: models.iformer_t(num_classes=5, key=KEY), WIDE,
+           {"Attention": 5, "LayerNormalization": 1, "InstanceNormalization": 69, "Gelu": 21}),
+    Family("LowFormer", lambda: models.lowformer_backbone_b0(
+        num_classes=5, attention_type="softmax", key=KEY), SQUARE, {}),
+    Family("Mlla", lambda: models.Mlla(img_size=64, **HEADS, key=KEY), SQUARE,
+           {"LayerNormalization": 9, "InstanceNormalization": 5}),
+    Family("MobileNetv3", lambda: models.mobilenetv3_small(num_classes=5, key=KEY), WIDE,
+           {"InstanceNormalization": 34}),
+    Family("PartialFormer", lambda: models.PartialFormer(
+        img_size=224, foreground_ratios=(0.2, 0.6), **HEADS, key=KEY), (224, 224),
+        {"Attention": 4, "LayerNormalization": 12, "InstanceNormalization": 5, "Gelu": 4},
+        compiled=False),
+    Family("ReduceFormer", lambda: models.reduceformer_backbone_b1(num_classes=5, key=KEY), WIDE,
+           {"InstanceNormalization": 34}),
+    Family("SHViT", lambda: models.SHViT(
+        3, [16, 24, 32], [8] * 3, [4] * 3, [1] * 3, num_classes=5, key=KEY), WIDE, {},
+        call="features"),
+    Family("VisionTransformer", vit, (32, 48), {}),
+    Family("Vssd", lambda: models.Vssd(img_size=64, **HEADS, key=KEY), SQUARE,
+           {"Attention": 1, "LayerNormalization": 12, "InstanceNormalization": 5, "Gelu": 4}),
+]  # fmt: skip
