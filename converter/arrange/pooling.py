@@ -274,7 +274,8 @@ def _divides_by_counts(divisor: Value, pool: Node, views: Sequence[Node]) -> boo
         else:
             counts = seen
     wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
-    return bool(np.array_equal(*(np.broadcast_to(a, wanted) for a in (divisor.const, counts))))
+    known = np.broadcast_to(divisor.const, wanted)
+    return np.array_equal(known, np.broadcast_to(counts, wanted))
 
 
 def _reshaped(counts: np.ndarray, view: Node, space: int) -> np.ndarray | None:

@@ -88,8 +88,10 @@ def pool(
 
 def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
     """Means of windows; without ``include_pad`` of those elements that are not padding."""
-    total = partial(pool, start=0.0, combine=lax.add, **window)
-    return total(x) / (math.prod(window["size"]) if include_pad else total(jnp.ones_like(x)))
+    total = pool(x, start=0.0, combine=lax.add, **window)
+    if include_pad:
+        return total / math.prod(window["size"])
+    return total / pool(jnp.ones_like(x), start=0.0, combine=lax.add, **window)
 
 
 def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
