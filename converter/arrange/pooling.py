@@ -236,7 +236,10 @@ def _cropped(editor: Editor, x: Value, padding: Sequence[Sequence[Dim]], shape: 
 
 
 def _mean(node: Node, editor: Editor) -> Value | None:
-    """A sum over windows divided by their size is an average."""
+    """A sum over windows divided by their size is an average.
+
+    Or by how many elements of the operand, not of its padding, each window has.
+    """
     total, views = node.inputs[0], list[Node]()
     while (above := total.node) is not None and above.op in ("reshape", "transpose"):
         if not editor.single_use(total):
@@ -245,12 +248,53 @@ def _mean(node: Node, editor: Editor) -> Value | None:
         total = above.inputs[0]
     if above is None or above.op != "sum_pool" or not editor.single_use(total):
         return None
-    if scalar(node.inputs[1]) != math.prod(above.params["size"]):
+    whole = scalar(node.inputs[1]) == math.prod(above.params["size"])
+    if not whole and not _divides_by_counts(node.inputs[1], above, views[::-1]):
         return None
-    mean = editor.add("avg_pool", above.inputs, total.shape, total.dtype, above.params)
+    params = {**above.params, "include_pad": whole}
+    mean = editor.add("avg_pool", above.inputs, total.shape, total.dtype, params)
     for view in reversed(views):
         mean = editor.like(view, [mean])
     return mean if dims.same_shape(mean.shape, node.out.shape) else None
+
+
+def _divides_by_counts(divisor: Value, pool: Node, views: Sequence[Node]) -> bool:
+    """Whether a divisor is the number of elements of each window that are not padding."""
+    shape, params = pool.inputs[0].shape, pool.params
+    space = shape[2:]
+    plain = all(d == 1 for d in params["dilation"])
+    if divisor.const is None or not dims.all_static(space) or not plain:
+        return False
+    counts = _counts([int(n) for n in space], params)
+    for view in views:
+        if view.op == "transpose":
+            counts = counts.transpose(view.params["permutation"])
+        elif (seen := _reshaped(counts, view, len(space))) is None:
+            return False
+        else:
+            counts = seen
+    wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
+    known = np.broadcast_to(divisor.const, wanted)
+    return np.array_equal(known, np.broadcast_to(counts, wanted))
+
+
+def _reshaped(counts: np.ndarray, view: Node, space: int) -> np.ndarray | None:
+    """Counts behind a reshape of what is before the axes of space."""
+    before, after = view.inputs[0].shape, view.out.shape
+    if not dims.same_shape(before[-space:], after[-space:]) or max(counts.shape[:-space]) > 1:
+        return None
+    return counts.reshape((1,) * (len(after) - space) + counts.shape[-space:])
+
+
+def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:
+    """How many elements each window over [1, 1, space…] has."""
+    counts = np.ones((1, 1))
+    parts = zip(space, window["size"], window["strides"], window["padding"], strict=True)
+    for length, size, stride, (low, high) in parts:
+        starts = np.arange(-low, length + high - size + 1, stride)
+        along = np.minimum(starts + size, length) - np.maximum(starts, 0)
+        counts = counts[..., None] * along
+    return counts
 
 
 MEAN: dict[str, Rule] = {"div": _mean}

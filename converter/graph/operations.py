@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.graph import norms, recurrent
-from converter.graph.windows import conv, conv_transpose, max_pool_scatter, pool
+from converter.graph.windows import avg_pool, conv, conv_transpose, max_pool_scatter, pool
 
 # A method of ``jax.image.resize``, and whether it antialiases.
 ResizeKind: TypeAlias = tuple[str, bool]
@@ -270,9 +269,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "rev": lambda x, *, dimensions: lax.rev(x, dimensions),
     "max_pool": partial(pool, start=-jnp.inf, combine=lax.max),
     "sum_pool": partial(pool, start=0.0, combine=lax.add),
-    "avg_pool": lambda x, **window: (
-        pool(x, start=0.0, combine=lax.add, **window) / math.prod(window["size"])
-    ),
+    "avg_pool": avg_pool,
     "max_pool_scatter": max_pool_scatter,
     **{name: partial(_scatter, rule=rule) for name, rule in SCATTERS.items()},
     "argmax": lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype),

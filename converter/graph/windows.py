@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,14 @@ def pool(
         (*none, *padding),
         window_dilation=(1, 1, *dilation),
     )
+
+
+def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
+    """Means of windows; without ``include_pad`` of those elements that are not padding."""
+    total = pool(x, start=0.0, combine=lax.add, **window)
+    if include_pad:
+        return total / math.prod(window["size"])
+    return total / pool(jnp.ones_like(x), start=0.0, combine=lax.add, **window)
 
 
 def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:

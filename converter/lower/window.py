@@ -58,9 +58,18 @@ def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilatio
 
 
 @rule("avg_pool")
-def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
+def _(
+    b: Builder,
+    x: ir.Value,
+    *,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    include_pad: bool,
+) -> ir.Value:
     window = _window(size, strides, padding, dilation)
-    return b.op("AveragePool", x, **window, count_include_pad=1)
+    return b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
 
 
 @rule("sum_pool")

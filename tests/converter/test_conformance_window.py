@@ -126,6 +126,13 @@ WRAPPED_LAYERS = [
     for n in ("Conv1d", "Conv2d", "ConvTranspose2d")
 ]
 
+
+def total(x):
+    """Of windows that reach over one end by more than over the other."""
+    pads = ((0, 0), (0, 0), (0, 1), (2, 1))
+    return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 3), (1, 1, 3, 2), pads)
+
+
 MAX, AVG = eqx.nn.MaxPool2d, eqx.nn.AvgPool2d
 POOLING = [
     Case("max", jax.vmap(MAX(3, 2)), (("B", 4, 9, 11),), ops={"MaxPool": 1, "Reshape": 0}),
@@ -134,6 +141,11 @@ POOLING = [
     Case("average", jax.vmap(AVG(2, 2)), (("B", 4, 9, 11),), (17, 19),
          {"AveragePool": 1, "Mul": 0, "Div": 0}),
     Case("average padded", AVG((2, 3), 2, padding=((1, 0), (0, 1))), ((4, 9, 11),)),
+    Case("average of what is not padding", lambda x: total(x) / total(jnp.ones((1, 1, 8, 9))),
+         (("B", 4, 8, 9),), (17, 23), {"AveragePool": 1, "Mul": 0, "Div": 0}),
+    Case("sum by the counts of another window",
+         lambda x: total(x) / total(jnp.ones((1, 1, 8, 9)))[..., ::-1],
+         (("B", 4, 8, 9),), ops={"AveragePool": 1, "Div": 1}),
     Case("one axis", lambda x: (eqx.nn.MaxPool1d(3, 2)(x), eqx.nn.AvgPool1d(2, 1)(x)), ((4, 9),)),
     Case("three axes", lambda x: (eqx.nn.MaxPool3d(2, 1)(x), eqx.nn.AvgPool3d(2, 2)(x)),
          ((3, 5, 6, 7),)),

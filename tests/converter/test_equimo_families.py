@@ -1,0 +1,131 @@
+"""One small network of every family of Equimo, unmodified, at any batch: 1.1.0 and 2.7.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from inspect import isclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import converter
+from tests.frameworks.rows import draw
+
+NEW = version("equimo") >= "2"
+models = import_module("equimo.vision.models" if NEW else "equimo.models")
+KEY = jax.random.PRNGKey(0)
+STAGES: dict[str, Any] = {"depths": [1] * 4, "num_classes": 5}
+HEADS: dict[str, Any] = {"dim": 16, "num_heads": [1, 2, 2, 4], "in_channels": 3, **STAGES}
+WIDE, SQUARE = (64, 96), (64, 64)
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a small one is made and called, and what its file holds, the same in both versions.
+
+    ``compiled`` is false where JAX's compiled network gives NaN and the one run step by step not.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    image: tuple[int, int]
+    fused: dict[str, int]
+    call: str = "__call__"
+    compiled: bool = True
+    batch: int | str = "B"
+
+
+def vit(depth: int = 2, num_classes: int = 5) -> Any:
+    return models.VisionTransformer(
+        img_size=32, in_channels=3, dim=16, patch_size=8, num_heads=[2], depths=[depth],
+        num_classes=num_classes, dynamic_img_size=True, key=KEY)  # fmt: skip
+
+
+FAMILIES = [
+    # it makes a kernel for each image, which JAX groups by the batch
+    Family("AttNet", lambda: models.attnet_xxs(num_classes=5, key=KEY), (96, 96),
+           {"LayerNormalization": 21, "InstanceNormalization": 5, "Gelu": 12}, batch=3),
+    Family("ConvNeXt", lambda: models.ConvNeXt(3, dims=[8, 16, 24, 32], **STAGES, key=KEY), WIDE,
+           {"LayerNormalization": 9, "Gelu": 4}),
+    Family("IFormer", lambda: models.iformer_t(num_classes=5, key=KEY), WIDE,
+           {"Attention": 5, "LayerNormalization": 1, "InstanceNormalization": 69, "Gelu": 21}),
+    Family("LowFormer", lambda: models.lowformer_backbone_b0(
+        num_classes=5, attention_type="softmax", key=KEY), SQUARE,
+        {"Attention": 3, "LayerNormalization": 4, "InstanceNormalization": 45}),
+    Family("Mlla", lambda: models.Mlla(img_size=64, **HEADS, key=KEY), SQUARE,
+           {"LayerNormalization": 9, "InstanceNormalization": 5}),
+    Family("MobileNetv3", lambda: models.mobilenetv3_small(num_classes=5, key=KEY), WIDE,
+           {"InstanceNormalization": 34}),
+    Family("PartialFormer", lambda: models.PartialFormer(
+        img_size=224, foreground_ratios=(0.2, 0.6), **HEADS, key=KEY), (224, 224),
+        {"Attention": 4, "LayerNormalization": 12, "InstanceNormalization": 5, "Gelu": 4},
+        compiled=False),
+    Family("ReduceFormer", lambda: models.reduceformer_backbone_b1(num_classes=5, key=KEY), WIDE,
+           {"InstanceNormalization": 34}),
+    Family("SHViT", lambda: models.SHViT(
+        3, [16, 24, 32], [8] * 3, [4] * 3, [1] * 3, num_classes=5, key=KEY), WIDE,
+        {"Attention": 3, "LayerNormalization": 6, "InstanceNormalization": 31}, call="features"),
+    Family("VisionTransformer", vit, (32, 48),
+           {"Attention": 2, "LayerNormalization": 5, "Gelu": 2}),
+    Family("Vssd", lambda: models.Vssd(img_size=64, **HEADS, key=KEY), SQUARE,
+           {"Attention": 1, "LayerNormalization": 12, "InstanceNormalization": 5, "Gelu": 4}),
+]  # fmt: skip
+NEWER = [
+    Family("DEQ", lambda: models.deq_convnext_t(num_classes=5, key=KEY), WIDE,
+           {"LayerNormalization": 33, "InstanceNormalization": 2, "Gelu": 27}),
+    Family("EoMT", lambda: models.EoMT(vit(4, 0), 5, 6, 2, key=KEY), (32, 32),
+           {"Attention": 2, "LayerNormalization": 14, "Gelu": 13, "Resize": 2}),
+    Family("VisionParcae", lambda: models.VisionParcae(
+        img_size=32, in_channels=3, dim=16, patch_size=8, num_heads=2, mean_recurrence=3,
+        num_classes=5, key=KEY), (32, 32), {"Attention": 6, "LayerNormalization": 14, "Gelu": 6}),
+]  # fmt: skip
+"""What 2.7.0 has besides."""
+
+LEFT = {
+    "FasterViT": "Equimo itself cannot call it: a vmap with four in_axes has two arguments",
+}
+NEWER_LEFT = {
+    "PMT": "a decoder that wants the features of a whole DINOv3, which test_equimo_classes.py has",
+}
+EVERY = [*FAMILIES, *(NEWER if NEW else ())]
+
+
+def outputs(family: Family, network: Any, images: Any) -> Any:
+    """SHViT's own call puts a norm where its shapes do not fit; its features come before that."""
+    call = network.features if family.call == "features" else network
+    return jax.vmap(lambda image: call(image, key=KEY, inference=True))(images)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", EVERY, ids=lambda family: family.name)
+def test_families(family):
+    made = draw(eqx.filter_eval_shape(family.make))
+    network = made[0] if isinstance(made, tuple) else made
+    shape = (family.batch, 3, *family.image)
+    export = converter.to_onnx(lambda images: outputs(family, network, images), [shape])
+    assert export.report.fused == family.fused
+    if family.compiled:
+        images = np.random.default_rng(1).standard_normal((3, *shape[1:])).astype(np.float32)
+        wanted = eqx.filter_jit(lambda *given: outputs(family, *given))(network, images)
+        verdict = converter.check(export.model, lambda _: wanted, [images])
+        if not verdict.passed:  # an element may be smaller than the rounding of what it is made of
+            verdict = converter.check(export, lambda _: wanted, [images])
+        assert verdict.passed, verdict.differences[0]
+
+
+@pytest.mark.full
+def test_every_family_is_here():
+    public = {n for n, found in vars(models).items() if isclass(found) and is_network(found)}
+    left = LEFT | NEWER_LEFT if NEW else LEFT
+    assert public == {family.name for family in EVERY} | left.keys()
+
+
+def is_network(found: type) -> bool:
+    """What a model's module exports that is called with an image."""
+    return found.__module__.startswith(models.__name__) and hasattr(found, "features")

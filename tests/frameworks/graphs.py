@@ -1,0 +1,105 @@
+"""jraph: networks on graphs; a ``GraphsTuple`` is an input, its number of nodes and edges fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jraph
+import numpy as np
+
+from tests.frameworks.rows import Bound, Row, draw
+
+NODES, EDGES = 6, 9
+INTEGERS = ((EDGES,), np.int32)
+COUNTS = ((2,), np.int32)
+
+
+def graphs(width: int = 4) -> jraph.GraphsTuple:
+    """The spec of two graphs of six nodes and nine edges together."""
+    return jraph.GraphsTuple(
+        nodes=(NODES, width),
+        edges=(EDGES, 3),
+        senders=INTEGERS,
+        receivers=INTEGERS,
+        globals=(2, 2),
+        n_node=COUNTS,
+        n_edge=COUNTS,
+    )
+
+
+def features(width: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((width, 4), np.float32)
+
+
+def counted(graph: jraph.GraphsTuple) -> jraph.GraphsTuple:
+    """What a file is tried on says how many nodes and edges each graph has."""
+    return graph._replace(n_node=jnp.array([2, 4]), n_edge=jnp.array([4, 5]))
+
+
+def network(make: Callable[..., Any], **widths: int) -> Callable[..., Bound]:
+    """``make`` is given one matrix product for each part of the network."""
+
+    def fn(params: Any, graph: jraph.GraphsTuple) -> Any:
+        return make(**{name: through(w) for name, w in params.items()})(counted(graph))
+
+    def through(matrix: jax.Array) -> Callable[..., jax.Array]:
+        return jraph.concatenated_args(lambda x: jax.nn.relu(x @ matrix))
+
+    return lambda _: (fn, draw({name: features(width) for name, width in widths.items()}))
+
+
+def attention(params: Any, graph: jraph.GraphsTuple) -> Any:
+    """Graph attention, Veličković et al., 2018, with one head."""
+
+    def logits(sent: jax.Array, received: jax.Array, _: Any) -> jax.Array:
+        pair = jnp.concatenate([sent, received], -1)
+        return jax.nn.leaky_relu(jnp.sum(pair @ params["logits"], -1, keepdims=True))
+
+    layer = jraph.GAT(lambda x: x @ params["query"], logits, jax.nn.relu)
+    return layer(counted(graph)).nodes
+
+
+def segments(how: Callable[..., Any]) -> Callable[..., Bound]:
+    """A function over the edges that arrive at each node."""
+    return lambda *_: (lambda x, i: how(x, i, NODES), None)
+
+
+GRAPH = (graphs(),)
+ROWS = [
+    Row("GraphNetwork", network(
+        lambda edge, node, whole: jraph.GraphNetwork(edge, node, whole),
+        edge=13, node=14, whole=10), GRAPH, {"MatMul": 3}),
+    Row("InteractionNetwork", network(
+        lambda edge, node: jraph.InteractionNetwork(edge, node), edge=11, node=8), GRAPH),
+    Row("RelationNetwork", network(
+        lambda edge, whole: jraph.RelationNetwork(edge, whole), edge=8, whole=4), GRAPH),
+    Row("DeepSets", network(
+        lambda node, whole: jraph.DeepSets(node, whole), node=6, whole=4), GRAPH),
+    Row("GraphMapFeatures", network(
+        lambda edge, node: jraph.GraphMapFeatures(edge, node), edge=3, node=4), GRAPH),
+    Row("GraphConvolution", network(
+        lambda node: jraph.GraphConvolution(node, add_self_edges=True), node=4), GRAPH),
+    Row("GAT", lambda _: (attention, draw({"query": features(4), "logits": features(8)})), GRAPH),
+    *(Row(name, segments(vars(jraph)[name]), ((EDGES, 4), INTEGERS)) for name in (
+        "segment_sum", "segment_mean", "segment_max", "segment_min", "segment_softmax",
+        "segment_normalize", "segment_variance", "segment_max_or_constant",
+        "segment_min_or_constant")),
+]  # fmt: skip
+
+LEFT = {
+    "GraphNetGAT": "GraphNetwork with a function in place of its sums, as GAT has one",
+    "partition_softmax": "segment_softmax of ids that it makes from counts",
+}
+LAYERS = (
+    *("GraphNetwork", "InteractionNetwork", "RelationNetwork", "DeepSets", "GraphMapFeatures"),
+    *("GraphConvolution", "GAT", "GraphNetGAT"),
+)
+"""jraph's layers are functions like any other of it, so that they are named here."""
+
+
+def public() -> set[str]:
+    segmented = {name for name in vars(jraph) if name.startswith(("segment_", "partition_"))}
+    return segmented | {name for name in LAYERS if name in vars(jraph)}

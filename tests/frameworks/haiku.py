@@ -1,0 +1,171 @@
+"""Haiku: a function that makes its modules, transformed into one of parameters and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.frameworks.rows import Bound, Row, draw, subclasses
+
+KEY = jax.random.key(0)
+SEQUENCE = (("B", 5, 4),)
+IMAGE = (("B", 9, 7, 4),)
+PHOTO = (("B", 33, 35, 3),)
+SPACES = {1: (("B", 9, 4),), 2: IMAGE, 3: (("B", 5, 7, 6, 4),)}
+INIT = hk.initializers.VarianceScaling(1.0)
+LSTM = (("B", 6), ("B", 6))
+
+
+def haiku(call: Callable[..., Any]) -> Callable[..., Bound]:
+    """``call`` makes its modules and uses them; parameters and state are initializers."""
+    module = hk.transform_with_state(call)
+
+    def fn(variables: Any, *inputs: Any) -> Any:
+        return module.apply(*variables, None, *inputs)[0]
+
+    def bind(*inputs: Any) -> Bound:
+        return fn, draw(jax.eval_shape(module.init, KEY, *inputs))
+
+    return bind
+
+
+def of(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
+    return haiku(lambda *inputs: layer(*args, **options)(*inputs))
+
+
+def at_inference(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
+    """A layer with running statistics, which only training makes."""
+    return haiku(lambda x: layer(*args, **options)(x, is_training=hk.running_init()))
+
+
+def cell(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
+    """One step: a core takes the input first and its state second."""
+    return haiku(lambda state, x: layer(*args, **options)(x, state))
+
+
+def lstm_state(state: Any) -> hk.LSTMState:
+    return hk.LSTMState(*state)
+
+
+def unrolled(x: jax.Array) -> Any:
+    core = hk.LSTM(6)
+    return hk.dynamic_unroll(core, x, core.initial_state(x.shape[0]), time_major=False)
+
+
+def scanned(x: jax.Array) -> jax.Array:
+    return hk.layer_stack(3)(lambda h: h + hk.Linear(4)(jax.nn.gelu(h)))(x)
+
+
+def rematerialised(x: jax.Array) -> jax.Array:
+    return hk.remat(lambda h: jax.nn.gelu(hk.Linear(5)(h)))(x)
+
+
+def tower(x: jax.Array) -> jax.Array:
+    """A BatchNorm between convolutions, as in a ResNet."""
+    y = hk.Conv2D(6, 3, with_bias=False)(x)
+    y = jax.nn.relu(hk.BatchNorm(True, True, 0.9)(y, is_training=hk.running_init()))
+    return hk.avg_pool(hk.Conv2D(4, 1)(y) + x, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def conv_lstm(dims: int) -> tuple[Callable[..., Bound], Any]:
+    shape = (5, 7, 6)[:dims]
+    state = (("B", *shape, 6), ("B", *shape, 6))
+    layer = getattr(hk, f"Conv{dims}DLSTM")
+    bind = haiku(lambda s, x: layer(shape, 6, 3)(x, lstm_state(s)))
+    return bind, (state, ("B", *shape, 4))
+
+
+def spaces(kind: str, *args: Any, fused: dict[str, int], **options: Any) -> list[Row]:
+    return [
+        Row(kind.format(n), of(getattr(hk, kind.format(n)), *args, **options), shape, fused)
+        for n, shape in SPACES.items()
+    ]
+
+
+def networks(*names: str) -> list[Row]:
+    """Only what is between the first and the last layer makes them differ in kind."""
+    return [
+        Row(f"nets.{name}", at_inference(getattr(hk.nets, name), num_classes=5), PHOTO,
+            {"BatchNormalization": 0, "Transpose": 1})
+        for name in names
+    ]  # fmt: skip
+
+
+def quantised(layer: Any, **options: Any) -> Callable[..., Bound]:
+    def call(x: jax.Array) -> jax.Array:
+        found = layer(4, 6, 0.25, **options)(x, is_training=False)
+        return found["quantize"], found["encoding_indices"]
+
+    return haiku(call)
+
+
+NORMED: dict[str, Any] = {"create_scale": True, "create_offset": True}
+ROWS = [
+    Row("Linear", of(hk.Linear, 5), fused={"MatMul": 1, "Add": 1}),
+    Row("Bias", of(hk.Bias)),
+    Row("Sequential", haiku(lambda x: hk.Sequential([hk.Linear(5), jax.nn.gelu, hk.Linear(3)])(x)),
+        fused={"MatMul": 2, "Gelu": 1}),
+    Row("nets.MLP", of(hk.nets.MLP, (5, 6, 3)), fused={"MatMul": 3, "Relu": 2}),
+    Row("Flatten", of(hk.Flatten), SEQUENCE),
+    Row("Reshape", of(hk.Reshape, (2, -1)), SEQUENCE),
+    Row("Embed", of(hk.Embed, 7, 4), ((("B", 5), np.int32),), {"Gather": 1}),
+    *spaces("Conv{}D", 6, 3, stride=2, fused={"Conv": 1, "Add": 0}),
+    *spaces("Conv{}DTranspose", 6, 3, stride=2, fused={"ConvTranspose": 1}),
+    *spaces("DepthwiseConv{}D", 2, 3, fused={"Conv": 1}),
+    Row("ConvND", of(hk.ConvND, 2, 6, (3, 2), rate=2), IMAGE, {"Conv": 1}),
+    Row("ConvNDTranspose", of(hk.ConvNDTranspose, 2, 6, (3, 2), 2), IMAGE, {"ConvTranspose": 1}),
+    Row("SeparableDepthwiseConv2D", of(hk.SeparableDepthwiseConv2D, 2, (3, 2)), IMAGE),
+    Row("AvgPool", of(hk.AvgPool, (1, 3, 2, 1), (1, 2, 2, 1), "SAME"), IMAGE, {"AveragePool": 1}),
+    Row("MaxPool", of(hk.MaxPool, (1, 3, 2, 1), (1, 2, 2, 1), "VALID"), IMAGE, {"MaxPool": 1}),
+    Row("BatchNorm", at_inference(hk.BatchNorm, True, True, 0.9), IMAGE),
+    Row("BatchNorm, between convolutions", haiku(tower), IMAGE,
+        {"Conv": 2, "BatchNormalization": 0, "AveragePool": 1, "Transpose": 2}),
+    Row("LayerNorm", of(hk.LayerNorm, -1, **NORMED), SEQUENCE, {"LayerNormalization": 1}),
+    Row("RMSNorm", of(hk.RMSNorm, -1), SEQUENCE, {"RMSNormalization": 1}),
+    Row("GroupNorm", of(hk.GroupNorm, 2), IMAGE),
+    Row("InstanceNorm", of(hk.InstanceNorm, **NORMED), IMAGE),
+    Row("SpectralNorm", haiku(
+        lambda x: x @ hk.SpectralNorm()(hk.get_parameter("w", (4, 5), init=jnp.ones), False))),
+    Row("ExponentialMovingAverage", haiku(
+        lambda x: hk.ExponentialMovingAverage(0.9)(x, update_stats=False)), ((3, 4),)),
+    Row("MultiHeadAttention", haiku(lambda x: hk.MultiHeadAttention(2, 3, w_init=INIT)(x, x, x)),
+        SEQUENCE, {"Attention": 1}),
+    Row("MultiHeadAttention, causal", haiku(lambda x: hk.MultiHeadAttention(2, 3, w_init=INIT)(
+        x, x, x, jnp.tril(jnp.ones((1, 1, 5, 5))))), SEQUENCE, {"Attention": 1}),
+    Row("LSTM", haiku(lambda s, x: hk.LSTM(6)(x, lstm_state(s))), (LSTM, ("B", 4)), {"MatMul": 1}),
+    Row("LSTM, over time", haiku(unrolled), SEQUENCE),
+    Row("GRU", cell(hk.GRU, 6), (("B", 6), ("B", 4))),
+    Row("VanillaRNN", cell(hk.VanillaRNN, 6), (("B", 6), ("B", 4))),
+    *(Row(f"Conv{n}DLSTM", *conv_lstm(n), {"Conv": 2}) for n in (1, 2, 3)),
+    Row("DeepRNN", haiku(lambda s, x: hk.DeepRNN([hk.VanillaRNN(6), jax.nn.relu, hk.GRU(5)])(x, s)),
+        ((("B", 6), ("B", 5)), ("B", 4))),
+    Row("IdentityCore", haiku(lambda x: hk.IdentityCore()(x, ())[0])),
+    Row("ResetCore", haiku(lambda s, x, r: hk.ResetCore(hk.GRU(6))((x, r), s)),
+        (("B", 6), ("B", 4), (("B",), np.bool_))),
+    Row("Module, under hk.layer_stack", haiku(scanned)),
+    Row("Module, under hk.remat", haiku(rematerialised), fused={"Gelu": 1}),
+    *networks("ResNet18", "ResNet50", "MobileNetV1"),
+    Row("nets.VectorQuantizer", quantised(hk.nets.VectorQuantizer), SEQUENCE),
+    Row("nets.VectorQuantizerEMA", quantised(hk.nets.VectorQuantizerEMA, decay=0.9), SEQUENCE),
+]  # fmt: skip
+
+TREE = "changes parameters between training steps: it is no layer"
+DEEPER = "a ResNet of more blocks"
+LEFT = {
+    "RNNCore": "the base of all cores",
+    "EMAParamsTree": TREE,
+    "SNParamsTree": TREE,
+    "nets.ResNet": "the base of all ResNets",
+    **dict.fromkeys(
+        ("nets.ResNet34", "nets.ResNet101", "nets.ResNet152", "nets.ResNet200"), DEEPER
+    ),
+}
+
+
+def public() -> set[str]:
+    return subclasses(hk, hk.Module) | {f"nets.{n}" for n in subclasses(hk.nets, hk.Module)}

@@ -1,0 +1,142 @@
+"""Flax Linen: a module's ``apply`` is a function of its variables and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from tests.frameworks.rows import Bound, Row, draw, subclasses
+
+KEY = jax.random.key(0)
+SEQUENCE = (("B", 5, 4),)
+IMAGE = (("B", 9, 7, 4),)
+CARRY = (("B", 6), ("B", 6))
+
+
+def linen(module: nn.Module, method: Callable[..., Any] | None = None) -> Callable[..., Bound]:
+    def bind(*inputs: Any) -> Bound:
+        shapes = jax.eval_shape(partial(module.init, method=method), KEY, *inputs)
+        return partial(module.apply, method=method), draw(shapes)
+
+    return bind
+
+
+def decoding(module: nn.Module) -> Callable[..., Bound]:
+    """One step with a cache, which goes in and comes out."""
+
+    def step(params: Any, cache: Any, x: jax.Array) -> Any:
+        variables = {"params": params, "cache": cache}
+        y, after = module.apply(variables, x, mutable=["cache"])
+        return y, after["cache"]
+
+    def bind(cache: Any, x: Any) -> Bound:
+        shapes = jax.eval_shape(module.init, KEY, x)
+        return step, draw(shapes["params"])
+
+    return bind
+
+
+class Block(nn.Module):
+    """What a scan or a rematerialisation repeats."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, _: None = None) -> tuple[jax.Array, None]:
+        y = nn.MultiHeadDotProductAttention(2)(nn.LayerNorm()(x))
+        return x + nn.Dense(4)(nn.gelu(y)), None
+
+
+class Tower(nn.Module):
+    """A BatchNorm between convolutions, as in a ResNet."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.Conv(6, (3, 3), use_bias=False)(x)
+        y = nn.relu(nn.BatchNorm(use_running_average=True)(y))
+        return nn.avg_pool(nn.Conv(4, (1, 1))(y) + x, (2, 2), (2, 2))
+
+
+def scanned() -> nn.Module:
+    split = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
+    return nn.scan(Block, length=3, **split)()
+
+
+ATTENTION = {"Attention": 1}
+CACHE = {
+    "cached_key": (3, 5, 2, 4),
+    "cached_value": (3, 5, 2, 4),
+    "cache_index": ((), np.int32),
+}
+ROWS = [
+    Row("Dense", linen(nn.Dense(5)), fused={"MatMul": 1, "Add": 1}),
+    Row("DenseGeneral", linen(nn.DenseGeneral((2, 3), axis=(-2, -1))), SEQUENCE, {"MatMul": 1}),
+    Row("Einsum", linen(nn.Einsum((2, 4, 3), "btc,hcd->bthd")), SEQUENCE, {"MatMul": 1}),
+    Row("Embed", linen(nn.Embed(7, 4)), ((("B", 5), np.int32),), {"Gather": 1}),
+    Row("Conv", linen(nn.Conv(6, (3, 2), strides=2)), IMAGE, {"Conv": 1, "Add": 0}),
+    Row("Conv, causal", linen(nn.Conv(6, (3,), padding="CAUSAL")), SEQUENCE, {"Conv": 1}),
+    Row("Conv, grouped", linen(nn.Conv(6, (3, 3), feature_group_count=2)), IMAGE, {"Conv": 1}),
+    Row("Conv, circular", linen(nn.Conv(6, (3, 3), padding="CIRCULAR")), IMAGE, {"Conv": 1}),
+    Row("ConvLocal", linen(nn.ConvLocal(6, (3, 2))), IMAGE),
+    Row("ConvTranspose", linen(nn.ConvTranspose(6, (3, 2), strides=(2, 2))), IMAGE,
+        {"ConvTranspose": 1}),
+    Row("BatchNorm", linen(nn.BatchNorm(use_running_average=True)), IMAGE),
+    Row("BatchNorm, between convolutions", linen(Tower()), IMAGE,
+        {"Conv": 2, "BatchNormalization": 0, "AveragePool": 1, "Transpose": 2}),
+    Row("LayerNorm", linen(nn.LayerNorm()), SEQUENCE, {"LayerNormalization": 1}),
+    Row("LayerNorm, slow variance", linen(nn.LayerNorm(use_fast_variance=False)), SEQUENCE,
+        {"LayerNormalization": 1}),
+    Row("RMSNorm", linen(nn.RMSNorm()), SEQUENCE, {"RMSNormalization": 1}),
+    Row("GroupNorm", linen(nn.GroupNorm(2)), IMAGE),
+    Row("InstanceNorm", linen(nn.InstanceNorm()), IMAGE, {"InstanceNormalization": 1}),
+    Row("SpectralNorm", linen(nn.SpectralNorm(nn.Dense(5)), lambda m, x: m(x, update_stats=False))),
+    Row("WeightNorm", linen(nn.WeightNorm(nn.Dense(5)))),
+    Row("PReLU", linen(nn.PReLU()), fused={"PRelu": 1}),
+    Row("Dropout", linen(nn.Dropout(0.5, deterministic=True))),
+    Row("Sequential", linen(nn.Sequential([nn.Dense(5), nn.gelu, nn.Dense(3)])),
+        fused={"MatMul": 2, "Gelu": 1}),
+    Row("SelfAttention", linen(nn.SelfAttention(2)), SEQUENCE, ATTENTION),
+    Row("MultiHeadAttention", linen(nn.MultiHeadAttention(2)), (*SEQUENCE, ("B", 6, 4)), ATTENTION),
+    Row("MultiHeadDotProductAttention", linen(nn.MultiHeadDotProductAttention(2),
+        lambda m, x: m(x, mask=nn.make_causal_mask(x[..., 0]))), SEQUENCE, ATTENTION),
+    Row("MultiHeadDotProductAttention, one step with a cache",
+        decoding(nn.MultiHeadDotProductAttention(2, qkv_features=8, decode=True)),
+        (CACHE, (3, 1, 4))),
+    Row("LSTMCell", linen(nn.LSTMCell(6)), (CARRY, ("B", 4))),
+    Row("OptimizedLSTMCell", linen(nn.OptimizedLSTMCell(6)), (CARRY, ("B", 4))),
+    Row("GRUCell", linen(nn.GRUCell(6)), (("B", 6), ("B", 4))),
+    Row("MGUCell", linen(nn.MGUCell(6)), (("B", 6), ("B", 4))),
+    Row("SimpleCell", linen(nn.SimpleCell(6)), (("B", 6), ("B", 4))),
+    Row("ConvLSTMCell", linen(nn.ConvLSTMCell(6, (3, 3))),
+        ((("B", 5, 7, 6), ("B", 5, 7, 6)), ("B", 5, 7, 4)), {"Conv": 2}),
+    Row("RNN", linen(nn.RNN(nn.GRUCell(6), reverse=True, keep_order=True)), SEQUENCE),
+    Row("RNN, of LSTM", linen(nn.RNN(nn.OptimizedLSTMCell(6), return_carry=True)), SEQUENCE),
+    Row("RNN, of two layers", linen(nn.Sequential([nn.RNN(nn.SimpleCell(6)),
+        nn.RNN(nn.SimpleCell(3))])), SEQUENCE),
+    Row("RNN, with lengths", linen(nn.RNN(nn.LSTMCell(6)),
+        lambda m, x, n: m(x, seq_lengths=n)), ((3, 5, 4), ((3,), np.int32))),
+    Row("Bidirectional", linen(nn.Bidirectional(nn.RNN(nn.GRUCell(6)), nn.RNN(nn.GRUCell(6)))),
+        SEQUENCE),
+    Row("Module, under nn.scan", linen(scanned()), SEQUENCE),
+    Row("Module, under nn.remat", linen(nn.remat(Block)()), SEQUENCE,
+        {"Attention": 1, "LayerNormalization": 1, "Gelu": 1}),
+    Row("Module, under nn.vmap", linen(nn.vmap(nn.Dense, in_axes=1, out_axes=1,
+        variable_axes={"params": 0}, split_rngs={"params": True})(6)), SEQUENCE, {"MatMul": 1}),
+    Row("Module, under nn.jit", linen(nn.jit(Block)()), SEQUENCE, ATTENTION),
+]  # fmt: skip
+
+EIGHT = "8-bit products of training, in float8 types that ONNX Runtime's kernels do not take"
+LEFT = {
+    "RNNCellBase": "the base of all cells",
+    "Fp8DirectDotGeneralOp": EIGHT,
+    "Fp8DotGeneralOp": EIGHT,
+    "Fp8Einsum": EIGHT,
+    "NANOOFp8DotGeneralOp": EIGHT,
+}
+
+
+def public() -> set[str]:
+    return subclasses(nn, nn.Module)

@@ -1,0 +1,51 @@
+"""Brax: the networks of its agents, behind the functions that act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from brax.training import networks
+from brax.training.acme import running_statistics, specs
+from brax.training.agents.ppo import networks as ppo
+from brax.training.agents.sac import networks as sac
+
+from tests.frameworks.rows import Bound, Row, draw
+
+WIDTH, ACTIONS = 7, 3
+OBSERVED = (("B", WIDTH),)
+KEY = jax.random.key(0)
+
+
+def policy(agent: Any) -> Callable[..., Bound]:
+    """What a trained agent does, of observations that it normalises by running statistics."""
+    made = getattr(agent, f"make_{agent.__name__.split('.')[-2]}_networks")(
+        WIDTH, ACTIONS, running_statistics.normalize
+    )
+    act = agent.make_inference_fn(made)
+    statistics = jax.eval_shape(
+        lambda: running_statistics.init_state(specs.Array((WIDTH,), "float32"))
+    )
+    params = draw((statistics, jax.eval_shape(made.policy_network.init, KEY)))
+
+    def fn(params: Any, observation: jax.Array) -> jax.Array:
+        return act(params, deterministic=True)(observation, KEY)[0]
+
+    return lambda _: (fn, params)
+
+
+def value() -> Callable[..., Bound]:
+    made = networks.make_value_network(WIDTH, hidden_layer_sizes=(8, 8))
+
+    def fn(params: Any, observation: jax.Array) -> jax.Array:
+        return made.apply(None, params, observation)
+
+    return lambda _: (fn, draw(jax.eval_shape(made.init, KEY)))
+
+
+ROWS = [
+    Row("PPO policy", policy(ppo), OBSERVED, {"MatMul": 5}),
+    Row("SAC policy", policy(sac), OBSERVED, {"MatMul": 3}),
+    Row("value network", value(), OBSERVED, {"MatMul": 3}),
+]

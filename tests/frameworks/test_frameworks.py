@@ -1,0 +1,60 @@
+"""Every public layer of the frameworks converts as it is, and the page about them is true."""
+
+import re
+
+import onnx_ir as ir
+import pytest
+
+from tests.frameworks.examples import FRAMEWORKS, Framework
+from tests.frameworks.rows import PAGE, assert_complete, assert_right, line
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.filterwarnings("ignore:SelfAttention will be deprecated:DeprecationWarning"),
+]
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S))
+
+
+def missing(framework: Framework) -> pytest.MarkDecorator:
+    reason = f"{framework.package} is not installed: pip install -e '.[test,frameworks]'"
+    return pytest.mark.skipif(not framework.installed, reason=reason)
+
+
+def rows() -> list[pytest.param]:
+    """Those of a framework that is not installed are one row, which is skipped."""
+    return [
+        pytest.param(framework, row, id=f"{framework.title}-{row.name if row else 'all'}",
+                     marks=missing(framework))
+        for framework in FRAMEWORKS
+        for row in (framework.rows() if framework.installed else [None])
+    ]  # fmt: skip
+
+
+every = pytest.mark.parametrize(
+    "framework", [pytest.param(f, id=f.title, marks=missing(f)) for f in FRAMEWORKS]
+)
+
+
+@pytest.mark.parametrize(("framework", "row"), rows())
+def test_a_layer_converts_and_is_what_the_page_says(framework, row):
+    export = assert_right(row)
+    assert line(row, export) in SECTIONS[framework.title].splitlines()
+
+
+@every
+def test_every_layer_is_here(framework):
+    rows = [*framework.rows()]
+    if framework.listed:
+        assert_complete(framework.public(), rows, framework.left())
+    section = SECTIONS[framework.title]
+    assert re.findall(r"^\| (.*?) \| \d", section, re.M) == [row.name for row in rows]
+    assert re.findall(r"^- `(.*?)`: (.*)$", section, re.M) == [*framework.left().items()]
+
+
+@every
+def test_the_example_runs(framework):
+    (code,) = re.findall(r"```python(.*?)```", SECTIONS[framework.title], re.S)
+    assert code == framework.example
+    found = {}
+    exec(compile(code, PAGE.name, "exec"), found)
+    assert isinstance(found["export"].model, ir.Model)
