@@ -11,6 +11,7 @@ import jax
 from converter import passes
 from converter.export import finish
 from converter.jaxprs.specs import Spec, arguments, flat
+from converter.judge.samples import refuse_forbidden
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import AttentionLayout, Settings
 from converter.trace import trace
@@ -23,6 +24,7 @@ def bisect(
     specs: Sequence[Spec] | None = None,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
     opset: int = 23,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
@@ -34,7 +36,7 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, params, kwargs, opset, attention_layout, strict, fold: as in ``to_onnx``.
+        fn, params, kwargs, constraints, opset, attention_layout, strict, fold: as in ``to_onnx``.
         inputs: arrays, or pytrees of them, one for each positional input, then those by name.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
 
@@ -42,10 +44,12 @@ def bisect(
         The first step after which a number is another, or none.
     """
     specs = inputs if specs is None else specs
-    retrace = partial(trace, fn, specs, params, kwargs)
+    retrace = partial(trace, fn, specs, params, kwargs, constraints)
     graph = retrace()
     settings = Settings(opset, attention_layout, strict, fold)
-    watch = Watch(retrace, [("given", jax.tree.leaves(list(inputs)))])
+    given = jax.tree.leaves(list(inputs))
+    refuse_forbidden(graph, given)
+    watch = Watch(retrace, [("given", given)])
     call = fn if params is None else partial(fn, params)
     try:
         watch.function(flat(call, arguments(specs, kwargs).fill))

@@ -53,6 +53,7 @@ def explain(
     *,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
     opset: int = 23,
     strict: bool = False,
 ) -> Explanation:
@@ -60,7 +61,7 @@ def explain(
     refused: list[Unsupported] = []
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
-        graph = trace(fn, specs, params, kwargs)
+        graph = trace(fn, specs, params, kwargs, constraints)
         passes.run(graph, Settings(opset, strict=strict))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)

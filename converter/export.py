@@ -35,6 +35,7 @@ def to_onnx(
     *,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
     attention_layout: AttentionLayout = "4d",
@@ -56,6 +57,9 @@ def to_onnx(
             abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
         kwargs: arguments by name: such a spec for an input, and numbers, words and functions, which
             stay what they are: ``{"mask": ("B", 16), "training": False}``.
+        constraints: what holds of named dimensions, by ``>=``, ``<=`` or ``==``, as
+            ``jax.export.SymbolicScope`` takes it: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
+            Every name is at least 1. The file's metadata repeats them.
         opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
         path: also save the model there.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
@@ -82,7 +86,7 @@ def to_onnx(
         raise SpecError(f"attention_layout must be '4d' or '3d', received {attention_layout!r}")
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
-    retrace = partial(trace, fn, specs, params, kwargs)
+    retrace = partial(trace, fn, specs, params, kwargs, constraints)
     graph = retrace()
     _rename(graph, input_names, output_names)
     dump("trace", graph)

@@ -7,6 +7,7 @@ JAX traces the function and applies its own transformations; what comes back is 
 from __future__ import annotations
 
 import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from jax.extend import source_info_util
 from converter.errors import Unsupported
 from converter.graph import Graph, Node
 from converter.graph.names import Names
-from converter.jaxprs import concrete
+from converter.jaxprs import concrete, refusal
 from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.keys import held, is_key
 from converter.jaxprs.specs import (
@@ -40,6 +41,7 @@ def trace(
     specs: Sequence[Spec],
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
 ) -> Graph:
     """Trace ``fn`` to a ``Graph``.
 
@@ -52,7 +54,7 @@ def trace(
     separate = params is not None
     if params is None and array_leaves(fn):
         params, call = fn, _call_module
-    given = arguments(specs, kwargs)
+    given = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
 
     def called(arrays: Sequence[Any], *args: Any) -> Any:
@@ -60,7 +62,13 @@ def trace(
         return flat(partial(call, *head), given.fill)(*args)
 
     run = partial(_jaxpr, called, given.structs, leaves)
-    (closed, out_tree), known = concrete.traced(run, leaves)
+    try:
+        (closed, out_tree), known = concrete.traced(run, leaves)
+    except refusal.RAISED as error:
+        again = partial(_jaxpr, called, leaves=leaves, known=frozenset())
+        if said := refusal.refusal(error, given.structs, again, line_of(error)):
+            raise said from error
+        raise
     _refuse_empty_types(closed.out_avals)
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
     values = [parameter(names.take(path), leaf) for path, leaf in abstract]
@@ -80,7 +88,8 @@ def trace(
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
-    return Graph(inputs, outputs, nodes, [*values, *extra], output_names(out_tree))
+    parameters, named = [*values, *extra], output_names(out_tree)
+    return Graph(inputs, outputs, nodes, parameters, named, given.constraints)
 
 
 def _jaxpr(
@@ -125,6 +134,15 @@ def source_line(node: Node) -> str:
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
     summaries = [source_info_util.summarize(source) for source in node.source or ()]
     return next((s for s in summaries if s), "unknown source line")
+
+
+def line_of(error: Exception) -> str:
+    """The user's own line that raised; nothing where only libraries ran."""
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        code = frame.f_code
+        if not code.co_filename.startswith((*_INSTALLED, "<")):
+            return f"{code.co_filename}:{line} ({code.co_name})"
+    return ""
 
 
 _INSTALLED = (

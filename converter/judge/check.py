@@ -16,7 +16,7 @@ from converter.judge.elements import Judge
 from converter.judge.errors import Errors, compare
 from converter.judge.noise import Noise
 from converter.judge.runtime import Model, run, session
-from converter.judge.samples import samples
+from converter.judge.samples import refuse_forbidden, samples
 from converter.result import Export
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def check(
     given = jax.tree.leaves(list(inputs or ()))
     if graph is not None and inputs is not None and len(given) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
+    if graph is not None and inputs is not None:
+        refuse_forbidden(graph, given)
     drawn = samples(graph, seed) if inputs is None and graph else [("given", given)]
     noise = _noise(model) if isinstance(model, Export) else None
     call = flat(fn, model.fill) if isinstance(model, Export) else fn

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from converter.errors import ConverterError, SpecError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
+from converter.graph.sizes import Origin
 from converter.lower import registry
 
 
@@ -25,7 +26,7 @@ class Shared:
     values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
     constants: dict[Any, ir.Value] = field(default_factory=dict)
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
-    origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
+    origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Unsupported] | None = None  # where these are collected, none is raised
     taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
@@ -139,11 +140,13 @@ class Builder:
                     f"dimension '{leaf}' cannot be read off any input's shape; give one input an "
                     f"axis that is '{leaf}' or a multiple of it"
                 )
-            value, axis, factor = self.shared.origins[leaf]
-            size = self.op("Shape", value, start=axis, end=axis + 1)
-            self.shared.sizes[leaf] = (
-                size if factor == 1 else self.op("Div", size, self.ints([factor]))
-            )
+            value, origin = self.shared.origins[leaf]
+            size = self.op("Shape", value, start=origin.axis, end=origin.axis + 1)
+            if not dims.same(origin.rest, 0):
+                size = self.op("Sub", size, self.dim(origin.rest))
+            if origin.factor != 1:
+                size = self.op("Div", size, self.ints([origin.factor]))
+            self.shared.sizes[leaf] = size
         return self.shared.sizes[leaf]
 
     def _apply(self, op: str, args: list[ir.Value]) -> ir.Value:

@@ -1,0 +1,123 @@
+"""Why a function that can be traced with numbers cannot be with names in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import TypeAlias
+
+import jax
+from jax import errors, export
+
+from converter.errors import SpecError
+from converter.graph.dims import is_symbolic
+from converter.jaxprs.scopes import all_names
+
+Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
+
+RAISED = (
+    errors.InconclusiveDimensionOperation,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+"""What has been seen where JAX, numpy or Python meets a dimension without a number: of JAX's own
+errors all are ``TypeError`` or ``LookupError`` but the first."""
+
+SIZE = 48
+"""A number for a dimension, large and divisible enough that networks take it."""
+
+_COMPARED = re.compile(r"comparison '(.+)' (>=|<=|>|<) '(.+)' is inconclusive")
+_REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
+
+
+def refusal(
+    error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
+) -> SpecError | None:
+    """What to say of an error of the trace; none where it is not about names of dimensions.
+
+    It is where the function can be traced with numbers for them.
+    """
+    names = all_names(structs)
+    if not names:
+        return None
+
+    def works(numbers: Mapping[str, int | str]) -> bool:
+        try:
+            run([_with(struct, numbers) for struct in structs])
+        except RAISED:
+            return False
+        return True
+
+    text = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    if not isinstance(error, errors.InconclusiveDimensionOperation):
+        if not works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
+            return _unequal(names, works, text, line)
+        blamed = [name for name in names if works({name: SIZE})] or names
+    else:
+        blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
+    return _sentence(blamed, text, _advice(text, blamed), line)
+
+
+def _unequal(
+    names: Sequence[str], works: Callable[[Mapping[str, int | str]], bool], text: str, line: str
+) -> SpecError | None:
+    """Two names that have to be one."""
+    for one, other in combinations(names, 2):
+        if works({one: other}) or works(dict.fromkeys(names, SIZE) | {one: SIZE, other: SIZE}):
+            advice = f"give them one name, or say so: constraints=['{one} == {other}']"
+            return _sentence([one, other], text, advice, line)
+    return None
+
+
+def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax.ShapeDtypeStruct:
+    """Other sizes, or other names, in the place of names."""
+    if not any(map(is_symbolic, struct.shape)):
+        return struct
+    (scope,) = {dim.scope for dim in struct.shape if is_symbolic(dim)}
+    text = ",".join(
+        re.sub(r"[A-Za-z_]\w*", lambda word: str(numbers.get(word[0], word[0])), str(dim))
+        for dim in struct.shape
+    )
+    return jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), struct.dtype)
+
+
+def _sentence(names: Sequence[str], text: str, advice: str, line: str) -> SpecError:
+    which = " and ".join(repr(name) for name in names)
+    what = "dimensions" if len(names) > 1 else "dimension"
+    where = f" [{line}]" if line else ""
+    return SpecError(f"the function cannot be traced with the {what} {which}: {text}; {advice}{where}")
+
+
+def _advice(text: str, names: Sequence[str]) -> str:
+    if compared := _COMPARED.search(text):
+        return _either(*compared.groups())
+    if remainder := _REMAINDER.search(text):
+        name, factor = remainder.groups()
+        return f"if it always is a multiple, say so: constraints=['mod({name}, {factor}) == 0']"
+    which = " and ".join(repr(name) for name in names)
+    return (
+        f"Python and numpy need a number there: give one for {which} in specs, or compute with "
+        "the size in jax.numpy"
+    )
+
+
+def _either(left: str, comparison: str, right: str) -> str:
+    """The constraints that would decide a comparison of whole numbers."""
+    more, less = _plus(right, 1), _plus(right, -1)
+    yes, no = {
+        ">": (f">= {more}", f"<= {right}"),
+        "<=": (f"<= {right}", f">= {more}"),
+        ">=": (f">= {right}", f"<= {less}"),
+        "<": (f"<= {less}", f">= {right}"),
+    }[comparison]
+    return f"say which it is: constraints=['{left} {yes}'] or ['{left} {no}']"
+
+
+def _plus(dim: str, number: int) -> str:
+    return str(int(dim) + number) if dim.lstrip("-").isdigit() else f"{dim} {number:+}"
