@@ -65,7 +65,10 @@ def trace(
     try:
         (closed, out_tree), known = concrete.traced(run, leaves)
     except refusal.RAISED as error:
-        again = partial(_jaxpr, called, leaves=leaves, known=frozenset())
+
+        def again(structs: Sequence[jax.ShapeDtypeStruct]) -> Any:
+            return concrete.traced(partial(_jaxpr, called, structs, leaves), leaves)
+
         if said := refusal.refusal(error, given.structs, again, line_of(error)):
             raise said from error
         raise

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import jax
 from jax import errors, export
 
-from converter.errors import SpecError
+from converter.errors import Unsupported
 from converter.graph.dims import is_symbolic
 from converter.jaxprs.scopes import all_names
 
@@ -32,20 +32,26 @@ errors all are ``TypeError`` or ``LookupError`` but the first."""
 SIZE = 48
 """A number for a dimension, large and divisible enough that networks take it."""
 
+LOOKS = (
+    errors.ConcretizationTypeError,
+    errors.JAXIndexError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
+
 _COMPARED = re.compile(r"comparison '(.+)' (>=|<=|>|<) '(.+)' is inconclusive")
 _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 
 
 def refusal(
     error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
-) -> SpecError | None:
-    """What to say of an error of the trace; none where it is not about names of dimensions.
+) -> Unsupported | None:
+    """What to say of an error of the trace; none where it is the function's own affair.
 
-    It is where the function can be traced with numbers for them.
+    It is about names where the function can be traced with numbers for them.
     """
+    text = str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
     names = all_names(structs)
-    if not names:
-        return None
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -54,25 +60,48 @@ def refusal(
             return False
         return True
 
-    text = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-    if not isinstance(error, errors.InconclusiveDimensionOperation):
-        if not works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
-            return _unequal(names, works, text, line)
-        blamed = [name for name in names if works({name: SIZE})] or names
-    else:
+    if isinstance(error, errors.InconclusiveDimensionOperation) or any(map(is_symbolic, error.args)):
         blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
-    return _sentence(blamed, text, _advice(text, blamed), line)
+        return _sentence(blamed, text, _advice(text, blamed), line)
+    if names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
+        blamed = [name for name in names if works({name: SIZE})] or names
+        return _sentence(blamed, text, _advice(text, blamed), line)
+    return _unequal(names, works, text, line) or _unlike(names, works, text, line) or _looks(error, text, line)
 
 
 def _unequal(
     names: Sequence[str], works: Callable[[Mapping[str, int | str]], bool], text: str, line: str
-) -> SpecError | None:
-    """Two names that have to be one."""
+) -> Unsupported | None:
+    """Where two names have to be one."""
     for one, other in combinations(names, 2):
         if works({one: other}) or works(dict.fromkeys(names, SIZE) | {one: SIZE, other: SIZE}):
             advice = f"give them one name, or say so: constraints=['{one} == {other}']"
             return _sentence([one, other], text, advice, line)
     return None
+
+
+def _unlike(
+    names: Sequence[str], works: Callable[[Mapping[str, int | str]], bool], text: str, line: str
+) -> Unsupported | None:
+    """Where a name has to be the one number that JAX speaks of, or one."""
+    for size in dict.fromkeys(["1", *re.findall(r"\b[1-9]\d*\b", text)]):
+        for name in names:
+            if works({name: size}):
+                advice = f"it can with {size}: give that in specs in its place"
+                return _sentence([name], text, advice, line)
+    return None
+
+
+def _looks(error: Exception, text: str, line: str) -> Unsupported | None:
+    """Where Python asks for numbers that only an input has."""
+    if not isinstance(error, LOOKS):
+        return None
+    return Unsupported(
+        f"the function asks for numbers that are known only when it runs: {text}; choose by "
+        "jnp.where or jax.lax.cond, repeat by jax.lax.while_loop, and give a `size=` to what "
+        "returns as many elements as there are",
+        line,
+    )
 
 
 def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax.ShapeDtypeStruct:
@@ -87,11 +116,10 @@ def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax
     return jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), struct.dtype)
 
 
-def _sentence(names: Sequence[str], text: str, advice: str, line: str) -> SpecError:
+def _sentence(names: Sequence[str], text: str, advice: str, line: str) -> Unsupported:
     which = " and ".join(repr(name) for name in names)
     what = "dimensions" if len(names) > 1 else "dimension"
-    where = f" [{line}]" if line else ""
-    return SpecError(f"the function cannot be traced with the {what} {which}: {text}; {advice}{where}")
+    return Unsupported(f"the function cannot be traced with the {what} {which}: {text}; {advice}", line)
 
 
 def _advice(text: str, names: Sequence[str]) -> str:

@@ -71,6 +71,7 @@ class Builder:
     ) -> Sequence[ir.Value]:
         """One ONNX node with several outputs."""
         given = {k: v for k, v in attributes.items() if v is not None}
+        self._refuse_names(name, given)
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
             name, list(inputs), attributes=given, num_outputs=outputs, name=label
@@ -78,6 +79,18 @@ class Builder:
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
         return results
+
+    def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
+        """Attributes are numbers, for which no named dimension can stand."""
+        for attribute, given in attributes.items():
+            each = given if isinstance(given, (tuple, list)) else (given,)
+            for dim in filter(dims.is_symbolic, each):
+                raise registry.unsupported(
+                    self.node,
+                    self.opset,
+                    f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
+                    "give one in specs",
+                )
 
     # -------------------------------------------------------------------------------- constants
 
@@ -94,9 +107,12 @@ class Builder:
         """A scalar constant of an operand's dtype (by default the first's)."""
         return self.const(number, (value or self.operand()).dtype)
 
-    def ints(self, numbers: Iterable[int]) -> ir.Value:
-        """A 1-D constant of int64."""
-        return self.const(np.asarray(list(numbers), np.int64))
+    def ints(self, numbers: Iterable[Dim]) -> ir.Value:
+        """1-D of int64: a constant, unless a named dimension is among them."""
+        numbers = tuple(numbers)
+        if any(map(dims.is_symbolic, numbers)):
+            return self.shape(numbers)
+        return self.const(np.asarray(numbers, np.int64))
 
     # ------------------------------------------------------------------------------------ shapes
 
