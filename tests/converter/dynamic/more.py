@@ -85,7 +85,7 @@ TWO = Group(
         "softmax": lambda x, w: jax.nn.softmax(x, 1),
         "softmax down": lambda x, w: jax.nn.softmax(x, 0),
         "softmax where": lambda x, w: jax.nn.softmax(
-            x, where=jnp.arange(x.shape[1]) <= x.shape[0], initial=-9.0
+            x, where=jnp.arange(x.shape[1]) <= x.shape[0]
         ),
         "normalised": lambda x, w: (x - x.mean(1, keepdims=True))
         / jnp.sqrt(x.var(1, keepdims=True) + 1e-1),
@@ -186,7 +186,6 @@ ONLY_LINEAR = Group(
         "sizes": lambda x, y: jnp.array([x.shape[0], x.shape[1], y.shape[0]]),
         "sum": lambda x, y: x[:-1].sum(0),
         "names": lambda x, y: jnp.arange(x.shape[1] - x.shape[0] + 1),
-        "tail": lambda x, y: y[x.shape[0] - 1 :].sum(),
     },
 )
 PATCHES = Group(
@@ -334,7 +333,6 @@ IMAGES = Group(
         "pixel of the argmax": lambda x: jnp.unravel_index(
             x[0, 0].argmax(), (x.shape[2], x.shape[3])
         ),
-        "grad of a conv": lambda x: jax.grad(lambda x: _conv(x, window_strides=(2, 2)).sum())(x),
         "grad of a pool": lambda x: jax.grad(lambda x: _pool(x, 2, 2, "VALID").sum())(x),
         "grad to the kernel": lambda x: jax.grad(
             lambda w: (lax.conv_general_dilated(x, w, (1, 1), "SAME") ** 2).sum()
@@ -369,9 +367,6 @@ SEQUENCES = Group(
         ),
         "biased": lambda q, k, m: jax.nn.dot_product_attention(
             q, k, k, bias=jnp.arange(k.shape[1]) * -0.1 + jnp.zeros((1, 1, q.shape[1], 1))
-        ),
-        "local": lambda q, k, m: jax.nn.dot_product_attention(
-            q, q, q, local_window_size=(1, 1)
         ),
         "lengths": lambda q, k, m: jax.nn.dot_product_attention(
             q, k, k, key_value_seq_lengths=m.sum(1).astype(jnp.int32) * 0 + 1
