@@ -87,7 +87,10 @@ def trace(
         for value, variable in zip((*values, *inputs), variables, strict=True)
     ]
     inliner = Inliner(constants)
-    outputs = inliner.inline(closed, read, nodes)
+    try:
+        outputs = inliner.inline(closed, read, nodes)
+    except refusal.Unfit as unfit:
+        raise unfit.sentence(source_line(unfit.node)) from unfit.error
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()

@@ -83,7 +83,7 @@ def rules(opset: int, strict: bool) -> dict[str, Rule]:
             return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
         return _pooled(editor, x, window, kind, node.out)
 
-    return dict.fromkeys(KINDS, reduce_window) | {"select_and_scatter_add": _select_and_scatter}
+    return {**dict.fromkeys(KINDS, reduce_window), "select_and_scatter_add": _select_and_scatter}
 
 
 def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int) -> bool:

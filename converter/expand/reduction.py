@@ -17,7 +17,8 @@ from converter.expand.registry import expansion
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
     """Neighbours are combined until one is left; then it is with the initial value.
 
-    Of a named length one is combined after the other. XLA takes the initial value for neutral, and leaves it out where there is nothing to combine.
+    Of a named length one is combined after the other. XLA takes the initial value for neutral, and
+    leaves it out where there is nothing to combine.
 
     **Arguments:** as many arrays as initial values, in this order; the computation is associative.
     """

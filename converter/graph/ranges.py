@@ -154,5 +154,5 @@ _RANGES: dict[str, Rule] = {
     "shift_right_logical": _shifted,
     "is_finite": _between(0, 1),
     "sign": _between(-1, 1),
-    "dim_as_value": lambda node, _: Range(0, math.inf),
+    "dim_as_value": lambda node, _: Range(dims.is_at_least(node.params["dim"], 1), math.inf),
 }

@@ -11,10 +11,11 @@ from jax import lax
 from jax.extend import core as jex
 
 from converter.graph import Graph, Node, Value, const, make_node
-from converter.graph.dims import as_shape
+from converter.graph.dims import as_shape, is_symbolic
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
 from converter.jaxprs.instead import instead
+from converter.jaxprs.refusal import RAISED, Unfit
 from converter.jaxprs.values import Constants, value_of
 
 # Dimension numbers: named tuples of axes.
@@ -89,7 +90,12 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
-        replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
+        try:
+            replaced = None if name in keys.DRAWS else instead(eqn, HINTS)
+        except RAISED as error:
+            if not any(is_symbolic(d) for v in inputs for d in v.shape):
+                raise
+            raise Unfit(Node(name, inputs, {}, source=inner.sources), error) from error
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 
 from converter import expand
+from converter.expand.grouped import grouped
 from converter.expand.scatter import scatter_apply
+from converter.graph.dims import is_symbolic
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -37,8 +39,8 @@ def instead(eqn: Any, hints: frozenset[str]) -> Any:
     name = eqn.primitive.name
     if name in CALLS:
         return _closed(eqn.params[CALLS[name]])
-    if name in REPLACED:
-        return REPLACED[name](eqn)
+    if name in REPLACED and (found := REPLACED[name](eqn)) is not None:
+        return found
     if eqn.params.get("out_dtype") is not None:
         return _widened(eqn)
     expansion = expand.find(name)
@@ -103,8 +105,24 @@ def _on_one_device(eqn: Any) -> Any:
     return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
 
 
+def _grouped(eqn: Any) -> Any:
+    """A convolution in a named number of groups."""
+    p = {k: v for k, v in eqn.params.items() if k in _CONVOLVED}
+    one = eqn.params["batch_group_count"] == 1
+    if not (is_symbolic(p["feature_group_count"]) and one):
+        return None
+    dtype = eqn.outvars[0].aval.dtype
+    return _traced(eqn, lambda *xs: grouped(*(x.astype(dtype) for x in xs), **p))
+
+
+_CONVOLVED = (
+    *("window_strides", "padding", "lhs_dilation", "rhs_dilation"),
+    *("dimension_numbers", "feature_group_count"),
+)
+
 REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
+    "conv_general_dilated": _grouped,
     "custom_linear_solve": _solved,
     "scatter": _applied,
     "shard_map": _on_one_device,

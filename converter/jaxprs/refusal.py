@@ -11,10 +11,14 @@ import jax
 from jax import errors, export
 
 from converter.errors import Unsupported
+from converter.graph import Node
 from converter.graph.dims import is_symbolic
+from converter.graph.sizes import names as names_in
 from converter.jaxprs.scopes import all_names
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
+Works: TypeAlias = Callable[[Mapping[str, int | str]], bool]
+"""Whether a function can be traced with these numbers or texts in the place of names."""
 
 RAISED = (
     errors.InconclusiveDimensionOperation,
@@ -31,6 +35,9 @@ errors all are ``TypeError`` or ``LookupError`` but the first."""
 
 SIZE = 48
 """A number for a dimension, large and divisible enough that networks take it."""
+
+FACTORS = (2, 4, 8, 14, 16, 32)
+"""Of what sizes usually are multiples: strides, and the patches of vision transformers."""
 
 LOOKS = (
     errors.ConcretizationTypeError,
@@ -50,8 +57,7 @@ def refusal(
 
     It is about names where the function can be traced with numbers for them.
     """
-    text = str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
-    names = all_names(structs)
+    text, names = _first_line(error), all_names(structs)
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -60,18 +66,60 @@ def refusal(
             return False
         return True
 
-    if isinstance(error, errors.InconclusiveDimensionOperation) or any(map(is_symbolic, error.args)):
+    if isinstance(error, errors.InconclusiveDimensionOperation) or any(
+        map(is_symbolic, error.args)
+    ):
         blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
         return _sentence(blamed, text, _advice(text, blamed), line)
     if names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
-        blamed = [name for name in names if works({name: SIZE})] or names
-        return _sentence(blamed, text, _advice(text, blamed), line)
-    return _unequal(names, works, text, line) or _unlike(names, works, text, line) or _looks(error, text, line)
+        blamed = _fewest(names, works)
+        return _sentence(blamed, text, _multiple(blamed, works) or _advice(text, blamed), line)
+    return (
+        _unequal(names, works, text, line)
+        or _unlike(names, works, text, line)
+        or _looks(error, text, line)
+    )
 
 
-def _unequal(
-    names: Sequence[str], works: Callable[[Mapping[str, int | str]], bool], text: str, line: str
-) -> Unsupported | None:
+class Unfit(Exception):
+    """What stands for a primitive cannot be traced with names, of which ``error`` tells."""
+
+    def __init__(self, node: Node, error: Exception) -> None:
+        super().__init__(str(error))
+        self.node = node
+        self.error = error
+
+    def sentence(self, line: str) -> Unsupported:
+        types = ", ".join(v.type_text() for v in self.node.inputs)
+        found = (names_in(d) for v in self.node.inputs for d in v.shape)
+        named, text = sorted(set[str]().union(*found)), _first_line(self.error)
+        return Unsupported(
+            f"primitive '{self.node.op}' ({types}) cannot be written with "
+            f"{_dimensions(named)}: {text}; {_advice(text, named)}",
+            line,
+        )
+
+
+def _fewest(names: Sequence[str], works: Works) -> list[str]:
+    """So few of the names that the function can be traced with numbers for them."""
+    blamed = list(names)
+    for name in names:
+        others = [other for other in blamed if other != name]
+        if others and works(dict.fromkeys(others, SIZE)):
+            blamed = others
+    return blamed
+
+
+def _multiple(names: Sequence[str], works: Works) -> str:
+    """What to say where it is enough that sizes are multiples."""
+    for factor in FACTORS:
+        if works({name: f"({factor}*{name})" for name in names}):
+            texts = [f"mod({name}, {factor}) == 0" for name in names]
+            return f"if they always are multiples, say so: constraints={texts}"
+    return ""
+
+
+def _unequal(names: Sequence[str], works: Works, text: str, line: str) -> Unsupported | None:
     """Where two names have to be one."""
     for one, other in combinations(names, 2):
         if works({one: other}) or works(dict.fromkeys(names, SIZE) | {one: SIZE, other: SIZE}):
@@ -80,9 +128,7 @@ def _unequal(
     return None
 
 
-def _unlike(
-    names: Sequence[str], works: Callable[[Mapping[str, int | str]], bool], text: str, line: str
-) -> Unsupported | None:
+def _unlike(names: Sequence[str], works: Works, text: str, line: str) -> Unsupported | None:
     """Where a name has to be the one number that JAX speaks of, or one."""
     for size in dict.fromkeys(["1", *re.findall(r"\b[1-9]\d*\b", text)]):
         for name in names:
@@ -117,9 +163,18 @@ def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax
 
 
 def _sentence(names: Sequence[str], text: str, advice: str, line: str) -> Unsupported:
-    which = " and ".join(repr(name) for name in names)
-    what = "dimensions" if len(names) > 1 else "dimension"
-    return Unsupported(f"the function cannot be traced with the {what} {which}: {text}; {advice}", line)
+    return Unsupported(
+        f"the function cannot be traced with {_dimensions(names)}: {text}; {advice}", line
+    )
+
+
+def _dimensions(names: Sequence[str]) -> str:
+    which = " and ".join(map(repr, names))
+    return f"the dimensions {which}" if len(names) > 1 else f"the dimension {which}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
 
 
 def _advice(text: str, names: Sequence[str]) -> str:
@@ -128,7 +183,7 @@ def _advice(text: str, names: Sequence[str]) -> str:
     if remainder := _REMAINDER.search(text):
         name, factor = remainder.groups()
         return f"if it always is a multiple, say so: constraints=['mod({name}, {factor}) == 0']"
-    which = " and ".join(repr(name) for name in names)
+    which = " and ".join(map(repr, names))
     return (
         f"Python and numpy need a number there: give one for {which} in specs, or compute with "
         "the size in jax.numpy"

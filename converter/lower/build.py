@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.errors import ConverterError, SpecError, Unsupported
+from converter.errors import ConverterError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
 from converter.graph.sizes import Origin
 from converter.lower import registry
+from converter.lower.sizes import Arithmetic
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Shared:
     main: ir.tape.Tape
     values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
     constants: dict[Any, ir.Value] = field(default_factory=dict)
-    sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
+    sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Unsupported] | None = None  # where these are collected, none is raised
@@ -118,60 +119,14 @@ class Builder:
 
     def dim(self, dim: Dim) -> ir.Value:
         """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
-        if dims.is_static(dim):
-            return self.ints([dim])
-        key = str(dim)
-        if key not in self.shared.sizes:
-            outer = Builder(self.shared, self.shared.main)
-            self.shared.sizes[key] = dims.fold(dim, outer._leaf, outer._apply)
-        return self.shared.sizes[key]
+        return self.ints([dim]) if dims.is_static(dim) else self._sizes().dim(dim)
 
     def shape(self, shape: Shape) -> ir.Value:
         """A shape as int64 [rank]."""
-        if dims.all_static(shape):
-            return self.ints(shape)
-        outer = Builder(self.shared, self.shared.main)
-        key = dims.shape_text(shape) + ","
-        if key not in self.shared.sizes:
-            parts: list[ir.Value] = []
-            run: list[int] = []
-            for dim in shape:
-                if dims.is_static(dim):
-                    run.append(dim)
-                    continue
-                parts += [self.ints(run)] if run else []
-                parts.append(self.dim(dim))
-                run = []
-            parts += [self.ints(run)] if run else []
-            joined = outer.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
-            self.shared.sizes[key] = joined
-        return self.shared.sizes[key]
+        return self.ints(shape) if dims.all_static(shape) else self._sizes().shape(shape)
 
-    def _leaf(self, leaf: str | int) -> ir.Value:
-        if isinstance(leaf, int):
-            return self.ints([leaf])
-        if leaf not in self.shared.sizes:
-            if leaf not in self.shared.origins:
-                raise SpecError(
-                    f"dimension '{leaf}' cannot be read off any input's shape; give one input an "
-                    f"axis that is '{leaf}' or a multiple of it"
-                )
-            value, origin = self.shared.origins[leaf]
-            size = self.op("Shape", value, start=origin.axis, end=origin.axis + 1)
-            if not dims.same(origin.rest, 0):
-                size = self.op("Sub", size, self.dim(origin.rest))
-            if origin.factor != 1:
-                size = self.op("Div", size, self.ints([origin.factor]))
-            self.shared.sizes[leaf] = size
-        return self.shared.sizes[leaf]
-
-    def _apply(self, op: str, args: list[ir.Value]) -> ir.Value:
-        if op == "floordiv":  # Div truncates; sizes may be negative on the way
-            return self._floordiv(*args)
-        return self.op(_ARITHMETIC[op], *args)
-
-    def _floordiv(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return self.op("Div", self.op("Sub", x, self.op("Mod", x, y)), y)
+    def _sizes(self) -> Arithmetic:
+        return Arithmetic(Builder(self.shared, self.shared.main))
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""
@@ -188,6 +143,12 @@ class Builder:
                 target.append(-1)
         if target.count(-1) <= 1 and not (zero and -1 in target):
             return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
+        bare = [
+            [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
+        ]
+        if dims.same_shape([before[i] for i in bare[0]], [after[i] for i in bare[1]]):
+            x = self.squeeze(x, set(range(len(before))) - set(bare[0]))
+            return self.unsqueeze(x, set(range(len(after))) - set(bare[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
         return self.op("Reshape", x, self.shape(after), allowzero=1 if may_be_empty else None)
 
@@ -297,18 +258,6 @@ class Builder:
             copy.dtype = value.dtype
         copy.shape = value.shape
         return copy
-
-
-_ARITHMETIC = {
-    "add": "Add",
-    "sub": "Sub",
-    "mul": "Mul",
-    "pow": "Pow",
-    "neg": "Neg",
-    "mod": "Mod",
-    "max": "Max",
-    "min": "Min",
-}
 
 
 def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:

@@ -36,9 +36,7 @@ EVEN = Group(
         "split": lambda x: jnp.split(x, 4),
         "halves": lambda x: x[: x.shape[0] // 2] + x[x.shape[0] // 2 :],
         "even and odd": lambda x: x[::2] - x[1::2],
-        "turned halves": lambda x: jnp.concatenate(
-            [-x[x.shape[0] // 2 :], x[: x.shape[0] // 2]]
-        ),
+        "turned halves": lambda x: jnp.concatenate([-x[x.shape[0] // 2 :], x[: x.shape[0] // 2]]),
         "blocks": lambda x: x.reshape(-1, 2, 2).transpose(1, 0, 2).reshape(-1),
         "mean of blocks": lambda x: jnp.mean(x.reshape(x.shape[0] // 4, 4), 1),
         "window": lambda x: lax.reduce_window(x, 0.0, lax.add, (2,), (2,), "VALID"),
@@ -84,11 +82,10 @@ TWO = Group(
         "max and argmax": lambda x, w: (x.max(1), x.argmax(1), x.argmin(0)),
         "softmax": lambda x, w: jax.nn.softmax(x, 1),
         "softmax down": lambda x, w: jax.nn.softmax(x, 0),
-        "softmax where": lambda x, w: jax.nn.softmax(
-            x, where=jnp.arange(x.shape[1]) <= x.shape[0]
+        "softmax where": lambda x, w: jax.nn.softmax(x, where=jnp.arange(x.shape[1]) <= x.shape[0]),
+        "normalised": lambda x, w: (
+            (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-1)
         ),
-        "normalised": lambda x, w: (x - x.mean(1, keepdims=True))
-        / jnp.sqrt(x.var(1, keepdims=True) + 1e-1),
         "batch statistics": lambda x, w: (x - x.mean(0)) * lax.rsqrt(x.var(0) + 1e-1),
         "cumsum": lambda x, w: jnp.cumsum(x, 1),
         "cumsum of all": lambda x, w: jnp.cumsum(x),
@@ -118,7 +115,9 @@ TWO = Group(
         "block": lambda x, w: jnp.block([[x, x], [x, x]]),
         "kron": lambda x, w: jnp.kron(x, jnp.ones((2, 2))),
         "kron of names": lambda x, w: jnp.kron(x[:, 0], w[:, 0]),
-        "scan over rows": lambda x, w: lax.scan(lambda c, r: (c + r, c * r), jnp.zeros(x.shape[1]), x),
+        "scan over rows": lambda x, w: lax.scan(
+            lambda c, r: (c + r, c * r), jnp.zeros(x.shape[1]), x
+        ),
         "scan over columns": lambda x, w: lax.scan(lambda c, r: (c + r, c.sum()), x[:, 0], x.T),
         "map": lambda x, w: lax.map(lambda r: jnp.sort(r), x),
         "vmap": lambda x, w: jax.vmap(lambda r: r @ w)(x),
@@ -129,7 +128,9 @@ TWO = Group(
         "vmap of a while": lambda x, w: jax.vmap(
             lambda r: lax.while_loop(lambda v: v.sum() < 9, lambda v: jnp.abs(v) + 1, r)
         )(x),
-        "fori": lambda x, w: lax.fori_loop(0, x.shape[0], lambda i, c: c + x[i], jnp.zeros(x.shape[1])),
+        "fori": lambda x, w: lax.fori_loop(
+            0, x.shape[0], lambda i, c: c + x[i], jnp.zeros(x.shape[1])
+        ),
         "distance": lambda x, w: jnp.sqrt(((x[:, None] - x[None]) ** 2).sum(-1) + 1),
         "nearest": lambda x, w: jnp.argmin(((w[:, None] - w[None]) ** 2).sum(-1), 1),
         "mask by size": lambda x, w: jnp.where(
@@ -192,10 +193,14 @@ PATCHES = Group(
     [(1, 3, "4*h", "4*w")],
     ({"h": 1, "w": 1}, {"h": 3, "w": 2}, {"h": 2, "w": 5}),
     {
-        "patches": lambda x: lax.conv_general_dilated(x, jnp.ones((2, 3, 4, 4)) / 9, (4, 4), "VALID"),
-        "tokens": lambda x: x.reshape(1, 3, x.shape[2] // 4, 4, x.shape[3] // 4, 4)
-        .transpose(0, 2, 4, 1, 3, 5)
-        .reshape(1, -1, 48),
+        "patches": lambda x: lax.conv_general_dilated(
+            x, jnp.ones((2, 3, 4, 4)) / 9, (4, 4), "VALID"
+        ),
+        "tokens": lambda x: (
+            x.reshape(1, 3, x.shape[2] // 4, 4, x.shape[3] // 4, 4)
+            .transpose(0, 2, 4, 1, 3, 5)
+            .reshape(1, -1, 48)
+        ),
         "shuffle": lambda x: x.reshape(1, 3, -1, 2, x.shape[3]).mean(3),
         "down and up": lambda x: jnp.repeat(
             lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"), 2, 3
@@ -225,9 +230,11 @@ PATCHES = Group(
             )
         ),
         "windowed attention": lambda x: _windows(x),
-        "space to depth": lambda x: x.reshape(1, 3, x.shape[2] // 2, 2, x.shape[3] // 2, 2)
-        .transpose(0, 1, 3, 5, 2, 4)
-        .reshape(1, 12, x.shape[2] // 2, x.shape[3] // 2),
+        "space to depth": lambda x: (
+            x.reshape(1, 3, x.shape[2] // 2, 2, x.shape[3] // 2, 2)
+            .transpose(0, 1, 3, 5, 2, 4)
+            .reshape(1, 12, x.shape[2] // 2, x.shape[3] // 2)
+        ),
         "cyclic shift": lambda x: jnp.roll(x, (-2, -1), (2, 3)),
     },
 )
@@ -260,7 +267,9 @@ def _conv(x: Any, padding: Any = "SAME", **more: Any) -> Any:
     return lax.conv_general_dilated(x, w, more.pop("window_strides", (1, 1)), padding, **more)
 
 
-def _pool(x: Any, size: int, stride: int, padding: str, op: Any = lax.max, init: Any = -jnp.inf) -> Any:
+def _pool(
+    x: Any, size: int, stride: int, padding: str, op: Any = lax.max, init: Any = -jnp.inf
+) -> Any:
     return lax.reduce_window(x, init, op, (1, 1, size, size), (1, 1, stride, stride), padding)
 
 
@@ -291,15 +300,18 @@ IMAGES = Group(
         "min pool": lambda x: _pool(x, 3, 1, "SAME", lax.min, jnp.inf),
         "sum pool same": lambda x: _pool(x, 3, 2, "SAME", lax.add, 0.0),
         "average pool": lambda x: _pool(x, 2, 1, "VALID", lax.add, 0.0) / 4,
-        "average pool without padding": lambda x: _pool(x, 3, 2, "SAME", lax.add, 0.0)
-        / _pool(jnp.ones_like(x), 3, 2, "SAME", lax.add, 0.0),
+        "average pool without padding": lambda x: (
+            _pool(x, 3, 2, "SAME", lax.add, 0.0)
+            / _pool(jnp.ones_like(x), 3, 2, "SAME", lax.add, 0.0)
+        ),
         "global pools": lambda x: (x.mean((2, 3)), x.max((2, 3))),
-        "global windows": lambda x: lax.reduce_window(
-            x, 0.0, lax.add, (1, 1, *x.shape[2:]), (1, 1, *x.shape[2:]), "VALID"
-        )
-        / (x.shape[2] * x.shape[3]),
-        "instance norm": lambda x: (x - x.mean((2, 3), keepdims=True))
-        / jnp.sqrt(x.var((2, 3), keepdims=True) + 1e-1),
+        "global windows": lambda x: (
+            lax.reduce_window(x, 0.0, lax.add, (1, 1, *x.shape[2:]), (1, 1, *x.shape[2:]), "VALID")
+            / (x.shape[2] * x.shape[3])
+        ),
+        "instance norm": lambda x: (
+            (x - x.mean((2, 3), keepdims=True)) / jnp.sqrt(x.var((2, 3), keepdims=True) + 1e-1)
+        ),
         "group norm": lambda x: jax.nn.standardize(
             x.reshape(x.shape[0], 1, -1), epsilon=1e-1
         ).reshape(x.shape),
@@ -326,7 +338,9 @@ IMAGES = Group(
         "pad reflect": lambda x: jnp.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge"),
         "transposed": lambda x: x.transpose(0, 3, 2, 1),
         "self attention": lambda x: _attention(x),
-        "positions": lambda x: x + jnp.sin(jnp.arange(x.shape[2])[:, None] + jnp.arange(x.shape[3])),
+        "positions": lambda x: (
+            x + jnp.sin(jnp.arange(x.shape[2])[:, None] + jnp.arange(x.shape[3]))
+        ),
         "softmax over both": lambda x: jax.nn.softmax(x, (2, 3)),
         "sum over names": lambda x: x.sum((0, 2)),
         "argmax of pixels": lambda x: x.reshape(*x.shape[:2], -1).argmax(-1),
@@ -378,19 +392,19 @@ SEQUENCES = Group(
         ),
         "flattened heads": lambda q, k, m: q.reshape(*q.shape[:2], -1) @ jnp.ones((8, 3)),
         "rotary": lambda q, k, m: _rotary(q),
-        "relative positions": lambda q, k, m: jnp.arange(q.shape[1])[:, None]
-        - jnp.arange(k.shape[1]),
+        "relative positions": lambda q, k, m: (
+            jnp.arange(q.shape[1])[:, None] - jnp.arange(k.shape[1])
+        ),
         "buckets": lambda q, k, m: jnp.clip(
             jnp.arange(k.shape[1]) - jnp.arange(q.shape[1])[:, None], -2, 2
         ),
         "table of positions": lambda q, k, m: jnp.sin(jnp.ones((9, 4)))[: q.shape[1] % 8 + 1],
         "concatenated cache": lambda q, k, m: jnp.concatenate([k, q], 1),
         "last token": lambda q, k, m: q[:, -1],
-        "last by mask": lambda q, k, m: k[
-            jnp.arange(k.shape[0]), jnp.maximum(m.sum(1), 1) - 1
-        ],
-        "masked mean": lambda q, k, m: (k * m[:, :, None, None]).sum(1)
-        / jnp.maximum(m.sum(1), 1)[:, None, None],
+        "last by mask": lambda q, k, m: k[jnp.arange(k.shape[0]), jnp.maximum(m.sum(1), 1) - 1],
+        "masked mean": lambda q, k, m: (
+            (k * m[:, :, None, None]).sum(1) / jnp.maximum(m.sum(1), 1)[:, None, None]
+        ),
         "shifted": lambda q, k, m: jnp.pad(q, ((0, 0), (1, 0), (0, 0), (0, 0)))[:, :-1],
         "cross products": lambda q, k, m: jnp.einsum("bqhd,bkhd->bqk", q, k).reshape(
             q.shape[0], -1

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import core, lax
 
 Sizes = dict[str, int]
@@ -168,9 +167,7 @@ LINE = Group(
         "while": lambda x: lax.while_loop(
             lambda s: s[0] < n_of(x), lambda s: (s[0] + 1, s[1].at[s[0]].multiply(2.0)), (0, x)
         ),
-        "cond": lambda x: lax.cond(
-            jnp.asarray(n_of(x)) > 3, lambda v: v + 1, lambda v: v - 1, x
-        ),
+        "cond": lambda x: lax.cond(jnp.asarray(n_of(x)) > 3, lambda v: v + 1, lambda v: v - 1, x),
         "diff": lambda x: jnp.diff(x),
         "ediff1d": lambda x: jnp.ediff1d(jnp.tile(x, 2)),
         "trapezoid": jnp.trapezoid,
@@ -189,8 +186,9 @@ LINE = Group(
         "count_nonzero": lambda x: jnp.count_nonzero(x > 0),
         "unravel_index": lambda x: jnp.unravel_index(jnp.arange(n_of(x)), (n_of(x), 2)),
         "nan_to_num": lambda x: jnp.nan_to_num(x / (x - x[0])),
-        "hamming by hand": lambda x: x
-        * (0.54 - 0.46 * jnp.cos(2 * jnp.pi * jnp.arange(n_of(x)) / n_of(x))),
+        "hamming by hand": lambda x: (
+            x * (0.54 - 0.46 * jnp.cos(2 * jnp.pi * jnp.arange(n_of(x)) / n_of(x)))
+        ),
         "sinusoids": lambda x: jnp.sin(jnp.arange(n_of(x))[:, None] / 10.0 ** jnp.arange(3)),
         "clip by size": lambda x: jnp.clip(jnp.arange(9), 0, n_of(x) - 1),
         "select_n": lambda x: lax.select_n(x > 0, x, jnp.zeros(n_of(x))),
