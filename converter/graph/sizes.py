@@ -118,14 +118,31 @@ def constraint(text: str) -> Constraint:
     return Constraint(text, frozenset(names(left) | names(right)), holds)
 
 
+def broken(constraints: Iterable[str], given: Sizes) -> str | None:
+    """The first constraint that sizes do not obey.
+
+    A name that is in no shape, as JAX has put another in its place, is what a constraint equates
+    it with.
+    """
+    known = dict(given)
+    for each in map(constraint, constraints):
+        left, _, right = each.text.partition("==")
+        if right and left.strip().isidentifier() and names(right.strip()) <= known.keys():
+            known.setdefault(left.strip(), dims.evaluate(right.strip(), known))
+        if each.names <= known.keys() and not each.holds(known):
+            return each.text
+    return None
+
+
 FURTHEST = 64
-"""So far from what is wanted a size may be for the sake of constraints, and a few doublings."""
+"""So far a size may be from what is wanted, or from a number in a constraint, to obey it."""
 
 
 def nearest(wanted: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """The sizes that constraints allow near to those that are wanted; none if there are none."""
     read = [constraint(text) for text in constraints]
     extra = set[str]().union(*(c.names for c in read)) - wanted.keys()
+    numbers = {int(number) for c in read for number in re.findall(r"\b\d+\b", c.text)}
     targets = {**wanted, **dict.fromkeys(sorted(extra), 1)}
 
     def search(sizes: dict[str, int], open_: Sequence[str]) -> dict[str, int] | None:
@@ -133,7 +150,7 @@ def nearest(wanted: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
             return sizes
         first, *others = open_
         due = [c for c in read if first in c.names and c.names <= {*sizes, first}]
-        for size in _around(targets[first]):
+        for size in _around(targets[first], numbers):
             tried = {**sizes, first: size}
             if all(c.holds(tried) for c in due) and (found := search(tried, others)):
                 return found
@@ -142,8 +159,8 @@ def nearest(wanted: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     return search({}, list(targets))
 
 
-def _around(size: int) -> list[int]:
-    """Sizes of at least one, those nearest to ``size`` first."""
-    near = [size + step for step in range(-FURTHEST, FURTHEST + 1) if size + step >= 1]
-    far = [2**power for power in range(7, 12)]
-    return [*sorted(near, key=lambda n: (abs(n - size), -n)), *far]
+def _around(size: int, numbers: set[int]) -> list[int]:
+    """Sizes of at least one near to these, those nearest to ``size`` first."""
+    steps = range(-FURTHEST, FURTHEST + 1)
+    near = {number + step for number in (size, *numbers) for step in steps}
+    return sorted((n for n in near if n >= 1), key=lambda n: (abs(n - size), -n))

@@ -80,9 +80,8 @@ def _allowed(graph: Graph, wanted: sizes.Sizes) -> dict[str, int]:
 def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
     """**Raises** `CheckError` where given inputs are of sizes that the constraints exclude."""
     found = sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
-    for each in map(sizes.constraint, graph.constraints):
-        if each.names <= found.keys() and not each.holds(found):
-            raise CheckError(f"the inputs do not obey the constraint {each.text!r}: {found}")
+    if text := sizes.broken(graph.constraints, found):
+        raise CheckError(f"the inputs do not obey the constraint {text!r}: {found}")
 
 
 def draw_inputs(

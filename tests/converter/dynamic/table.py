@@ -12,10 +12,7 @@ from jax import core, lax
 
 Sizes = dict[str, int]
 
-LENGTHS: tuple[Sizes, ...] = ({"N": 1}, {"N": 2}, {"N": 7}, {"N": 16})
-PAIRS: tuple[Sizes, ...] = ({"B": 1, "N": 1}, {"B": 3, "N": 5}, {"B": 2, "N": 9})
-IMAGES: tuple[Sizes, ...] = ({"h": 1, "w": 1}, {"h": 3, "w": 2}, {"h": 2, "w": 5})
-BATCHES: tuple[Sizes, ...] = ({"B": 1, "h": 5, "w": 7}, {"B": 2, "h": 8, "w": 6})
+LENGTHS: tuple[Sizes, ...] = ({"N": 1}, {"N": 2}, {"N": 7})
 
 
 @dataclass(frozen=True)
