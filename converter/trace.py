@@ -61,17 +61,7 @@ def trace(
         head = () if params is None else (fill(arrays),)
         return flat(partial(call, *head), given.fill)(*args)
 
-    run = partial(_jaxpr, called, given.structs, leaves)
-    try:
-        (closed, out_tree), known = concrete.traced(run, leaves)
-    except refusal.RAISED as error:
-
-        def again(structs: Sequence[jax.ShapeDtypeStruct]) -> Any:
-            return concrete.traced(partial(_jaxpr, called, structs, leaves), leaves)
-
-        if said := refusal.refusal(error, given.structs, again, line_of(error)):
-            raise said from error
-        raise
+    (closed, out_tree), known = _traced(called, given.structs, leaves)
     _refuse_empty_types(closed.out_avals)
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
     values = [parameter(names.take(path), leaf) for path, leaf in abstract]
@@ -87,15 +77,39 @@ def trace(
         for value, variable in zip((*values, *inputs), variables, strict=True)
     ]
     inliner = Inliner(constants)
-    try:
-        outputs = inliner.inline(closed, read, nodes)
-    except refusal.Unfit as unfit:
-        raise unfit.sentence(source_line(unfit.node)) from unfit.error
+    outputs = _inlined(inliner, closed, read, nodes)
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
     parameters, named = [*values, *extra], output_names(out_tree)
     return Graph(inputs, outputs, nodes, parameters, named, given.constraints)
+
+
+def _traced(
+    fn: Callable[..., Any],
+    inputs: Sequence[jax.ShapeDtypeStruct],
+    leaves: Sequence[tuple[str, Any]],
+) -> tuple[Any, concrete.Places]:
+    """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
+
+    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, concrete.Places]:
+        return concrete.traced(partial(_jaxpr, fn, structs, leaves), leaves)
+
+    try:
+        return run(inputs)
+    except refusal.RAISED as error:
+        if said := refusal.refusal(error, inputs, run, line_of(error)):
+            raise said from error
+        raise
+
+
+def _inlined(
+    inliner: Inliner, closed: Any, args: Sequence[Value], nodes: list[Node]
+) -> list[Value]:
+    try:
+        return inliner.inline(closed, args, nodes)
+    except refusal.Unfit as unfit:
+        raise unfit.sentence(source_line(unfit.node)) from unfit.error
 
 
 def _jaxpr(

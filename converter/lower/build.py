@@ -126,7 +126,8 @@ class Builder:
         return self.ints(shape) if dims.all_static(shape) else self._sizes().shape(shape)
 
     def _sizes(self) -> Arithmetic:
-        return Arithmetic(Builder(self.shared, self.shared.main))
+        main = Builder(self.shared, self.shared.main)
+        return Arithmetic(main, self.shared.sizes, self.shared.origins)
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import onnx_ir as ir
 
 from converter.errors import SpecError
 from converter.graph import dims
 from converter.graph.dims import Dim, Shape
+from converter.graph.sizes import Origin
 
-if TYPE_CHECKING:
-    from converter.lower.build import Builder
+
+class Writer(Protocol):
+    """What writes into the main graph."""
+
+    def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value: ...
+
+    def ints(self, numbers: Iterable[Dim]) -> ir.Value: ...
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,21 @@ class Size:
 
 
 class Arithmetic:
-    """What a dimension is, written by a builder of the main graph."""
+    """What a dimension is.
 
-    def __init__(self, builder: Builder) -> None:
-        self._b = builder
-        self._known = builder.shared.sizes
+    ``known`` holds by their texts what is written already, ``origins`` the inputs and axes that
+    names are read off.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        known: dict[str, ir.Value],
+        origins: Mapping[str, tuple[ir.Value, Origin]],
+    ) -> None:
+        self._b = writer
+        self._known = known
+        self._origins = origins
         self._rules: dict[str, Callable[[Size, Size], Size]] = {
             "add": self._add,
             "sub": lambda x, y: self._add(x, _negative(y)),
@@ -49,6 +65,8 @@ class Arithmetic:
         }
 
     def dim(self, dim: Dim) -> ir.Value:
+        if dims.is_static(dim):
+            return self._b.ints([dim])
         key = str(dim)
         if key not in self._known:
             self._known[key] = self._written(dims.fold(dim, self._leaf, self._apply))
@@ -77,15 +95,15 @@ class Arithmetic:
 
     def _name(self, name: str) -> ir.Value:
         if name not in self._known:
-            if name not in self._b.shared.origins:
+            if name not in self._origins:
                 raise SpecError(
                     f"dimension '{name}' cannot be read off any input's shape; give one input an "
                     f"axis that is '{name}', a multiple of it, or linear in it"
                 )
-            value, origin = self._b.shared.origins[name]
+            value, origin = self._origins[name]
             size = self._b.op("Shape", value, start=origin.axis, end=origin.axis + 1)
             if not dims.same(origin.rest, 0):
-                size = self._b.op("Sub", size, self._b.dim(origin.rest))
+                size = self._b.op("Sub", size, self.dim(origin.rest))
             if origin.factor != 1:
                 size = self._b.op("Div", size, self._b.ints([origin.factor]))
             self._known[name] = size
