@@ -18,7 +18,7 @@ import jax
 from jax.extend import source_info_util
 
 from converter.errors import Unsupported
-from converter.graph import Graph, Node
+from converter.graph import Graph, Node, Value
 from converter.graph.names import Names
 from converter.jaxprs import concrete, refusal
 from converter.jaxprs.inline import DROPPED, Inliner
