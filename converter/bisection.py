@@ -11,6 +11,7 @@ from converter import passes
 from converter.export import finish
 from converter.interface import Subject
 from converter.jaxprs.specs import Spec
+from converter.judge.samples import refuse_forbidden
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import AttentionLayout, Fuse, Settings
 from converter.targets import ONNXRUNTIME
@@ -23,6 +24,7 @@ def bisect(
     specs: Sequence[Spec] | None = None,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
     opset: int = 23,
     attention_layout: AttentionLayout = "4d",
     strict: bool = False,
@@ -48,11 +50,15 @@ def bisect(
         The first step after which a number is another, or none.
     """
     specs = inputs if specs is None else specs
-    subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
+    subject = Subject(
+        fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
+    )
     graph = subject.trace()
     interface = subject.interface(graph)
     settings = Settings(opset, attention_layout, strict, fold, fuse, target)
-    watch = Watch(subject.trace, [("given", interface.taken(jax.tree.leaves(list(inputs))))])
+    given = interface.taken(jax.tree.leaves(list(inputs)))
+    refuse_forbidden(graph, given)
+    watch = Watch(subject.trace, [("given", given)])
     try:
         watch.function(interface.called(subject.call))
         passes.run(graph, settings, watch)

@@ -54,6 +54,7 @@ def explain(
     *,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
     opset: int = 23,
     strict: bool = False,
     fuse: Fuse = True,
@@ -63,7 +64,7 @@ def explain(
     refused: list[Unsupported] = []
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
-        graph = trace(fn, specs, params, kwargs)
+        graph = trace(fn, specs, params, kwargs, constraints)
         passes.run(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)

@@ -37,6 +37,7 @@ def to_onnx(
     *,
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
     external_data: bool | None = None,
@@ -67,6 +68,9 @@ def to_onnx(
             abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
         kwargs: arguments by name: such a spec for an input, and numbers, words and functions, which
             stay what they are: ``{"mask": ("B", 16), "training": False}``.
+        constraints: what holds of named dimensions, by ``>=``, ``<=`` or ``==``, as
+            ``jax.export.SymbolicScope`` takes it: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
+            Every name is at least 1. The file's metadata repeats them.
         opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
         path: also save the model there.
         external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
@@ -110,7 +114,9 @@ def to_onnx(
     if external_data is not None and path is None:
         raise SpecError("external_data says how path is written: give one, or use Export.save")
     settings = Settings(opset, attention_layout, strict, fold, fuse, target)
-    subject = Subject(fn, specs, params, kwargs, input_names, output_names, channels_first)
+    subject = Subject(
+        fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
+    )
     look = Look(about(metadata), source_lines, functions)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
     graph = subject.trace()

@@ -59,6 +59,7 @@ class Subject:
     specs: Sequence[Spec] | None
     params: Any = None
     kwargs: Mapping[str, Any] | None = None
+    constraints: Sequence[str] = ()
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     channels_first: Collection[str] = ()
@@ -72,7 +73,7 @@ class Subject:
     def trace(self) -> Graph:
         """The graph before any pass, its inputs and outputs as they are in the file."""
         fn, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
-        graph = trace(fn, specs, self.params, kwargs)
+        graph = trace(fn, specs, self.params, kwargs, self.constraints)
         _rename(graph, self.input_names, self.output_names)
         _turn(graph, self.channels_first)
         return graph
@@ -80,7 +81,7 @@ class Subject:
     def interface(self, graph: Graph) -> Interface:
         _, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
         return Interface(
-            arguments(specs, kwargs).fill,
+            arguments(specs, kwargs, self.constraints).fill,
             frozenset(_places([v.name for v in graph.inputs], self.channels_first)),
             frozenset(_places(graph.output_names, self.channels_first)),
         )

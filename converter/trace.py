@@ -6,6 +6,7 @@ JAX traces the function and applies its own transformations; what comes back is 
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,13 +15,13 @@ from typing import Any
 import jax
 
 from converter.errors import Unsupported
-from converter.graph import Graph, Node
+from converter.graph import Graph, Node, Value
 from converter.graph.names import Names
-from converter.jaxprs import concrete
+from converter.jaxprs import concrete, refusal
 from converter.jaxprs.held import held
 from converter.jaxprs.inline import DROPPED, Inliner
 from converter.jaxprs.keys import is_key
-from converter.jaxprs.lines import line_of
+from converter.jaxprs.lines import is_users, line_of
 from converter.jaxprs.specs import (
     Spec,
     arguments,
@@ -39,6 +40,7 @@ def trace(
     specs: Sequence[Spec],
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
 ) -> Graph:
     """Trace ``fn`` to a ``Graph``.
 
@@ -51,15 +53,14 @@ def trace(
     separate = params is not None
     if params is None and array_leaves(fn):
         params, call = fn, _call_module
-    given = arguments(specs, kwargs)
+    given = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
 
     def called(arrays: Sequence[Any], *args: Any) -> Any:
         head = () if params is None else (fill(arrays),)
         return flat(partial(call, *head), given.fill)(*args)
 
-    run = partial(_jaxpr, called, given.structs, leaves)
-    (closed, out_tree), known = concrete.traced(run, leaves)
+    (closed, out_tree), known = _traced(called, given.structs, leaves)
     _refuse_empty_types(closed.out_avals)
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
     values = [parameter(names.take(path), leaf) for path, leaf in abstract]
@@ -75,11 +76,39 @@ def trace(
         for value, variable in zip((*values, *inputs), variables, strict=True)
     ]
     inliner = Inliner(constants)
-    outputs = inliner.inline(closed, read, nodes)
+    outputs = _inlined(inliner, closed, read, nodes)
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
-    return Graph(inputs, outputs, nodes, [*values, *extra], output_names(out_tree))
+    parameters, named = [*values, *extra], output_names(out_tree)
+    return Graph(inputs, outputs, nodes, parameters, named, given.constraints)
+
+
+def _traced(
+    fn: Callable[..., Any],
+    inputs: Sequence[jax.ShapeDtypeStruct],
+    leaves: Sequence[tuple[str, Any]],
+) -> tuple[Any, concrete.Places]:
+    """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
+
+    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, concrete.Places]:
+        return concrete.traced(partial(_jaxpr, fn, structs, leaves), leaves)
+
+    try:
+        return run(inputs)
+    except refusal.RAISED as error:
+        if said := refusal.refusal(error, inputs, run, _raised_at(error)):
+            raise said from error
+        raise
+
+
+def _inlined(
+    inliner: Inliner, closed: Any, args: Sequence[Value], nodes: list[Node]
+) -> list[Value]:
+    try:
+        return inliner.inline(closed, args, nodes)
+    except refusal.Unfit as unfit:
+        raise unfit.sentence(source_line(unfit.node)) from unfit.error
 
 
 def _jaxpr(
@@ -116,6 +145,15 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 def source_line(node: Node) -> str:
     """The user's own source line that a node came from."""
     return line_of(node.source or ())
+
+
+def _raised_at(error: Exception) -> str:
+    """The user's own line that raised; nothing where only libraries ran."""
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        code = frame.f_code
+        if is_users(code.co_filename):
+            return f"{code.co_filename}:{line} ({code.co_name})"
+    return ""
 
 
 def _call_module(module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.arrange.convolution import Pads, pad_space
+from converter.arrange.windows import over_whole_axes
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
@@ -67,8 +68,11 @@ class Window:
 def rules(opset: int, strict: bool, target: Target) -> dict[str, Rule]:
     """The rules for an opset and a target; ``strict`` wants NaN and infinities as JAX has them."""
 
-    def reduce_window(node: Node, editor: Editor) -> Value:
+    def reduce_window(node: Node, editor: Editor) -> Value | None:
         kind = KINDS[node.op]
+        if not dims.all_static(node.params["window_dimensions"]):
+            whole = over_whole_axes(node, editor)
+            return None if whole is None else reduce_window(whole, editor)
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
         exact = strict or not _all_hold_elements(node)
         fits = known_to_fit([x.shape[a] for a in window.axes], window.params())
@@ -80,7 +84,7 @@ def rules(opset: int, strict: bool, target: Target) -> dict[str, Rule]:
             return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
         return _pooled(editor, x, window, kind, node.out)
 
-    return dict.fromkeys(KINDS, reduce_window) | {"select_and_scatter_add": _select_and_scatter}
+    return {**dict.fromkeys(KINDS, reduce_window), "select_and_scatter_add": _select_and_scatter}
 
 
 def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int, target: Target) -> bool:

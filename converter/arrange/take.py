@@ -9,7 +9,7 @@ from __future__ import annotations
 from jax import lax
 
 from converter.graph import Node, Value, dims
-from converter.graph.constants import scalar
+from converter.graph.constants import named_size, scalar
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -64,10 +64,11 @@ def _from_end(indices: Value, size: dims.Dim) -> Value:
 
 def _is(value: Value, size: dims.Dim) -> bool:
     """A constant, or a symbolic dimension as a value."""
+    named = named_size(value)
+    if named is not None:
+        return dims.same(named, size)
     while value.node is not None and value.node.op in ("broadcast_in_dim", "convert_element_type"):
         value = value.node.inputs[0]
-    if value.node is not None and value.node.op == "dim_as_value":
-        return dims.same(value.node.params["dim"], size)
     return dims.is_static(size) and scalar(value) == size
 
 

@@ -21,9 +21,9 @@ UNROLLED = 4
 """Loops of so many rounds are written out."""
 
 
-def repeat(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
+def repeat(rounds: Index, body: Callable[[Index, State], State], state: State) -> State:
     """``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
-    if rounds > UNROLLED:
+    if not isinstance(rounds, int) or rounds > UNROLLED:
         return lax.fori_loop(0, rounds, body, state)
     for i in range(rounds):
         state = body(i, state)

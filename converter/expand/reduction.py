@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.errors import Unsupported
 from converter.expand.computation import Arrays, Combine, combination
 from converter.expand.registry import expansion
 
@@ -19,17 +18,21 @@ from converter.expand.registry import expansion
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
     """Neighbours are combined until one is left; then it is with the initial value.
 
-    XLA takes the initial value for neutral, and leaves it out where there is nothing to combine.
+    Of a named length one is combined after the other. XLA takes the initial value for neutral, and
+    leaves it out where there is nothing to combine.
 
     **Arguments:** as many arrays as initial values, in this order; the computation is associative.
     """
     count = len(operands) // 2
     combine = combination(jaxpr.jaxpr, jaxpr.consts)
     xs = tuple(lines(x, dimensions) for x in operands[:count])
+    first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
     size = xs[0].shape[-1]
+    if not isinstance(size, int):
+        in_a_row = tuple(jnp.moveaxis(x, -1, 0) for x in xs)
+        return lax.scan(lambda found, one: (combine(found, one), None), first, in_a_row)[0]
     if size == 1:
         return tuple(x[..., 0] for x in xs)
-    first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
     if not size:
         return first
     return combine(first, [x[..., 0] for x in combined(combine, xs)])
@@ -51,10 +54,5 @@ def lines(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
     """``x`` as [axes that stay…, all that is reduced]."""
     kept = [i for i in range(x.ndim) if i not in dimensions]
     sizes = [x.shape[i] for i in dimensions]
-    if not all(isinstance(size, int) for size in sizes):
-        raise Unsupported(
-            f"primitive 'reduce' with a computation of its own over axes of sizes {sizes} cannot "
-            "be written: they have to be known; use a sum, product, maximum or minimum"
-        )
     turned = jnp.transpose(x, (*kept, *dimensions))
     return turned.reshape(*(x.shape[i] for i in kept), math.prod(sizes))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from converter.fuse.match import Uses, View, operand, peel
 from converter.fuse.products import Product, product
 from converter.graph import dims
+from converter.graph.constants import named_size
 from converter.graph.dims import Dim
 
 
@@ -57,19 +57,23 @@ def reduction(part: View, of: View, op: str) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class Mean:
-    """``factor * sum``: a mean, if the factor is one over the number of summands."""
+    """``factor * sum / size``: a mean, if it is divided by the number of summands, of which
+    ``size`` is the part that has names.
+    """
 
     total: View
     factor: Product
+    size: Dim = 1
 
     def divides(self, x: View, axes: Sequence[int]) -> bool:
-        """Whether the factor is one over the number of elements of ``x`` along ``axes``."""
+        """Whether it is divided by the number of elements of ``x`` along ``axes``."""
         sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
-        count = math.prod(sizes) if dims.all_static(sizes) else 0
-        return bool(count) and self.factor.is_near(1 / count)
+        count = dims.divides(self.size, dims.product(sizes))
+        return isinstance(count, int) and count > 0 and self.factor.is_near(1 / count)
 
     def times(self, number: float) -> Mean:
-        return Mean(self.total, replace(self.factor, coefficient=self.factor.coefficient * number))
+        factor = replace(self.factor, coefficient=self.factor.coefficient * number)
+        return replace(self, factor=factor)
 
     def axes_of(self, x: View) -> tuple[int, ...] | None:
         """The logical axes over which it is the mean of ``x``."""
@@ -85,6 +89,7 @@ class Mean:
 def mean(view: View, uses: Uses) -> Mean | None:
     """The sum and the factor of a value that is one times the other."""
     parts = product(view, uses, rounding=True)
-    if len(parts.factors) != 1 or parts.divisors or parts.factors[0].op() != "reduce_sum":
+    sizes = [named_size(divisor.base) for divisor in parts.divisors]
+    if len(parts.factors) != 1 or None in sizes or parts.factors[0].op() != "reduce_sum":
         return None
-    return Mean(parts.factors[0], parts)
+    return Mean(parts.factors[0], parts, dims.product(sizes))

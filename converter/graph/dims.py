@@ -1,7 +1,7 @@
 """Dimensions: plain integers, or JAX's symbolic expressions over named sizes.
 
 Everything that asks "is this known", "are these equal", "what is the product" about dimensions
-asks it here; ``lower/dims.py`` turns the symbolic ones into ONNX arithmetic.
+asks it here; ``lower/sizes.py`` turns the symbolic ones into ONNX arithmetic.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def fold(dim: Dim, leaf: Callable[[str | int], T], apply: Callable[[str, list[T]
     return go(ast.parse(str(dim).replace("^", "**"), mode="eval").body)
 
 
-_INTEGER: dict[str, Callable[..., int]] = {
+INTEGER: dict[str, Callable[..., int]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -170,7 +170,7 @@ def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
     if is_static(dim):
         return dim
     return fold(
-        dim, lambda x: x if isinstance(x, int) else sizes[x], lambda op, args: _INTEGER[op](*args)
+        dim, lambda x: x if isinstance(x, int) else sizes[x], lambda op, args: INTEGER[op](*args)
     )
 
 

@@ -15,6 +15,7 @@ from jax import lax
 
 from converter.errors import CheckError
 from converter.graph import Graph, Node, Value, dims
+from converter.graph import sizes as named
 from converter.graph.operations import ELEMENTWISE, OPERATIONS
 from converter.graph.origins import ancestors, steps
 
@@ -50,12 +51,7 @@ def evaluate(
     """
     if len(args) != len(graph.inputs):
         raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
-    sizes: dict[str, int] = {}
-    for value, array in zip(graph.inputs, args, strict=True):
-        for dim, size in zip(value.shape, np.shape(array), strict=True):
-            name, factor = dims.multiple(dim)
-            if name:
-                sizes[name] = size // factor
+    sizes = named.read([v.shape for v in graph.inputs], [np.shape(a) for a in args])
     env: dict[int, Any] = {}
     with precision(all_nodes(graph)):
         for value in graph.params:

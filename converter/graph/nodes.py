@@ -9,7 +9,7 @@ operands are captured, not threaded through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -96,6 +96,7 @@ class Graph:
     nodes: list[Node]
     params: list[Value] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
+    constraints: tuple[str, ...] = ()  # what is given of named dimensions: "mod(h, 16) == 0"
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
         for node in self.nodes:
@@ -164,7 +165,14 @@ def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
             twin.outputs.append(fresh)
         nodes.append(twin)
     outputs = [copied(v) for v in graph.outputs]
-    return Graph(list(graph.inputs), outputs, nodes, list(graph.params), list(graph.output_names))
+    return replace(
+        graph,
+        inputs=list(graph.inputs),
+        outputs=outputs,
+        nodes=nodes,
+        params=list(graph.params),
+        output_names=list(graph.output_names),
+    )
 
 
 def make_node(

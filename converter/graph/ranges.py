@@ -94,6 +94,12 @@ def _iota(node: Node, _: Sequence[Range]) -> Range:
     return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
 
 
+def _size(node: Node, _: Sequence[Range]) -> Range:
+    """Names are at least one, and what is made of them may be less than nothing."""
+    bounds = [low for low in (1, 0) if dims.is_at_least(node.params["dim"], low)]
+    return Range(next(iter(bounds), lowest(node.out.dtype)), highest(node.out.dtype))
+
+
 def _clamp(node: Node, ranges: Sequence[Range]) -> Range:
     low, x, high = ranges
     if low.nan or high.nan:
@@ -154,5 +160,5 @@ _RANGES: dict[str, Rule] = {
     "shift_right_logical": _shifted,
     "is_finite": _between(0, 1),
     "sign": _between(-1, 1),
-    "dim_as_value": lambda node, _: Range(0, math.inf),
+    "dim_as_value": _size,
 }

@@ -13,12 +13,13 @@ from jax.extend import core as jex
 from converter.complex.rewrite import name_of
 from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value, const, make_node
-from converter.graph.dims import as_shape
+from converter.graph.dims import as_shape, is_symbolic
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
 from converter.jaxprs.held import held
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
+from converter.jaxprs.refusal import RAISED, Unfit
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
 
@@ -105,6 +106,10 @@ class Inliner:
             replaced = None if name in keys.DRAWS else instead(eqn, inputs, HINTS)
         except Unsupported as error:  # told by the lowering, together with all others
             replaced, refusal = None, error.reason
+        except RAISED as error:
+            if not any(is_symbolic(d) for v in inputs for d in v.shape):
+                raise
+            raise Unfit(Node(name, inputs, {}, source=inner.sources), error) from error
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         if name in AT_ONCE or not (eqn.outvars or name in CONTROL):

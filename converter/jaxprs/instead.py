@@ -12,8 +12,10 @@ from jax.extend import core as jex
 from converter import expand
 from converter.complex.pairs import is_complex, real_type
 from converter.complex.rewrite import in_reals, is_expanded, is_known_real
+from converter.expand.grouped import grouped
 from converter.expand.scatter import scatter_apply
 from converter.graph import Value
+from converter.graph.dims import is_symbolic
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -147,8 +149,24 @@ def _on_one_device(eqn: Any) -> Any:
     return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
 
 
+def _grouped(eqn: Any) -> Any:
+    """A convolution in a named number of groups."""
+    p = {k: v for k, v in eqn.params.items() if k in _CONVOLVED}
+    one = eqn.params["batch_group_count"] == 1
+    if not (is_symbolic(p["feature_group_count"]) and one):
+        return None
+    dtype = eqn.outvars[0].aval.dtype
+    return _traced(eqn, lambda *xs: grouped(*(x.astype(dtype) for x in xs), **p))
+
+
+_CONVOLVED = (
+    *("window_strides", "padding", "lhs_dilation", "rhs_dilation"),
+    *("dimension_numbers", "feature_group_count"),
+)
+
 REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
+    "conv_general_dilated": _grouped,
     "custom_linear_solve": _solved,
     **dict.fromkeys(("announce_jaxpr", "maybe_set"), _as_python),
     "scatter": _applied,

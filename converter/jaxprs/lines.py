@@ -18,10 +18,15 @@ def line_of(sources: Iterable[Any]) -> str:
     known = list(sources)
     for source in known:
         for frame in source.traceback.frames if source.traceback else ():
-            if not frame.file_name.startswith((*_INSTALLED, "<")):
+            if is_users(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
     summaries = [source_info_util.summarize(source) for source in known]
     return next((s for s in summaries if s), "unknown source line")
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is the user's own: neither an installed package's nor ours."""
+    return not file.startswith((*_INSTALLED, "<"))
 
 
 _INSTALLED = (

@@ -13,6 +13,7 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.graph.dims import is_symbolic
+from converter.jaxprs import scopes
 from converter.jaxprs.held import given as given_as
 
 Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
@@ -54,10 +55,15 @@ class Arguments:
     structs: list[jax.ShapeDtypeStruct]
     paths: list[Path]
     fill: Fill
+    constraints: tuple[str, ...] = ()
 
 
-def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) -> Arguments:
-    """Read what a user gives for each argument."""
+def arguments(
+    specs: Sequence[Spec],
+    kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
+) -> Arguments:
+    """Read what a user gives for each argument, and says of the dimensions that it names."""
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
         raise SpecError(
             f"specs must be a list with one entry per input, received {specs!r}; "
@@ -70,7 +76,7 @@ def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) ->
 
     leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=is_spec)
     slots = [i for i, (path, leaf) in enumerate(leaves) if _is_array(path, leaf)]
-    scope = export.SymbolicScope()
+    scope = scopes.scope([leaves[i][1] for i in slots], constraints)
     structs = [_struct(leaves[i][1], scope) for i in slots]
 
     def fill(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -80,7 +86,8 @@ def arguments(specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None) ->
         positional, named = jax.tree_util.tree_unflatten(tree, every)
         return positional, named
 
-    return Arguments(structs, [leaves[i][0] for i in slots], fill)
+    texts = scopes.constraints(scope)
+    return Arguments(structs, [leaves[i][0] for i in slots], fill, texts)
 
 
 def _is_array(path: Path, leaf: Any) -> bool:
@@ -125,7 +132,7 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
     text = ",".join(str(d) for d in spec)
     try:
         shape = export.symbolic_shape(text, scope=scope) if text else ()
-    except ValueError as error:
+    except scopes.UNREADABLE as error:
         raise SpecError(f"shape {tuple(spec)!r} cannot be read: {error}") from error
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
 

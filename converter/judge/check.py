@@ -16,7 +16,7 @@ from converter.jaxprs.held import numbers
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
 from converter.judge.runtime import Model, run, session
-from converter.judge.samples import samples
+from converter.judge.samples import refuse_forbidden, samples
 from converter.result import Export
 from converter.verdict import Difference, Verdict, compare, worse
 
@@ -55,6 +55,8 @@ def check(
     interface = model.interface if isinstance(model, Export) else Interface()
     if graph is not None and inputs is not None and len(given) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
+    if graph is not None and inputs is not None:
+        refuse_forbidden(graph, interface.taken(given))
     drawn = (
         samples(graph, seed) if inputs is None and graph else [("given", interface.taken(given))]
     )

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Graph, Value, dims
+from converter.errors import CheckError
+from converter.graph import Graph, Value, dims, sizes
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
@@ -52,35 +53,43 @@ DRAWS: dict[str, Draw] = {
 
 def samples(graph: Graph, seed: int = 0) -> Iterator[tuple[str, list[np.ndarray]]]:
     """The name and the inputs of each sample for a graph's inputs."""
-    names = sorted(set().union(*(_names(d) for v in graph.inputs for d in v.shape)))
+    names = sorted(set().union(*(sizes.names(d) for v in graph.inputs for d in v.shape)))
     smallest, largest = EXTREMES
-    sizes = {
+    wanted = {
         "": {name: ORDINARY + i for i, name in enumerate(names)},
         ", small": dict.fromkeys(names, smallest),
         ", wide": {name: largest + i for i, name in enumerate(names)},
     }
     cases = [(what, "") for what in DRAWS]
     if names:
-        cases += [("normal", size) for size in sizes if size]
+        cases += [("normal", size) for size in wanted if size]
+    allowed = {size: _allowed(graph, wanted[size]) for size in wanted}
     for index, (what, size) in enumerate(cases):
-        yield what + size, draw_inputs(graph.inputs, sizes[size], DRAWS[what], seed + index)
+        yield what + size, draw_inputs(graph.inputs, allowed[size], DRAWS[what], seed + index)
 
 
-def _names(dim: dims.Dim) -> set[str]:
-    """The names in a dimension."""
-    if dims.is_static(dim):
-        return set()
-    return dims.fold(
-        dim, lambda x: {x} if isinstance(x, str) else set(), lambda _, found: set().union(*found)
-    )
+def _allowed(graph: Graph, wanted: sizes.Sizes) -> dict[str, int]:
+    """Sizes that the graph's constraints allow, near to those that are wanted."""
+    found = sizes.nearest(wanted, graph.constraints)
+    if found is None:
+        given = ", ".join(map(repr, graph.constraints))
+        raise CheckError(f"no sizes near {dict(wanted)} obey the constraints {given}; pass inputs")
+    return found
+
+
+def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
+    """**Raises** `CheckError` where given inputs are of sizes that the constraints exclude."""
+    found = sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
+    if text := sizes.broken(graph.constraints, found):
+        raise CheckError(f"the inputs do not obey the constraint {text!r}: {found}")
 
 
 def draw_inputs(
-    values: Sequence[Value], sizes: dict[str, int], draw: Draw = _normal, seed: int = 0
+    values: Sequence[Value], named: sizes.Sizes, draw: Draw = _normal, seed: int = 0
 ) -> list[np.ndarray]:
-    """One array for each value, its named dimensions as ``sizes`` has them."""
+    """One array for each value, its named dimensions as ``named`` has them."""
     rng = np.random.default_rng(seed)
-    return [draw(dims.concrete(v.shape, sizes), v.dtype, rng) for v in values]
+    return [draw(dims.concrete(v.shape, named), v.dtype, rng) for v in values]
 
 
 def _floating(dtype: np.dtype) -> bool:

@@ -9,7 +9,8 @@ from itertools import accumulate
 import onnx_ir as ir
 
 from converter.errors import SpecError, Unsupported
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node
+from converter.graph.sizes import origins
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
 from converter.targets import ONNXRUNTIME, Target
@@ -74,7 +75,8 @@ def lower(
         (*graph.inputs, *graph.params), (*inputs, *initializers), strict=True
     ):
         shared.values[id(value)] = onnx_value
-    _find_origins(shared, graph.inputs, inputs)
+    found = origins([v.shape for v in graph.inputs])
+    shared.origins = {name: (inputs[origin.index], origin) for name, origin in found.items()}
     builder.lower(graph.nodes)
     outputs = _outputs(builder, graph, inputs)
     body = ir.Graph(
@@ -85,24 +87,15 @@ def lower(
         opset_imports={"": opset, **shared.domains},
         name="main_graph",
     )
-    return ir.Model(body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo")
+    said = {"dimension_constraints": "; ".join(graph.constraints)} if graph.constraints else {}
+    return ir.Model(
+        body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo", metadata_props=said
+    )
 
 
 def _prefixes(name: str) -> Iterable[str]:
     """``a_b_c`` -> ``a``, ``a_b``, ``a_b_c``."""
     return accumulate(name.split("_"), "{}_{}".format)
-
-
-def _find_origins(shared: Shared, values: Sequence[Value], inputs: Sequence[ir.Value]) -> None:
-    """The input axis that gives each named dimension: ``h``, else a multiple such as ``16*h``."""
-    for value, source in zip(values, inputs, strict=True):
-        for axis, dim in enumerate(value.shape):
-            if dims.is_static(dim):
-                continue
-            name, factor = dims.multiple(dim)
-            known = shared.origins.get(name)
-            if name and (known is None or factor < known[2]):
-                shared.origins[name] = (source, axis, factor)
 
 
 def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.errors import ConverterError, SpecError, Unsupported
+from converter.errors import ConverterError, Unsupported
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
 from converter.lines import portable_line
 from converter.lower import registry
 from converter.lower.shared import Shared, typed
+from converter.lower.sizes import Arithmetic
 
 
 class Builder:
@@ -64,6 +65,7 @@ class Builder:
         if domain:
             self.shared.domains[domain] = version
         given = {k: v for k, v in attributes.items() if v is not None}
+        self._refuse_names(name, given)
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
             name, list(inputs), attributes=given, num_outputs=outputs, name=label, domain=domain
@@ -73,6 +75,18 @@ class Builder:
         if self.shared.lines and self.node.source:
             self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
+
+    def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
+        """Attributes are numbers, for which no named dimension can stand."""
+        for attribute, given in attributes.items():
+            each = given if isinstance(given, (tuple, list)) else (given,)
+            for dim in filter(dims.is_symbolic, each):
+                raise registry.unsupported(
+                    self.node,
+                    self.opset,
+                    f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
+                    "give one in specs",
+                )
 
     # -------------------------------------------------------------------------------- constants
 
@@ -89,65 +103,26 @@ class Builder:
         """A scalar constant of an operand's dtype (by default the first's)."""
         return self.const(number, (value or self.operand()).dtype)
 
-    def ints(self, numbers: Iterable[int]) -> ir.Value:
-        """A 1-D constant of int64."""
-        return self.const(np.asarray(list(numbers), np.int64))
+    def ints(self, numbers: Iterable[Dim]) -> ir.Value:
+        """1-D of int64: a constant, unless a named dimension is among them."""
+        numbers = tuple(numbers)
+        if any(map(dims.is_symbolic, numbers)):
+            return self.shape(numbers)
+        return self.const(np.asarray(numbers, np.int64))
 
     # ------------------------------------------------------------------------------------ shapes
 
     def dim(self, dim: Dim) -> ir.Value:
         """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
-        if dims.is_static(dim):
-            return self.ints([dim])
-        key, outer = str(dim), Builder(self.shared, self.shared.main)
-        if key not in self.shared.sizes:
-            self.shared.sizes[key] = dims.fold(dim, outer._leaf, outer._apply)
-        return self.shared.sizes[key]
+        return self.ints([dim]) if dims.is_static(dim) else self._sizes().dim(dim)
 
     def shape(self, shape: Shape) -> ir.Value:
         """A shape as int64 [rank]."""
-        if dims.all_static(shape):
-            return self.ints(shape)
-        outer = Builder(self.shared, self.shared.main)
-        key = dims.shape_text(shape) + ","
-        if key not in self.shared.sizes:
-            parts: list[ir.Value] = []
-            run: list[int] = []
-            for dim in shape:
-                if dims.is_static(dim):
-                    run.append(dim)
-                    continue
-                parts += [self.ints(run)] if run else []
-                parts.append(self.dim(dim))
-                run = []
-            parts += [self.ints(run)] if run else []
-            joined = outer.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
-            self.shared.sizes[key] = joined
-        return self.shared.sizes[key]
+        return self.ints(shape) if dims.all_static(shape) else self._sizes().shape(shape)
 
-    def _leaf(self, leaf: str | int) -> ir.Value:
-        if isinstance(leaf, int):
-            return self.ints([leaf])
-        if leaf not in self.shared.sizes:
-            if leaf not in self.shared.origins:
-                raise SpecError(
-                    f"dimension '{leaf}' cannot be read off any input's shape; give one input an "
-                    f"axis that is '{leaf}' or a multiple of it"
-                )
-            value, axis, factor = self.shared.origins[leaf]
-            size = self.op("Shape", value, start=axis, end=axis + 1)
-            self.shared.sizes[leaf] = (
-                size if factor == 1 else self.op("Div", size, self.ints([factor]))
-            )
-        return self.shared.sizes[leaf]
-
-    def _apply(self, op: str, args: list[ir.Value]) -> ir.Value:
-        if op == "floordiv":  # Div truncates; sizes may be negative on the way
-            return self._floordiv(*args)
-        return self.op(_ARITHMETIC[op], *args)
-
-    def _floordiv(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return self.op("Div", self.op("Sub", x, self.op("Mod", x, y)), y)
+    def _sizes(self) -> Arithmetic:
+        main = Builder(self.shared, self.shared.main)
+        return Arithmetic(main, self.shared.sizes, self.shared.origins)
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""
@@ -164,6 +139,12 @@ class Builder:
                 target.append(-1)
         if target.count(-1) <= 1 and not (zero and -1 in target):
             return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
+        bare = [
+            [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
+        ]
+        if dims.same_shape([before[i] for i in bare[0]], [after[i] for i in bare[1]]):
+            x = self.squeeze(x, set(range(len(before))) - set(bare[0]))
+            return self.unsqueeze(x, set(range(len(after))) - set(bare[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
         return self.op("Reshape", x, self.shape(after), allowzero=1 if may_be_empty else None)
 
@@ -273,8 +254,3 @@ class Builder:
             copy.dtype = value.dtype
         copy.shape = value.shape
         return copy
-
-
-_ARITHMETIC = {
-    op: op.capitalize() for op in ("add", "sub", "mul", "pow", "neg", "mod", "max", "min")
-}

@@ -6,6 +6,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from converter.graph import dims
+from converter.graph.dims import Shape
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
@@ -19,7 +21,7 @@ def _(
     return b.op(
         "Conv",
         *xs,
-        kernel_shape=b.operand(1).shape[2:],
+        kernel_shape=_kernel(b),
         strides=strides,
         pads=[low for low, _ in padding] + [high for _, high in padding],
         dilations=dilation,
@@ -35,13 +37,19 @@ def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups:
     return b.op(
         "ConvTranspose",
         *xs,
-        kernel_shape=b.operand(1).shape[2:],
+        kernel_shape=_kernel(b),
         strides=strides,
         pads=[low for low, _ in cuts] + [max(e, 0) for e in ends],
         output_padding=[max(-e, 0) for e in ends],
         dilations=dilation,
         group=groups,
     )
+
+
+def _kernel(b: Builder) -> Shape | None:
+    """Without it the operator asks its second operand, whatever names are in that one's shape."""
+    shape = b.operand(1).shape[2:]
+    return shape if dims.all_static(shape) else None
 
 
 def _check(b: Builder, operator: str) -> None:

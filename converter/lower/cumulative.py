@@ -14,6 +14,7 @@ from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.functions import log1p
 from converter.lower.registry import rule, unsupported
+from converter.lower.shared import typed
 
 Combine = Callable[[Term, Term], Term]
 
@@ -55,22 +56,39 @@ def _scan(
 ) -> ir.Value:
     """Hillis and Steele: element i takes in i-1, then i-2, i-4 …"""
     size = b.out.shape[axis]
+    # Elements are moved along the axis; a negative pad drops those that fall off the end.
+    pads = np.zeros((2, b.out.rank), np.int64)
+    pads[:, axis] = (-1, 1) if reverse else (1, -1)
     if not dims.is_static(size):
-        raise unsupported(b.node, b.opset, "the length of the axis has to be known")
-    filler, step = b.like(neutral), 1
+        return _rounds(b, x, size, pads.ravel(), neutral, combine)
+    step = 1
     while step < size:
-        x = combine(
-            Term(b, x), Term(b, _shifted(b, x, filler, axis, -step if reverse else step))
-        ).value
+        moved = b.op("Pad", x, b.ints(step * pads.ravel()), b.like(neutral))
+        x = combine(Term(b, x), Term(b, moved)).value
         step *= 2
     return x
 
 
-def _shifted(b: Builder, x: ir.Value, filler: ir.Value, axis: int, by: int) -> ir.Value:
-    """Elements moved along an axis; a negative pad drops those that fall off the end."""
-    pads = np.zeros((2, b.out.rank), np.int64)
-    pads[:, axis] = by, -by
-    return b.op("Pad", x, b.ints(pads.ravel()), filler)
+def _rounds(
+    b: Builder, x: ir.Value, size: dims.Dim, pads: np.ndarray, neutral: float, combine: Combine
+) -> ir.Value:
+    """The same in a loop, which ends as soon as a step is as long as the axis."""
+    inner, label = b.nested(), b.shared.fresh("loop")
+    inner.node = b.node
+    types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
+    inputs = [
+        typed(ir.Value(name=f"{label}_{name}"), shape, dtype)
+        for name, shape, dtype in (*types, ("x", b.out.shape, b.out.dtype))
+    ]
+    step, before = inputs[2:]
+    moved = inner.op("Pad", before, inner.op("Mul", step, b.ints(pads)), b.like(neutral))
+    after = combine(Term(inner, before), Term(inner, moved)).value
+    longer = inner.op("Add", step, step)
+    again = inner.squeeze(inner.op("Less", longer, b.dim(size)), [0])
+    body = inner.close("loop", inputs, [again, longer, after])
+    first = b.ints([1])
+    go = b.squeeze(b.op("Less", first, b.dim(size)), [0])
+    return b.ops("Loop", [None, go, first, x], 2, body=body)[1]
 
 
 def _logaddexp(x: Term, y: Term) -> Term:

@@ -22,7 +22,7 @@ import onnx_ir as ir
 
 from converter.complex.rewrite import SUFFIX
 from converter.errors import ConverterError, Unsupported
-from converter.graph import Node
+from converter.graph import Node, dims
 from converter.refused import REFUSED
 from converter.trace import source_line
 
@@ -145,12 +145,22 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
-    newer = f"it needs opset {min(needed)} or newer" if needed else _NO_RULE
+    missing = _named_parameter(node) or _NO_RULE
+    newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.removesuffix(SUFFIX)) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),
     )
+
+
+def _named_parameter(node: Node) -> str:
+    """What to say where a parameter has to be a number, and is a named dimension."""
+    for name, given in node.params.items():
+        each = given if isinstance(given, tuple) else (given,)
+        for dim in filter(dims.is_symbolic, each):
+            return f"its {name} have the dimension '{dim}', and need numbers; give one in specs"
+    return ""
 
 
 def _type(value: Any) -> str:

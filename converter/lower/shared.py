@@ -12,6 +12,7 @@ import onnx_ir as ir
 from converter.errors import Unsupported
 from converter.graph import dims
 from converter.graph.dims import Shape
+from converter.graph.sizes import Origin
 from converter.targets import ONNXRUNTIME, Target
 
 
@@ -23,8 +24,8 @@ class Shared:
     main: ir.tape.Tape
     values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
     constants: dict[Any, ir.Value] = field(default_factory=dict)
-    sizes: dict[str, ir.Value] = field(default_factory=dict)  # dimension -> [1] of int64
-    origins: dict[str, tuple[ir.Value, int, int]] = field(default_factory=dict)
+    sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
+    origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Unsupported] | None = None  # where these are collected, none is raised
     target: Target = ONNXRUNTIME

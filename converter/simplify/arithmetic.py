@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from converter.graph import Node, Value, const, dims
-from converter.graph.constants import scalar
+from converter.graph.constants import named_size, scalar
+from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
 from converter.simplify.bits import fraction
 from converter.simplify.empty import over_nothing
@@ -65,6 +66,15 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
     return None
 
 
+def _greater(node: Node, _: Editor) -> Value | None:
+    """Named dimensions are more than nothing, which means ask before they divide by them."""
+    one, other = node.inputs
+    if node.out.rank or named_size(one) is None or scalar(other) is None:
+        return None
+    above = known_range(one).low > known_range(other).high
+    return const(True, np.bool_) if above else None
+
+
 def _select(node: Node, _: Editor) -> Value | None:
     which = scalar(node.inputs[0])
     chosen = None if which is None else node.inputs[1 + int(which)]
@@ -102,6 +112,7 @@ RULES: dict[str, Rule] = {
     "and": _and,
     "or": _or,
     "integer_pow": _integer_pow,
+    "gt": _greater,
     "select_n": _select,
     "scatter-sub": _scatter_sub,
     "dim_as_value": _dim_as_value,

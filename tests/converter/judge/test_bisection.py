@@ -136,8 +136,8 @@ def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
     shared = {name: theirs[name] for name in theirs.keys() - NAMES_AND_PLACES}
     assert {name: ours[name] for name in ours.keys() - {"inputs", "specs"}} == shared
     told = {field.name for field in fields(passes.Settings)} - {"notes", "deviations", "newer"}
-    what = {"fn", "params", "kwargs", "input_names", "output_names", "channels_first"}
-    assert told == OTHERS.keys() == shared.keys() - what
+    what = {"fn", "params", "kwargs", "constraints", "input_names", "output_names"}
+    assert told == OTHERS.keys() == shared.keys() - what - {"channels_first"}
     seen = []
 
     def note(graph: Graph, settings: passes.Settings) -> bool:

@@ -1,0 +1,126 @@
+"""What is said of named dimensions is used, recorded, obeyed by drawn sizes, and checked."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+import converter
+from converter.graph import sizes
+from converter.judge.samples import samples
+
+
+def halves(x):
+    """Sums that need an even length, of at least four."""
+    pairs = x.reshape(-1, 2).sum(1)
+    return pairs + x[::2] + (1.0 if x.shape[0] >= 4 else 0.0), lax.top_k(x, 2)
+
+
+def test_they_are_used_recorded_and_obeyed():
+    given = ["N >= 4", "mod(N, 2) == 0"]
+    made = converter.to_onnx(halves, [("N",)], constraints=given)
+    assert made.model.metadata_props["dimension_constraints"] == "N == 2*N_2; N >= 4"
+    drawn = [arrays[0].size for _, arrays in samples(made.graph)]
+    assert set(drawn) == {4, 6, 18}
+    assert converter.check(made, halves).passed
+
+
+@pytest.mark.full
+def test_every_entry_takes_them():
+    x = np.arange(6, dtype=np.float32)
+    given = {"specs": [("N",)], "constraints": ["mod(N, 2) == 0", "N >= 4"]}
+    assert converter.explain(halves, **given).is_convertible
+    assert converter.bisect(halves, [x], **given) is None
+    assert not converter.explain(halves, [("N",)]).is_convertible
+    with pytest.raises(converter.CheckError, match=r"do not obey the constraint 'N >= 4'"):
+        converter.bisect(halves, [x[:2]], **given)
+    made = converter.to_onnx(halves, **given)
+    with pytest.raises(converter.CheckError, match=r"do not obey the constraint 'N >= 4'"):
+        converter.check(made, halves, [x[:2]])
+    assert converter.check(made, halves, [x]).passed
+
+
+@pytest.mark.full
+def test_a_scope_of_the_users_is_kept():
+    scope = export.SymbolicScope(["h >= 2"])
+    (h,) = export.symbolic_shape("h", scope=scope)
+    spec = jax.ShapeDtypeStruct((h,), np.float32)
+
+    def fn(x, y):
+        return x[:2] * y[-1]
+
+    def top(x, y):
+        return lax.top_k(x, 2)[0] * y[-1]
+
+    made = converter.to_onnx(top, [spec, ("w",)])
+    assert made.graph.constraints == ("h >= 2",)
+    assert converter.check(made, top).passed
+    with pytest.raises(converter.SpecError, match="have a scope already"):
+        converter.to_onnx(fn, [spec], constraints=["h >= 3"])
+    other = jax.ShapeDtypeStruct(export.symbolic_shape("w"), np.float32)
+    with pytest.raises(converter.SpecError, match="of several scopes"):
+        converter.to_onnx(fn, [spec, other])
+
+
+BAD = {
+    "B > 2": "must contain one of",
+    "B >= ": "write it as 'B >= 2'",
+    "(B >= 2": "write it as 'B >= 2'",
+    "B >= 2.5": "expecting integer",
+    "b >= 2": "speaks of 'b', which no input's shape does",
+    "2*B + 1 == 5": "Invalid equality",
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("text", BAD)
+def test_a_bad_one_is_one_sentence(text):
+    with pytest.raises(converter.SpecError) as raised:
+        converter.to_onnx(jnp.sin, [("B",)], constraints=["B >= 1", text])
+    assert repr(text) in str(raised.value)
+    assert BAD[text] in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_one_alone_is_no_list():
+    with pytest.raises(converter.SpecError, match=r"for one write \['B >= 2'\]"):
+        converter.to_onnx(jnp.sin, [("B",)], constraints="B >= 2")
+
+
+@pytest.mark.full
+def test_those_that_exclude_each_other():
+    made = converter.to_onnx(jnp.sin, [("B",)], constraints=["B >= 5", "B <= 2"])
+    with pytest.raises(converter.CheckError, match="no sizes"):
+        converter.check(made, jnp.sin)
+
+
+NEAREST = [
+    ({"h": 3, "w": 4}, ["h == w"], {"h": 3, "w": 3}),
+    ({"h": 3}, ["mod(h, 16) == 0"], {"h": 16}),
+    ({"h": 1}, ["h >= 300"], {"h": 300}),
+    ({"h": 9, "w": 9}, ["h <= 4", "w >= 2*h"], {"h": 4, "w": 9}),
+    ({"k": 3}, ["h == 16*k", "h >= 40"], {"k": 3, "h": 48}),
+    ({"h": 2}, ["h >= 5", "h <= 4"], None),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("wanted", "given", "found"), NEAREST)
+def test_the_nearest_sizes(wanted, given, found):
+    assert sizes.nearest(wanted, given) == found
+
+
+@pytest.mark.full
+def test_an_equality_renames():
+    made = converter.to_onnx(lambda x, y: x @ y, [("h",), ("w",)], constraints=["h == w"])
+    first, second = made.model.graph.inputs
+    assert str(first.shape) == str(second.shape)
+    both = converter.to_onnx(
+        lambda x, y: (x + y).reshape(-1, 4),
+        [("h",), ("w",)],
+        constraints=["h == w", "mod(h, 4) == 0"],
+    )
+    assert converter.check(both, lambda x, y: (x + y).reshape(-1, 4)).passed
