@@ -18,6 +18,7 @@ from converter.files.stream import write_single, write_with_sidecar
 from converter.graph import Graph, Value
 from converter.graph.origins import sources
 from converter.programs.compute import Read, compute
+from converter.represent.keys import numbers
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def bind(
 
     def read(value: Value) -> Any:
         if value.name in names and value.kind == "param":
-            return _checked(value, np.asarray(given[value.name]))
+            return _checked(value, np.asarray(numbers(given[value.name])))
         return np.asarray(value.bound if value.kind == "param" else value.const)
 
     for value in _read(model, graph):
