@@ -89,6 +89,11 @@ def write_keys(graph: Graph, _: Settings) -> bool:
     return changed
 
 
+def write_gammas(graph: Graph) -> None:
+    """Draws that compute with floats, so that each of their steps is seen."""
+    sweep(graph, {keys.GAMMA: _on_numbers})
+
+
 def _on_numbers(node: Node, editor: Editor) -> Sequence[Value]:
     return traced(keys.on_numbers(node), node, editor.nodes)
 

@@ -21,6 +21,7 @@ import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
+from converter.represent.keys import DRAWS, GENERATORS, WRITTEN
 from converter.trace import source_line
 
 Lowering = Callable[..., Any]
@@ -46,10 +47,15 @@ _UNSYMMETRIC = (
     "it is found by iterations that have no counterpart in ONNX; "
     "use jnp.linalg.eigh or svd if the matrix allows it, else compute it before the export"
 )
+_GENERATOR = (
+    "its generator does not draw the same numbers on every device; "
+    "make the key with jax.random.key(seed, impl='threefry2x32')"
+)
 _PYTHON = "a file cannot call Python; compute it before the export or write it in jax.numpy"
 REFUSED = {
     **dict.fromkeys(("eig", "schur", "hessenberg"), _UNSYMMETRIC),
     **dict.fromkeys(("pure_callback", "io_callback"), _PYTHON),
+    **{f"{op} of {kind}": _GENERATOR for op in DRAWS for kind in GENERATORS if kind != WRITTEN},
     "shard_map": "a file is for one device; convert the function over a mesh of one",
 }
 """What is never to have a rule, and what to do instead."""

@@ -33,6 +33,9 @@ DRAWS = frozenset({"random_seed", "random_split", "random_fold_in", "random_bits
 WRITTEN = "key<fry>"
 """The keys whose draws can be written: threefry is arithmetic alone, and the same everywhere."""
 
+GAMMA = f"random_gamma of {WRITTEN}"
+"""The one draw that computes with floats."""
+
 COMPARED = {"eq": jnp.all, "ne": jnp.any}
 """What comparing keys makes of comparing their numbers."""
 
@@ -73,6 +76,12 @@ def keys(array: Any, dtype: Any) -> Any:
     return jax.random.wrap_key_data(array, impl=GENERATORS[dtype.name])
 
 
+@lru_cache
+def _compiled(primitive: Any, **params: Any) -> Callable[..., Any]:
+    """Once for all: what JAX does not compile itself it would compile anew each time."""
+    return jax.jit(partial(primitive.bind, **params))
+
+
 @dataclass(frozen=True)
 class OfKeys:
     """What a primitive does to keys, as a function of their numbers.
@@ -87,6 +96,8 @@ class OfKeys:
     on_keys: Meaning
 
     def __call__(self, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+        if self.primitive.name == "random_gamma":
+            return [_compiled(self.primitive, **params)(*self.keys(args))]
         return [numbers(result) for result in self.on_keys(self.keys(args), params)]
 
     def keys(self, args: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,6 @@ REFUSED = {
     "dot_general": COMPLEX,
     "eig": "its iterations have no counterpart in ONNX",
     "fft": COMPLEX,
-    "random_gamma": "it draws as often as its input makes it, and ONNX has no values of keys",
     "select_and_scatter_add": "only a pooling's gradient in floats has its form",
 }
 """A group of which nothing is refused any more may not be here."""
