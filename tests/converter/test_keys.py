@@ -62,7 +62,7 @@ EXACT = {
     "uniform": lambda key: [random.uniform(key, (3, 5), d) for d in ("float16", "float32")],
     "split": lambda key: [random.split(key, (2, 3)), *random.split(key), random.clone(key)],
     "fold_in": lambda key: [
-        random.fold_in(key, -5),
+        random.fold_in(key, jnp.int32(-5)),
         jax.vmap(random.fold_in)(random.split(key, 4), jnp.arange(4)),
     ],
     "seed": lambda key: random.key(random.key_data(key)[1].astype(jnp.int32) - 9),
@@ -109,7 +109,7 @@ ROUNDED = {
     "multivariate_normal": lambda key: random.multivariate_normal(
         key, vector(1, 2, 3), COVARIANCE, (4,)
     ),
-    "wald": lambda key: [random.wald(key, SCALED), random.t(key, SCALED)],
+    "wald": lambda key: random.wald(key, SCALED),
     "weibull_min": lambda key: [random.weibull_min(key, 1, SCALED), random.pareto(key, SCALED)],
     "maxwell": lambda key: [random.maxwell(key, (3, 4)), random.rayleigh(key, SCALED)],
 }
@@ -143,7 +143,7 @@ def every_primitive(key):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("opset", [18, 20, 26])
+@pytest.mark.parametrize("opset", [18, 26])
 @pytest.mark.parametrize("partitionable", [True, False])
 def test_both_orders_of_hashing_at_every_opset(partitionable, opset):
     with jax.threefry_partitionable(partitionable):
@@ -228,6 +228,7 @@ def test_named_sizes():
                 np.testing.assert_array_equal(actual, wanted)
 
 
+@pytest.mark.full
 def test_what_is_known_or_dead_costs_nothing():
     """Above a mebibyte what is known stays drawn: that once took hours to see."""
 
@@ -302,6 +303,7 @@ def test_a_draw_by_a_given_number():
     assert verdict.passed, verdict.differences
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_other_generators_are_refused_by_name(impl):
     keys = random.split(random.key(0, impl=impl), 3)
