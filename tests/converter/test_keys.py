@@ -270,7 +270,7 @@ def test_dropout_of_equinox_with_a_key_that_is_given():
     )
 
     def fn(x, key):
-        return jax.vmap(lambda row, one: model(row, key=one))(x, random.split(key, len(x)))
+        return jax.vmap(lambda row, one: model(row, key=one))(x, random.split(key, x.shape[0]))
 
     export = converter.to_onnx(fn, [("B", 4), KEY])
     given = [np.ones((5, 4), np.float32), random.key(4)]
@@ -290,7 +290,10 @@ def test_dropout_of_flax_with_keys_by_name():
     export = converter.to_onnx(
         model.apply, [("B", 4)], params=params, kwargs={"rngs": {"dropout": KEY}}
     )
-    verdict = converter.check(export, lambda *args, **kwargs: model.apply(params, *args, **kwargs))
+    given = [np.ones((3, 4), np.float32), random.key(4)]
+    verdict = converter.check(
+        export, lambda *args, **kwargs: model.apply(params, *args, **kwargs), given
+    )
     assert verdict.passed, verdict.differences
 
 
