@@ -49,7 +49,7 @@ def assert_draws(fn, opset=23, seeds=SEEDS, tolerance=0.0, **given):
 
 
 def test_a_key_is_two_numbers_in_the_file():
-    export = assert_draws(lambda key: [random.uniform(key, (1000,)), key])
+    export = assert_draws(lambda key: [random.uniform(key, (1000,)), key], seeds=(3,))
     (given,) = export.model.graph.inputs
     assert (given.name, given.dtype.name, list(given.shape)) == ("key", "UINT32", [2])
     assert export.report.nodes == 125
