@@ -32,7 +32,6 @@ from converter.fuse import resize as resampling
 from converter.fuse.match import Recogniser, rules
 from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
-from converter.jaxprs.again import traced
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
 from converter.settings import Settings
@@ -82,20 +81,7 @@ def simplified(graph: Graph, _: Settings) -> bool:
 
 
 def write_keys(graph: Graph, _: Settings) -> bool:
-    """What is written may have to do with keys again."""
-    changed = False
-    while ops := {node.op for node in graph.walk() if keys.stands_for_more(node)}:
-        changed |= sweep(graph, dict.fromkeys(ops, _on_numbers)).changed
-    return changed
-
-
-def write_gammas(graph: Graph) -> None:
-    """Draws that compute with floats, so that each of their steps is seen."""
-    sweep(graph, {keys.GAMMA: _on_numbers})
-
-
-def _on_numbers(node: Node, editor: Editor) -> Sequence[Value]:
-    return traced(keys.on_numbers(node), node, editor.nodes)
+    return keys.represent(graph)
 
 
 def resample(graph: Graph, settings: Settings) -> bool:

@@ -21,6 +21,7 @@ from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.jaxprs import concrete
 from converter.jaxprs.inline import DROPPED, Inliner
+from converter.jaxprs.keys import held, is_key
 from converter.jaxprs.specs import (
     Spec,
     arguments,
@@ -32,7 +33,6 @@ from converter.jaxprs.specs import (
     output_names,
 )
 from converter.jaxprs.values import Constants, canonical, parameter, value_of
-from converter.represent.keys import held, is_key
 
 
 def trace(

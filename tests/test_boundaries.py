@@ -22,7 +22,7 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "graph", "targets", "expand", "represent", "jaxprs", "trace", "programs"),
+        *("errors", "graph", "targets", "expand", "jaxprs", "represent", "trace", "programs"),
         *("simplify", "fuse", "settings", "arrange", "steps", "passes", "lower", "products"),
         *("tidy", "files", "precision", "result", "judge", "export", "bisection", "explanation"),
     ),

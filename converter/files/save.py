@@ -17,8 +17,8 @@ from converter.errors import SaveError, SpecError
 from converter.files.stream import write_single, write_with_sidecar
 from converter.graph import Graph, Value
 from converter.graph.origins import sources
+from converter.jaxprs.keys import numbers
 from converter.programs.compute import Read, compute
-from converter.represent.keys import numbers
 
 logger = logging.getLogger(__name__)
 

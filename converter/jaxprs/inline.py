@@ -13,9 +13,9 @@ from jax.extend import core as jex
 from converter.graph import Graph, Node, Value, const, make_node
 from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
+from converter.jaxprs import keys
 from converter.jaxprs.instead import instead
 from converter.jaxprs.values import Constants, value_of
-from converter.represent import keys
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)

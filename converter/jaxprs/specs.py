@@ -13,7 +13,7 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.graph.dims import is_symbolic
-from converter.represent.keys import keys
+from converter.jaxprs.keys import keys
 
 Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
 Path = tuple[Any, ...]

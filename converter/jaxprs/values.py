@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.graph import Node, Value, const, make_node
 from converter.graph.names import Names
-from converter.represent.keys import held, numbers
+from converter.jaxprs.keys import held, numbers
 
 
 def value_of(aval: Any, kind: Any) -> Value:

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError
+from converter.jaxprs.keys import numbers
 from converter.jaxprs.specs import flat
 from converter.judge.elements import Judge
 from converter.judge.errors import Errors, compare
 from converter.judge.noise import Noise
 from converter.judge.runtime import Model, run, session
 from converter.judge.samples import samples
-from converter.represent.keys import numbers
 from converter.result import Export
 
 if TYPE_CHECKING:

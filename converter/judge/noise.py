@@ -25,7 +25,7 @@ import numpy as np
 from converter.graph import Graph, Node
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
 from converter.graph.rewrite import drop_dead
-from converter.steps import write_gammas
+from converter.represent.keys import write_gammas
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""

@@ -12,12 +12,12 @@ import numpy as np
 from converter.errors import CheckError
 from converter.graph import Graph
 from converter.graph.evaluate import evaluate
+from converter.jaxprs.keys import numbers
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
 from converter.judge.runtime import run, session
 from converter.judge.samples import draw_inputs
 from converter.passes import PASSES
-from converter.represent.keys import numbers
 
 UNREADABLE = (AssertionError, IndexError, KeyError, TypeError, ValueError)
 """What evaluating a graph raises whose parts do not fit."""

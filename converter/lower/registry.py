@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node
-from converter.represent.keys import DRAWS, GENERATORS, WRITTEN
+from converter.jaxprs.keys import DRAWS, GENERATORS, WRITTEN
 from converter.trace import source_line
 
 Lowering = Callable[..., Any]

@@ -1,1 +1,1 @@
-"""Values that ONNX has no type for, as values that it has."""
+"""Values that ONNX has no type for, as ones that it has."""
