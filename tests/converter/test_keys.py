@@ -250,7 +250,7 @@ def test_keys_as_parameters(tmp_path):
         return x + random.bits(params["key"], ()) % 100, random.split(params["key"])
 
     def assert_right(file, key):
-        got = session(file).run(None, {"x": np.uint32(2)})
+        got = session(file).run(None, {"x": np.array(2, np.uint32)})
         for actual, wanted in zip(got, fn({"key": key}, jnp.uint32(2)), strict=True):
             np.testing.assert_array_equal(actual, drawn(wanted))
 
