@@ -14,6 +14,10 @@ _CUDNN = "it calls cuDNN; use jax.nn.dot_product_attention(…, implementation='
 _COMPILED = "it holds compiled code; convert the function that it was made from"
 _TOKENS = "ONNX has no order of effects; leave the token out"
 _KEYS = "it is another generator's than threefry; make the key with jax.random.key(seed)"
+_GENERATOR = (
+    "its generator does not draw the same numbers on every device; "
+    "make the key with jax.random.key(seed, impl='threefry2x32')"
+)
 _ENTROPY = "its numbers are drawn by the device, others on each run; use jax.random"
 _TRANSFORMING = "it belongs to a transformation of JAX and is gone once a function is traced"
 
@@ -66,6 +70,11 @@ REFUSED = {
         ),
         _KEYS,
     ),
+    **{
+        f"random_{draw} of key<{kind}>": _GENERATOR
+        for draw in ("seed", "split", "fold_in", "bits", "gamma")
+        for kind in ("rbg", "urbg")
+    },
     "noinline": "Equinox calls it through Python; convert the function without it",
     "igamma_grad_a": "the derivative of gammainc by its first argument is not written; "
     "compute it before the export",

@@ -18,6 +18,7 @@ from converter.errors import SaveError, SpecError
 from converter.files.stream import INLINE, write_single, write_with_sidecar
 from converter.graph import Graph, Value
 from converter.graph.origins import sources
+from converter.jaxprs.keys import numbers
 from converter.programs.compute import Read, compute
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def bind(
 
     def read(value: Value) -> Any:
         if value.name in names and value.kind == "param":
-            return _checked(value, np.asarray(given[value.name]))
+            return _checked(value, np.asarray(numbers(given[value.name])))
         return np.asarray(value.bound if value.kind == "param" else value.const)
 
     for value in _read(model, graph):

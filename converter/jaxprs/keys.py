@@ -7,9 +7,9 @@ the keys themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -27,6 +27,12 @@ UNCHANGED = frozenset({"random_wrap", "random_unwrap", "random_clone"})
 
 DRAWS = frozenset({"random_seed", "random_split", "random_fold_in", "random_bits", "random_gamma"})
 """Primitives that compute something of what keys hold. All others only move keys."""
+
+WRITTEN = "key<fry>"
+"""The keys whose draws can be written: threefry is arithmetic alone, and the same everywhere."""
+
+GAMMA = f"random_gamma of {WRITTEN}"
+"""The one draw that computes with floats."""
 
 
 def is_key(array: Any) -> bool:
@@ -65,6 +71,12 @@ def keys(array: Any, dtype: Any) -> Any:
     return jax.random.wrap_key_data(array, impl=GENERATORS[dtype.name])
 
 
+@lru_cache
+def _compiled(primitive: Any, **params: Any) -> Callable[..., Any]:
+    """Once for all: what JAX does not compile itself it would compile anew each time."""
+    return jax.jit(partial(primitive.bind, **params))
+
+
 @dataclass(frozen=True)
 class OfKeys:
     """What a primitive does to keys, as a function of their numbers.
@@ -79,6 +91,8 @@ class OfKeys:
     on_keys: Meaning
 
     def __call__(self, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+        if self.primitive.name == "random_gamma":
+            return [_compiled(self.primitive, **params)(*self.keys(args))]
         return [numbers(result) for result in self.on_keys(self.keys(args), params)]
 
     def keys(self, args: Sequence[Any]) -> list[Any]:

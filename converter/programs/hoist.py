@@ -49,10 +49,12 @@ def hoist(graph: Graph) -> Graph:
     table: dict[int, Value] = {}
     apart: dict[int, Value] = {}
     queue = list(_boundary(graph, found))
+    tried: set[int] = set()
     while queue:
         value = queue.pop()
-        if value.node is None or id(value) not in found or id(value) in table:
+        if value.node is None or id(value) not in found or id(value) in tried:
             continue
+        tried.add(id(value))
         leaves = sources(value)
         if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
             queue.extend(value.node.inputs)

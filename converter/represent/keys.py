@@ -1,8 +1,4 @@
-"""What is drawn from PRNG keys, and how they are moved, as operations on the numbers they hold.
-
-Until here a node does to keys what JAX does, so that what is known is evaluated and what is dead
-goes before it is written out: one draw is about 120 operations.
-"""
+"""What is drawn from PRNG keys, and how they are moved, as operations on the numbers they hold."""
 
 from __future__ import annotations
 
@@ -18,29 +14,27 @@ from converter.graph import Graph, Node, Value
 from converter.graph.names import Names
 from converter.graph.rewrite import Editor, sweep
 from converter.jaxprs.inline import Inliner
-from converter.jaxprs.keys import DRAWS, GENERATORS, OfKeys
+from converter.jaxprs.keys import DRAWS, GAMMA, WRITTEN, OfKeys
 from converter.jaxprs.values import Constants
-
-WRITTEN = "threefry2x32"
-"""The generator whose draws can be written: it is arithmetic alone, and the same everywhere."""
 
 COMPARED = {"eq": jnp.all, "ne": jnp.any}
 """What comparing keys makes of comparing their numbers."""
 
 
 def represent(graph: Graph) -> bool:
-    """Write out all that has to do with keys, in place; whether there was anything."""
+    """Write out all that has to do with keys, in place; whether there was anything.
+
+    What is written may have to do with keys again.
+    """
     changed = False
-    while ops := {n.op for n in graph.walk() if _can_be_written(n)}:
+    while ops := {node.op for node in graph.walk() if _stands_for_more(node)}:
         changed |= sweep(graph, dict.fromkeys(ops, _written)).changed
     return changed
 
 
-def _can_be_written(node: Node) -> bool:
-    meaning = node.meaning
-    if not isinstance(meaning, OfKeys):
-        return False
-    return meaning.primitive.name not in DRAWS or GENERATORS[meaning.kind] == WRITTEN
+def write_gammas(graph: Graph) -> None:
+    """Draws that compute with floats, so that each of their steps is seen."""
+    sweep(graph, {GAMMA: _written})
 
 
 def _written(node: Node, editor: Editor) -> Sequence[Value]:
@@ -50,8 +44,16 @@ def _written(node: Node, editor: Editor) -> Sequence[Value]:
     return inliner.inline(closed, node.inputs, editor.nodes)
 
 
+def _stands_for_more(node: Node) -> bool:
+    """Whether a node does something to keys that can be said of their numbers."""
+    meaning = node.meaning
+    if not isinstance(meaning, OfKeys):
+        return False
+    return meaning.primitive.name not in DRAWS or meaning.kind == WRITTEN
+
+
 def _on_numbers(node: Node) -> Callable[..., Any]:
-    """What the node does to the numbers that its keys hold."""
+    """What such a node does to the numbers that its keys hold."""
     assert isinstance(node.meaning, OfKeys)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWS:

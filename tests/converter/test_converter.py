@@ -434,17 +434,3 @@ def test_random_numbers_of_a_known_key_are_constants(name):
     verdict = converter.check(export, fn)
     assert verdict.passed, verdict.differences
     assert export.report.histogram == {"Add": 1}
-
-
-@pytest.mark.parametrize("name", RANDOM)
-def test_keys_that_are_given_are_refused(name):
-    """By the dtype that ONNX has no values of."""
-    with pytest.raises(converter.Unsupported, match="key<fry>"):
-        converter.to_onnx(
-            lambda data: RANDOM[name](jax.random.wrap_key_data(data)), [((2,), np.uint32)]
-        )
-
-
-def test_a_known_key_that_draws_by_an_input_is_refused():
-    with pytest.raises(converter.Unsupported, match="key<fry>"):
-        converter.to_onnx(lambda x: jax.random.gamma(jax.random.key(3), x), [(3,)])
