@@ -160,11 +160,11 @@ def group(graph: Graph, settings: Settings) -> bool:
 def attend(graph: Graph, settings: Settings) -> bool:
     if not (settings.fuses("attention") and graph.count("softmax") and graph.count("einsum")):
         return False
-    if sweep(graph, {"select_n": shifted.as_term}).changed:
+    changed = sweep(graph, {"select_n": shifted.as_term}).changed
+    if changed:
         drop_dead(graph)
-    recognised(attention.ATTENTION)(graph, settings)
-    sweep(graph, {"attention": grouped.share})
-    return True
+    changed = recognised(attention.ATTENTION)(graph, settings) or changed
+    return sweep(graph, {"attention": grouped.share}).changed or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:

@@ -22,7 +22,7 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "verdict", "refused", "graph", "targets", "expand", "complex", "jaxprs"),
+        *("errors", "refused", "graph", "targets", "expand", "complex", "verdict", "jaxprs"),
         *("represent", "trace", "lines", "interface", "programs", "simplify", "fuse", "settings"),
         *("arrange", "steps", "passes", "lower", "products", "tidy", "functions", "files"),
         *(

@@ -57,12 +57,8 @@ class Window:
     dilation: tuple[int, ...]
 
     def params(self) -> dict[str, Any]:
-        return {
-            "size": self.size,
-            "strides": self.strides,
-            "padding": self.padding,
-            "dilation": self.dilation,
-        }
+        sizes = {"size": self.size, "strides": self.strides}
+        return {**sizes, "padding": self.padding, "dilation": self.dilation}
 
 
 def rules(opset: int, strict: bool, target: Target) -> dict[str, Rule]:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-import converter
 from tests.conformance import Case, assert_exports, cases, wrapped_cases
 
 KEY = jax.random.key(0)
@@ -206,9 +205,3 @@ def test_window(case, opset):
 )
 def test_transformed(case):
     assert_exports(case)
-
-
-def test_integers_do_not_convolve():
-    specs = [((1, 2, 5), np.int32), ((3, 2, 2), np.int32)]
-    with pytest.raises(converter.Unsupported, match=r"'conv'.*int32.*floats"):
-        converter.to_onnx(lambda x, w: conv(x, w, (1,), "VALID"), specs)

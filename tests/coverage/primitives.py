@@ -11,6 +11,7 @@ from jax.extend.core import Primitive
 
 from converter import expand, passes
 from converter.arrange import pooling
+from converter.complex import registry as registry_of_complex
 from converter.expand.registry import expanded
 from converter.jaxprs import keys
 from converter.jaxprs.inline import CONTROL, DROPPED
@@ -18,6 +19,7 @@ from converter.jaxprs.instead import CALLS, REPLACED
 from converter.lower import registry
 from converter.refused import REFUSED
 from converter.simplify import FORMS
+from converter.targets import ONNXRUNTIME
 
 PUBLIC = (
     *("jax.lax", "jax.lax.linalg", "jax.extend.core.primitives", "jax.random"),
@@ -50,8 +52,8 @@ def _held(module: ModuleType) -> Iterator[str]:
     return (v.name for v in vars(module).values() if isinstance(v, Primitive))
 
 
-ARRANGED = (
-    frozenset().union(*(step.gone for step in passes.PASSES)) | pooling.rules(17, False).keys()
+ARRANGED = frozenset().union(
+    *(step.gone for step in passes.PASSES), pooling.rules(17, False, ONNXRUNTIME)
 )
 """Primitives that the passes bring into another form before the lowering."""
 
@@ -60,6 +62,7 @@ def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
     return {
         **dict.fromkeys(REFUSED, "refused"),
+        **dict.fromkeys(registry_of_complex.known(), "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(ARRANGED | FORMS | keys.UNCHANGED | keys.DRAWS, "another form"),
         **dict.fromkeys(expanded(), "a function in its place"),
