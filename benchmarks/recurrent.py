@@ -10,9 +10,7 @@ each counts. A busy machine slows all alike, so that ratios stay near those of a
 
 import argparse
 import os
-import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -24,14 +22,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 
 import converter
-from converter import passes
-from converter.export import finish
-from converter.settings import Settings
-from converter.simplify import simplify
-from converter.trace import trace
+from converter.fuse.fusions import names
+from zoo.bench.rounds import interleave, run, session
 
 OPSET = 22
 Layer = tuple[Callable[..., Any], Any]
@@ -75,22 +69,11 @@ def layers(x: np.ndarray) -> dict[str, Layer]:
     }
 
 
-def as_loop(layer: Layer, x: np.ndarray) -> converter.Export:
-    """The conversion without the pass that recognises recurrent cells."""
+def converted(layer: Layer, x: np.ndarray, as_loop: bool) -> converter.Export:
+    """With the recogniser of recurrent cells, or without it."""
     fn, params = layer
-    retrace = partial(trace, fn, [x], params)
-    graph, settings = retrace(), Settings(OPSET)
-    for step in passes.PASSES:
-        if step.name != "recur" and step.since <= OPSET and step.run(graph, settings):
-            simplify(graph)
-    return finish(graph, settings, retrace)
-
-
-def session(export: converter.Export, threads: int) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    file = ir.to_proto(export.model).SerializeToString()
-    return onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
+    fuse = [name for name in names() if name != "recurrent"] if as_loop else True
+    return converter.to_onnx(fn, [x], params=params, opset=OPSET, fuse=fuse)
 
 
 def main() -> None:
@@ -112,28 +95,25 @@ def main() -> None:
 
 def compare(table: dict[str, Layer], x: np.ndarray, options: argparse.Namespace) -> None:
     """A row for each layer."""
-    pairs = {
-        name: (converter.to_onnx(fn, [x], params=params, opset=OPSET), as_loop((fn, params), x))
-        for name, (fn, params) in table.items()
+    exports = {
+        (name, as_loop): converted(layer, x, as_loop)
+        for name, layer in table.items()
+        for as_loop in (False, True)
     }
-    sessions = {n: [session(e, options.threads) for e in both] for n, both in pairs.items()}
-    fastest = {name: [np.inf, np.inf] for name in table}
-    for _ in range(options.rounds):
-        for name, both in sessions.items():
-            for i, one in enumerate(both):
-                began = time.perf_counter()
-                one.run(None, {one.get_inputs()[0].name: x})
-                fastest[name][i] = min(fastest[name][i], time.perf_counter() - began)
+    live = {
+        key: session(ir.to_proto(export.model).SerializeToString(), options.threads)
+        for key, export in exports.items()
+    }
+    feeds = {key: {each.get_inputs()[0].name: x} for key, each in live.items()}
+    times = interleave({k: run(each, feeds[k]) for k, each in live.items()}, options.rounds)
     for name, (fn, params) in table.items():
-        counts = [export.report.nodes for export in pairs[name]]
-        times = [1e3 * t for t in fastest[name]]
-        (got,) = sessions[name][0].run(None, {sessions[name][0].get_inputs()[0].name: x})
+        both = [(name, False), (name, True)]
+        fused, loop = (1e3 * min(times[key]) for key in both)
+        (got,) = live[both[0]].run(None, feeds[both[0]])
         error = abs(got - np.asarray(fn(params, x))).max()
-        row = "".join(f"{n:10}" for n in counts) + "".join(f"{t:10.2f}" for t in times)
-        print(
-            f"{name + f', batch {len(x)}':22}{row}{times[1] / times[0]:8.1f}{error:10.1e}",
-            flush=True,
-        )
+        counts = "".join(f"{exports[key].report.nodes:10}" for key in both)
+        label = f"{name}, batch {len(x)}"
+        print(f"{label:22}{counts}{fused:10.2f}{loop:10.2f}{loop / fused:8.1f}{error:10.1e}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def bisect(
     ONNX Runtime, without and with its optimiser.
 
     Args:
-        fn, and what is not said here: as in ``to_onnx``.
+        fn: as in ``to_onnx``, and so is all that is not said here.
         inputs: arrays as the function takes them, or pytrees of them, one for each positional
             input, then those by name.
         specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.

@@ -91,8 +91,9 @@ def to_onnx(
             would fuse.
         target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; or ``"standard"``,
             what ONNX defines and nothing else, for runtimes that have all of it.
-        input_names, output_names: instead of the names found in ``fn``, which get a number
-            (``x_1``) where something else has them.
+        input_names: instead of the names found in ``fn``, which get a number (``x_1``) where
+            something else has them.
+        output_names: the same for outputs.
         channels_first: names of inputs and outputs that are [batch, space…, channels] in the
             function and [batch, channels, space…] in the file.
         verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,

@@ -14,6 +14,8 @@ from converter.graph import Node
 from converter.targets import ONNXRUNTIME, TARGETS, Target
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
+"""Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
+
 Fuse: TypeAlias = bool | Sequence[str]
 
 

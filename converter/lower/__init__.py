@@ -18,6 +18,7 @@ from converter.targets import ONNXRUNTIME, Target
 # Modules that register rules when imported.
 DOMAINS = (
     "bits",
+    "bitwise",
     "cache",
     "composite",
     "control",
@@ -40,7 +41,10 @@ for _domain in DOMAINS:
 
 IR_VERSIONS = {**dict.fromkeys(range(17, 21), 8), **dict.fromkeys(range(21, 24), 10)}
 IR_VERSIONS.update(dict.fromkeys(range(24, 27), 11))
+"""The version of ONNX's file format that is written for each opset."""
+
 OPSETS = range(17, 27)
+"""The versions of ONNX's operators that can be asked for."""
 
 
 def lower(

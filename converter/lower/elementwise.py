@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -193,21 +192,6 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
 
 
 # ------------------------------------------------------------------------------------------- bits
-
-
-def _logical(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
-    if b.out.dtype != np.bool_:
-        raise unsupported(b.node, b.opset)
-    return b.op(name, *xs)
-
-
-def _logical_or_bitwise(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
-    return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
-
-
-for _op, _name in {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}.items():
-    rule(_op)(partial(_logical, name=_name))
-    rule(_op, since=18)(partial(_logical_or_bitwise, name=_name))
 
 
 def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
