@@ -39,8 +39,11 @@ DOMAINS = (
 for _domain in DOMAINS:
     importlib.import_module(f"{__name__}.{_domain}")
 
-IR_VERSIONS = {**dict.fromkeys(range(17, 21), 8), **dict.fromkeys(range(21, 24), 10)}
-IR_VERSIONS.update(dict.fromkeys(range(24, 27), 11))
+IR_VERSIONS = {
+    **dict.fromkeys(range(17, 21), 8),
+    **dict.fromkeys(range(21, 24), 10),
+    **dict.fromkeys(range(24, 27), 11),
+}
 """The version of ONNX's file format that is written for each opset."""
 
 OPSETS = range(17, 27)
