@@ -178,6 +178,6 @@ def test_the_judge_knows_right_from_wrong(monkeypatch):
     monkeypatch.setattr("converter.lower.registry._rules", {})
     assert judge(right).kind == "refused"
     monkeypatch.undo()
-    monkeypatch.setattr("converter.export.tidy", lambda model: 1 / 0)
+    monkeypatch.setattr("converter.export.tidy", lambda model, target: 1 / 0)
     outcome = judge(right)
     assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError export.py:finish")

@@ -13,7 +13,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 
 HEAVY = ("jax", "onnxruntime", "torch", "huggingface_hub", "onnx_ir", "converter", "httpx2")
-ORDER = ["list", "info", "export", "verify", "bench", "pull", "build", "push"]
+ORDER = ["list", "info", "export", "verify", "show", "bench", "pull", "build", "push"]
 ORDER += ["weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
@@ -107,12 +107,16 @@ def test_every_command_speaks_json(words):
 
 
 def test_an_option_is_called_the_same_and_means_the_same():
-    """What a text begins with; what follows may be about the command."""
+    """What a text begins with; what follows may be about the command.
+
+    `--out` names a folder, but for what writes one file.
+    """
     texts: dict[str, set[str]] = {}
     for command in COMMANDS.values():
         for param in command.params:
+            is_file = (param.name, param.metavar) == ("out", "FILE")
             if param.param_type_name == "option" and param.name not in ("batch", "size"):
-                texts.setdefault(param.name, set()).add(param.help)
+                texts.setdefault("out FILE" if is_file else param.name, set()).add(param.help)
     assert {"out", "json", "weights", "offline", "dry_run", "revision", "variant"} <= set(texts)
     differing = {name: found for name, found in texts.items() if len(found) > 1}
     assert set(differing) == {"out", "force"}
