@@ -54,6 +54,7 @@ def run(page, names):
             exec(compile(text, page.name, "exec"), names)
 
 
+@pytest.mark.full
 def test_the_page_of_commands():
     """`python -m typer zoo.cli.app utils docs --name zoo --output PAGE` writes it."""
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text()

@@ -153,7 +153,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.sampled(20, full=2)
+@pytest.mark.sampled(48, full=2)
 @pytest.mark.parametrize("opset", [17, 22, 26])
 @pytest.mark.parametrize("name", LAYERS)
 def test_operators(name, opset):

@@ -19,6 +19,7 @@ def halves(x):
     return pairs + x[::2] + (1.0 if x.shape[0] >= 4 else 0.0), lax.top_k(x, 2)
 
 
+@pytest.mark.full
 def test_they_are_used_recorded_and_obeyed():
     given = ["N >= 4", "mod(N, 2) == 0"]
     made = converter.to_onnx(halves, [("N",)], constraints=given)

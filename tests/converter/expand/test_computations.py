@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 import converter
@@ -55,6 +56,7 @@ def least(x):
     return lax.reduce_window(x, jnp.inf, lax.min, (3, 2), (1, 1), "VALID", (1, 1), (1, 2))
 
 
+@pytest.mark.sampled(3)
 @cases(
     [
         Case("sum of squares", reduced(0, lambda x, y: jnp.sqrt(x * x + y * y), 0), tolerance=4),

@@ -211,12 +211,14 @@ def test_named_sizes():
 # ------------------------------------------------------------------------------------- libraries
 
 
+@pytest.mark.full
 def test_equinox():
     mha = eqx.nn.MultiheadAttention(3, 12, key=jax.random.key(0))
     x = jnp.asarray(np.random.default_rng(2).standard_normal((COLUMNS, 12)), jnp.float32)
     assert_fused(lambda x, mask: mha(x[:ROWS], x, x, mask=mask), [x, visible()])
 
 
+@pytest.mark.full
 def test_flax():
     mha = nnx.MultiHeadAttention(3, 12, rngs=nnx.Rngs(0), decode=False)
     x = jnp.asarray(np.random.default_rng(2).standard_normal((COLUMNS, 12)), jnp.float32)

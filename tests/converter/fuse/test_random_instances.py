@@ -35,10 +35,11 @@ def forget_compiled_steps() -> Iterator[None]:
 
 
 def blocks() -> Iterator[object]:
-    """One block of each recogniser, and the others for the hunt."""
+    """One block of each recogniser, every other one in the full tier, and more for the hunt."""
     for place, name in enumerate(DRAWN):
+        chosen = pytest.mark.full if place % 2 else ()
         for block in range(BLOCKS):
-            yield pytest.param(name, block, marks=() if block == place else pytest.mark.hunt)
+            yield pytest.param(name, block, marks=chosen if block == place else pytest.mark.hunt)
 
 
 @pytest.mark.parametrize(("name", "block"), [*blocks()])

@@ -131,6 +131,7 @@ def test_a_refusal(home):
         assert part in told
 
 
+@pytest.mark.full
 def test_a_gated_repository_takes_a_token(home, archive):
     with serving(hub_of(archive, token="t0ken")) as hub:
         assert "HF_TOKEN" in home.export(hub.url, code=2)
@@ -151,6 +152,7 @@ def test_offline_asks_nobody(home, archive):
         assert not hub.requests
 
 
+@pytest.mark.full
 def test_places_on_disk(home, archive, vits16):
     """Equimo's and Meta's caches are found, and a damaged file of Meta's is refused."""
     equimo = home.path / ".cache" / "equimo" / "dinov3"

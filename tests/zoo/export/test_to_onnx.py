@@ -73,6 +73,7 @@ def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
             np.testing.assert_allclose(got[name], value, rtol=0, atol=ATOL, err_msg=name)
 
 
+@pytest.mark.full
 def test_a_module_around_a_network(fine_tuned, tmp_path):
     mine = Mine(fine_tuned, eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2)), 0.5)
     path = tmp_path / "mine.onnx"

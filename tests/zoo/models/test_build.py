@@ -102,7 +102,7 @@ def test_models_of_one_configuration_have_one_structure(name):
     assert jax.tree.structure(one) == jax.tree.structure(abstract(CONFIGS[name]))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_say_what_their_configuration_says(name):
     config = CONFIGS[name]

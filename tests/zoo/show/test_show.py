@@ -46,6 +46,7 @@ def test_the_ramp_goes_from_dark_to_bright():
     assert ramp(np.zeros((2, 2), np.float32)).shape == (2, 2, 3)
 
 
+@pytest.mark.full
 def test_a_file_and_its_model_show_the_same(folder):
     assert call(app, ["export", "vit_digits", "--size", "8x12"]) == 0
     model = zoo.from_pretrained("vit_digits")
@@ -67,12 +68,13 @@ def test_the_command(folder, capsys):
     assert picture.shape == (24 + 2 * (160 + 8) + 8, 4 * (240 + 8) + 8, 3)
     assert call(app, command) == 2
     assert "features.png is there already" in capsys.readouterr().err
+    assert call(app, [*command[:-1], "16,0", "--force"]) == 2
+    assert "--patch 16,0 is outside: there are 16 rows and 24" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "arguments, told",
     [
-        (["--patch", "4,0"], "--patch 4,0 is outside: there are 4 rows and 4 columns"),
         (["--patch", "one"], "--patch one is no patch"),
         (["--out", "x.gif"], "--out x.gif is no picture"),
         (["--size", "large"], "--size large is no size"),
