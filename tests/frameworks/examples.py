@@ -69,16 +69,20 @@ export = converter.to_onnx(model.apply, [("batch", 4)], params=params)
 """
 KERAS = """
 import os
+
 os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import converter
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="gelu")])
-trained = [[v.value for v in kind]
-           for kind in (model.trainable_variables, model.non_trainable_variables)]
+trained = [
+    [v.value for v in kind] for kind in (model.trainable_variables, model.non_trainable_variables)
+]
 export = converter.to_onnx(
     lambda params, x: model.stateless_call(*params, x, training=False)[0],
-    [("batch", 4)], params=trained)
+    [("batch", 4)],
+    params=trained,
+)
 """
 BRAX = """
 import jax
@@ -90,7 +94,9 @@ params = (None, networks.policy_network.init(jax.random.key(0)))  # or what trai
 act = ppo.make_inference_fn(networks)
 export = converter.to_onnx(
     lambda params, observation: act(params, deterministic=True)(observation, None)[0],
-    [("batch", 7)], params=params)
+    [("batch", 7)],
+    params=params,
+)
 """
 JRAPH = """
 import jraph
@@ -98,8 +104,14 @@ import converter
 
 network = jraph.GraphConvolution(lambda nodes: nodes * 2, add_self_edges=True)
 graph = jraph.GraphsTuple(
-    nodes=(6, 4), edges=(9, 3), globals=(1, 2), senders=((9,), "int32"), receivers=((9,), "int32"),
-    n_node=((1,), "int32"), n_edge=((1,), "int32"))
+    nodes=(6, 4),
+    edges=(9, 3),
+    globals=(1, 2),
+    senders=((9,), "int32"),
+    receivers=((9,), "int32"),
+    n_node=((1,), "int32"),
+    n_edge=((1,), "int32"),
+)
 export = converter.to_onnx(lambda graph: network(graph).nodes, [graph])
 """
 OPTAX = """
@@ -109,10 +121,12 @@ import converter
 params = {"w": jax.numpy.ones((4, 3)), "b": jax.numpy.zeros(3)}
 optimiser = optax.adamw(1e-3)
 
+
 def step(params, state, x, y):
     loss = lambda p: jax.numpy.mean((x @ p["w"] + p["b"] - y) ** 2)
     updates, state = optimiser.update(jax.grad(loss)(params), state, params)
     return optax.apply_updates(params, updates), state
+
 
 export = converter.to_onnx(step, [params, optimiser.init(params), ("batch", 4), ("batch", 3)])
 """
