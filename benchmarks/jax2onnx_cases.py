@@ -28,7 +28,6 @@ from jax2onnx.plugins import plugin_system
 
 import converter
 from converter import ConverterError
-from converter.jaxprs.specs import flat
 from converter.judge.samples import samples
 
 KINDS = ("right", "refused", "untraceable", "wrong", "broken", "slow")
@@ -90,7 +89,7 @@ def outcome(name: str) -> tuple[str, str]:
         # Inputs that have values may be indices, which drawn ones would leave.
         drawn = next(samples(export.graph))[1]
         given = drawn if values is None else [np.asarray(v) for v in values]
-        call = flat(fn, export.fill)
+        call = export.interface.called(fn)
         verdict = converter.check(export.model, call, given)
         if not verdict.passed:  # by more than rounding does to the largest element
             verdict = converter.check(export, fn, given)

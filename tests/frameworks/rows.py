@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import converter
-from converter.jaxprs.specs import Spec, arguments, flat
+from converter.jaxprs.specs import Spec, arguments
 from converter.judge.samples import draw_inputs
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
@@ -96,7 +96,7 @@ def assert_right(row: Row) -> converter.Export:
     """The file gives JAX's numbers with and without ONNX Runtime's optimiser, and is as pinned."""
     fn, export = row.convert()
     inputs = draw_inputs(export.graph.inputs, SIZES, _draw)
-    verdict = converter.check(export.model, flat(fn, export.fill), inputs)
+    verdict = converter.check(export.model, export.interface.called(fn), inputs)
     assert verdict.passed, verdict.differences[0]
     found = export.report.histogram
     assert {op: found.get(op, 0) for op in row.fused} == dict(row.fused), found
