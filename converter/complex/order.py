@@ -27,7 +27,7 @@ larger = meaning("max")(_later(lax.gt))
 smaller = meaning("min")(_later(lax.lt))
 
 
-@meaning("sort", ignores=("is_stable",))
+@meaning("sort")
 def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     """A complex key is two real ones."""
     flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]

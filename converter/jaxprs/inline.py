@@ -33,6 +33,7 @@ HINTS = frozenset(
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
+        "is_stable",  # what sorts is stable
     }
 )
 

@@ -16,7 +16,7 @@ from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
 
 
-@rule("sort", ignores=("is_stable",))
+@rule("sort")
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
     """Stable passes from the last key to the first; then every operand is gathered once."""
     size = b.dim(b.out.shape[dimension])
