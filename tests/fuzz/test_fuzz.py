@@ -41,7 +41,7 @@ def test_programs():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("first", range(150, 1150, 500))
+@pytest.mark.parametrize("first", range(150, 650, 500))
 def test_further_programs(first):
     counts = assert_fine(range(first, first + 500), seed=11, steps=4)
     assert counts["right"] > 400
