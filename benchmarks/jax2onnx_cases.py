@@ -12,7 +12,6 @@ run, or an error that is not ours.
 
 import argparse
 import contextlib
-import inspect
 import multiprocessing
 import os
 from collections import Counter
@@ -123,7 +122,7 @@ def outcomes(names: Sequence[str], seconds: float) -> Iterator[tuple[str, tuple[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=inspect.getdoc(outcome))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="part of the names of those to run")
     parser.add_argument("--every", type=int, default=1, help="one case of so many")
     parser.add_argument("--seconds", type=float, default=120, help="what a case may take")

@@ -63,8 +63,8 @@ def to_onnx(
             ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name,
             ``("B", 3, 224, 224)``. Inputs are named after the arguments of ``fn``, those in a
             pytree by their path (``batch.image``). Complex inputs, parameters and outputs are real
-            in the file, the real and the imaginary parts on a last axis of two. PRNG
-            keys, ``jax.random.key(0)`` as a spec, are uint32 [..., 2] in the file, as
+            in the file, the real and the imaginary parts on a last axis of two. PRNG keys,
+            ``jax.random.key(0)`` as a spec, are uint32 [..., 2] in the file, as
             ``jax.random.key_data`` has them; so are those that ``fn`` returns. What is drawn from
             them follows ``jax_threefry_partitionable`` as it is set during the conversion.
         params: a pytree whose array leaves become initializers named by their path; leaves may be

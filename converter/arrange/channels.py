@@ -185,11 +185,8 @@ def _whole(node: Node, fixed: set[int]) -> list[Value]:
 
 
 def _is_carrier(node: Node) -> bool:
-    if (
-        (node.op not in _CARRIERS and node.op not in elementwise())
-        or node.out.rank < 3
-        or node.bodies
-    ):
+    known = node.op in _CARRIERS or node.op in elementwise()
+    if not known or node.out.rank < 3 or node.bodies:
         return False
     broadcast = node.op in ELEMENTWISE
     return broadcast or all(v.rank == node.out.rank for v in _varying(node, set()))
