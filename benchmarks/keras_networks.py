@@ -26,6 +26,7 @@ from keras_seeded import NAMES, network
 
 import converter
 from zoo.bench.rounds import interleave, run, session
+from zoo.runtime import ERRORS, reason
 
 PATIENCE = 300
 """Seconds that a conversion of the peer may take."""
@@ -82,8 +83,8 @@ def judged(file: Path, seconds: float, x: np.ndarray, wanted: np.ndarray) -> Mad
             live = converter.session(file, optimise=optimise)
             (got,) = live.run(None, {live.get_inputs()[0].name: x})
             errors.append(float(abs(got - wanted).max() / abs(wanted).max()))
-    except RuntimeError as error:
-        return Made(seconds, problem=f"does not run: {str(error).splitlines()[0]}")
+    except ERRORS as error:
+        return Made(seconds, problem=f"does not run: {reason(error)}")
     norms = counts["BatchNormalization"]
     return Made(seconds, counts.total(), counts["Transpose"], norms, max(errors))
 

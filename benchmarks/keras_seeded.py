@@ -15,10 +15,15 @@ NAMES = (
 
 
 def network(name: str, size: int) -> Any:
-    """For square images, with the statistics and scales that a trained network could have."""
+    """For square images, with the statistics and scales that a trained network could have.
+
+    It ends with logits: after a softmax, one class of so large numbers has all of the probability,
+    which hides differences.
+    """
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
-    model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+    make = getattr(keras.applications, name)
+    model = make(weights=None, input_shape=(size, size, 3), classifier_activation=None)
     for weight in model.weights:
         if weight.path.endswith(("moving_variance", "gamma")):
             weight.assign(rng.uniform(0.5, 1.5, weight.shape))

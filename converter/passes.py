@@ -180,6 +180,13 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass("settle", "What was rearranged is simplified.", steps.simplified, after=("attention 3d",)),
     Pass(
+        "broadcast",
+        "What the next operation broadcasts by itself is not written.",
+        steps.swept(broadcast.RULES),
+        after=("settle",),
+        settles=False,
+    ),
+    Pass(
         "channels",
         "What lies between convolutions takes their order of axes where that saves transposes.",
         steps.turn_regions,
@@ -228,13 +235,6 @@ PASSES: tuple[Pass, ...] = (
         "Slices that cover an axis together are one split.",
         steps.merge_splits,
         after=("share transposes", "select"),
-        settles=False,
-    ),
-    Pass(
-        "broadcast",
-        "What the next operation broadcasts by itself is not written.",
-        steps.swept(broadcast.RULES),
-        after=("contract",),
         settles=False,
     ),
     Pass(

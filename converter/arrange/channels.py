@@ -120,7 +120,8 @@ def _best(
     leaving = [node.out for node in nodes if _leaves(readers[id(node.out)], own)]
     wanted: Counter[Order] = Counter()
     for value in entering.values():
-        if (order := _order(value.node)) is not None:
+        # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
+        if (order := _order(value.node)) is not None and len(order) == nodes[0].out.rank:
             wanted[order] += 1
     for value in leaving:
         for order in {_order(reader) for reader in readers[id(value)]}:

@@ -9,7 +9,7 @@ from tests.frameworks.examples import FRAMEWORKS, Framework
 from tests.frameworks.rows import PAGE, assert_complete, assert_right, line
 
 pytestmark = [
-    pytest.mark.hunt,
+    pytest.mark.full,
     pytest.mark.filterwarnings("ignore:SelfAttention will be deprecated:DeprecationWarning"),
 ]
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S))

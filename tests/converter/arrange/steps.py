@@ -224,6 +224,17 @@ def turned(net: Network, at: int) -> int:
     return net.add(lambda p, x: fn(x.transpose(order)).transpose(back), at)
 
 
+def smaller(net: Network, at: int) -> int:
+    """Beside an operand with fewer axes, which comes in an order of its own."""
+    fns = {
+        "image": lambda x: x.transpose(3, 1, 2, 0).mean(-1).transpose(1, 2, 0),
+        "row": lambda x: x.transpose(3, 2, 0, 1).max((2, 3)).T,
+        "turned": lambda x: x.transpose(2, 1, 3, 0).mean(-1).transpose(1, 0, 2),
+    }
+    fn = function(net, "smaller", fns)
+    return net.add(lambda p, x: jnp.sin(x * fn(x)) - fn(x), at)
+
+
 def flat(net: Network, at: int) -> int:
     """Positions in a row, and back."""
     c = net.shapes[at][-1]
@@ -238,7 +249,7 @@ def flat(net: Network, at: int) -> int:
 STEPS = (
     *(conv,) * 9,
     *(norm, norm, activation, activation, pool, gate, pad, combine, combine, concatenate, along),
-    *(part, resize, dense, along, scaled, turned, flat, other_norm),
+    *(part, resize, dense, along, scaled, turned, flat, other_norm, smaller),
 )
 
 
