@@ -12,6 +12,9 @@ import tempfile
 import time
 
 PROGRAMS = {
+    "import jax, onnx_ir": ["-c", "import jax, onnx_ir"],
+    "import converter": ["-c", "import converter"],
+    "import converter; converter.to_onnx": ["-c", "import converter; converter.to_onnx"],
     "import jax, equinox, onnx_ir": ["-c", "import jax, equinox, onnx_ir"],
     "zoo.export dinov3_vits16 --no-verify": [
         *("-m", "zoo.export", "dinov3_vits16", "--weights", "random", "--no-verify", "--force"),
