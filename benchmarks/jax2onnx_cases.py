@@ -53,7 +53,7 @@ def inputs(case: Case) -> list[Any]:
     """What `to_onnx` is told of a case's inputs: values, or shapes and dtypes."""
     if case.get("input_values") is not None:
         return [np.asarray(value) for value in case["input_values"]]
-    shapes = [s if isinstance(s, (tuple, list)) else (s,) for s in case["input_shapes"]]
+    shapes = [s if isinstance(s, (tuple, list)) else (s,) for s in case.get("input_shapes") or ()]
     dtypes = case.get("input_dtypes") or [np.float32] * len(shapes)
     return [(tuple(s), np.dtype(d)) for s, d in zip(shapes, dtypes, strict=True)]
 

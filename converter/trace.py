@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from converter.errors import Unsupported
+from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, Value
 from converter.graph.names import Names
 from converter.jaxprs import concrete, refusal
@@ -62,6 +62,8 @@ def trace(
 
     (closed, out_tree), known = _traced(called, given.structs, leaves)
     _refuse_empty_types(closed.out_avals)
+    if not closed.out_avals:
+        raise SpecError("the function returns no array, so there is nothing for a file to compute")
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
     values = [parameter(names.take(path), leaf) for path, leaf in abstract]
     inputs = [value_of(s, "input") for s in given.structs]

@@ -79,7 +79,7 @@ class _Case:
         self.name = name
         self.inputs = [np.asarray(numbers(x)) for x in given]
         results = fn(*jax.device_put(list(given)))  # `jnp.asarray` would be compiled
-        self._wanted = [np.asarray(keys.numbers(x)) for x in jax.tree_util.tree_leaves(results)]
+        self._wanted = [_numbers(x) for x in jax.tree.leaves(results)]
         self._judge = Judge(noise, self.inputs)
 
     def compare(self, got: dict[str, np.ndarray], optimised: bool, verdict: Verdict) -> None:
@@ -89,12 +89,23 @@ class _Case:
                 f"the model has {len(got)} outputs, the function gave {len(self._wanted)}"
             )
         for i, (output, result) in enumerate(got.items()):
-            wanted = self._wanted[i]
+            wanted = _canonical(self._wanted[i], result.dtype)
             verdict[output] = worse(verdict.get(output), compare(result, wanted))
             for index in np.argwhere(self._judge.wrong(i, result, wanted))[:1]:
                 place = tuple(int(n) for n in index)
                 pair = (str(result[place]), str(packed(wanted)[place]))
                 verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    """Of an array, or of the number that JAX would make an array of."""
+    return np.asarray(keys.numbers(leaf) if hasattr(leaf, "dtype") else jax.device_put(leaf))
+
+
+def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """What numpy computed in 64 bits as JAX returns it, which has 32 unless it is told otherwise."""
+    is_it = wanted.dtype != dtype and jax.dtypes.canonicalize_dtype(wanted.dtype) == dtype
+    return wanted.astype(dtype) if is_it else wanted
 
 
 def _sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:

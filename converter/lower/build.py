@@ -137,7 +137,9 @@ class Builder:
                 target.append(0)
             else:
                 target.append(-1)
-        if target.count(-1) <= 1 and not (zero and -1 in target):
+        # Of an empty value nothing tells what is left to ONNX beside a dimension of zero.
+        sure = all(dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1)
+        if -1 not in target or (target.count(-1) == 1 and sure):
             return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
         bare = [
             [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)

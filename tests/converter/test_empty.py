@@ -134,3 +134,16 @@ def test_inputs_and_parameters_without_elements():
     explicit = converter.to_onnx(lambda p, x: x @ p["w"] + p["b"], [("N", 0)], params=params)
     (got,) = run(explicit, [x]).values()
     np.testing.assert_array_equal(got, np.ones((2, 3)))
+
+
+def all_but_one(x):
+    """Reshapes around a dimension that a name makes zero."""
+    rows = x[1:]
+    n, m = rows.shape[0], rows.shape[2]
+    return rows.reshape(n, 4 * m), jnp.swapaxes(rows, 0, 1).reshape(2, 2, n, m)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_empty_for_some_sizes(count):
+    x = np.random.default_rng(1).standard_normal((count, 4, 3)).astype(np.float32)
+    assert_same(all_but_one, [("N", 4, "M")], x)

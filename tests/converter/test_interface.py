@@ -142,3 +142,22 @@ def test_verified_functions_of_every_kind():
         verify=[{"a": np.ones((2, 3), np.float32), "b": drawn(3)}, drawn(2, 1)],
     )
     assert tree.verdict.passed
+
+
+def test_what_is_no_array_is_compared_as_jax_returns_it():
+    """Python's numbers, and what numpy computes in 64 bits."""
+
+    def fn(x):
+        return jnp.size(x, (0, 1)), 1.5, True, np.arange(3), np.float64(2.5), x * 2
+
+    export = converter.to_onnx(fn, [("N", 4)], verify=True)
+    got = converter.run(export, [np.ones((2, 4), np.float32)])
+    wanted = jax.jit(fn)(np.ones((2, 4), np.float32))
+    for result, want in zip(got.values(), wanted, strict=True):
+        assert result.dtype == want.dtype
+        np.testing.assert_array_equal(result, want)
+
+
+def test_nothing_to_compute():
+    with pytest.raises(converter.SpecError, match="returns no array"):
+        converter.to_onnx(lambda x: None, [(2, 3)])

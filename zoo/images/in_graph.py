@@ -4,17 +4,20 @@ Pillow's 8-bit resize is repeated without a rounding error. Its coefficients are
 numbers, rounded to 22 binary places. They meet the pixels in two parts of at most 12 bits: float32
 holds the sums of their products (to 30-fold reductions whatever the pixels, beyond in practice),
 and the factors of a GPU's tensor cores hold the parts.
+
+A pixel of the result depends on few of the image, its neighbours on nearly the same. So `BLOCK` of
+them at a time are the product of coefficients with one window of pixels.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jaxtyping import Bool, Float32, Int64, UInt8
+from jax import Array, core, lax
+from jaxtyping import Float32, Int64, Shaped, UInt8
 
 import converter
 from zoo.images.pixel_values import Size, centre, channels, resized_size
@@ -28,18 +31,40 @@ PLACES = sum(DIGITS)
 LOWER = 12
 """How many places the lower part has."""
 
+BLOCK = 16
+"""So many neighbours are computed from one window: more need longer ones, fewer use them less."""
+
+RGB = np.eye(3, dtype=np.float32)
+
 Edge: TypeAlias = Any
-"""Pixels along a side: a number, one that is computed, or one of JAX's symbols."""
+"""Pixels along a side: a number, or one of JAX's symbols."""
 
-Weights: TypeAlias = Int64[Array, "out edge"]
-"""Numerators of an output's coefficients in each row, whose sum is their denominator."""
+Weights: TypeAlias = Int64[Array, "blocks block length"]
+"""Numerators of an output's coefficients, whose sum is their denominator."""
 
-Coefficients: TypeAlias = Float32[Array, "out edge"]
+Coefficients: TypeAlias = Float32[Array, "blocks block length"]
 
-Pixels: TypeAlias = Float32[Array, "batch 3 height width"]
+Pixels: TypeAlias = Shaped[Array, "batch height width 3"]
+
+Products: TypeAlias = Callable[[Callable[[Coefficients], Array], Weights], Array]
+"""From what multiplies with coefficients, and weights, to the resized pixels of all blocks."""
 
 
-def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, size: Size) -> Pixels:
+class Windows(NamedTuple):
+    """The pixels along a side that blocks of outputs depend on, and how much."""
+
+    places: Int64[Array, "blocks length"]
+    weights: Weights
+
+    def some(self, share: Edge) -> "Windows":
+        """All blocks, or one: `share` is one or zero."""
+        blocks = core.max_dim(1, share * self.places.shape[0])
+        return Windows(_first(self.places, blocks, 0), _first(self.weights, blocks, 0))
+
+
+def prepare(
+    image: UInt8[Array, "batch height width 3"], how: Preprocessing, size: Size
+) -> Float32[Array, "batch 3 height width"]:
     """`pixel_values` of (height, width) `size`, from images of any one size.
 
     Equals `zoo.images.pixel_values` with Pillow 13: exactly where that resizes 8-bit values, to
@@ -47,15 +72,15 @@ def prepare(image: UInt8[Array, "batch height width 3"], how: Preprocessing, siz
     after; 64-bit integers have to be allowed (`jax.enable_x64`).
     """
     height, width = edges = image.shape[1], image.shape[2]
-    scaled = resized_size(edges, how, size, larger=_larger)
+    scaled = resized_size(edges, how, size, larger=core.max_dim)
     left, top, _, _ = centre(scaled, size)
-    rows = _weights(how, height, scaled[0], top, size[0])
-    columns = _weights(how, width, scaled[1], left, size[1])
-    pixels = image.transpose(0, 3, 1, 2).astype(np.float32)
+    rows = _windows(how, height, scaled[0], top, size[0])
+    columns = _windows(how, width, scaled[1], left, size[1])
     if how.rescale_first:
-        pixels = _resize_floats(pixels, rows, columns)
+        resized = _across(_down(image, rows, _floats), columns, _floats)
     else:
-        pixels = _resize(pixels, rows, columns, _is_vertical_first(edges, scaled))
+        resized = _levels(image, rows, columns, _is_vertical_first(edges, scaled))
+    pixels = resized[:, : size[0], : size[1]].transpose(0, 3, 1, 2)
     return (pixels * np.float32(how.rescale) - channels(how.mean)) / channels(how.std)
 
 
@@ -77,21 +102,24 @@ def front(how: Preprocessing, size: Size, opset: int, batch: int | None = None) 
         )
 
 
-def _larger(one: Edge, other: Edge) -> Array:
-    return jnp.maximum(jnp.asarray(one), jnp.asarray(other))
-
-
-def _weights(how: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int) -> Weights:
-    """Of the pixels of an edge, for `out` pixels of the scaled one from `start` on.
+def _windows(how: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int) -> Windows:
+    """For `out` pixels of the scaled edge from `start` on, and some more to fill the last block.
 
     Distances of centres are counted in parts of a pixel, 2 * `scaled` of the edge's and 2 * `edge`
     of the scaled one's, which makes them whole numbers. The larger pixel of the two is the filter's
     unit: so it antialiases.
     """
-    pixels = 2 * jnp.arange(edge) + 1
-    wanted = 2 * (start + jnp.arange(out)) + 1
-    distance = jnp.abs(pixels * jnp.asarray(scaled) - wanted[:, None] * jnp.asarray(edge))
-    return FILTERS[how.resample](distance, 2 * _larger(edge, scaled))
+    blocks = -(-out // BLOCK)
+    unit = core.max_dim(edge, scaled)
+    reach = REACH[how.resample] * unit
+    length = core.min_dim(edge, ((BLOCK - 1) * edge + 2 * reach) // scaled + 2)
+    # What fills the last block repeats the last pixel, which has neighbours.
+    wanted = 2 * (start + jnp.minimum(jnp.arange(blocks * BLOCK), out - 1)) + 1
+    centres = wanted.reshape(blocks, BLOCK, 1) * jnp.asarray(edge)
+    first = (centres[:, 0] - jnp.asarray(2 * reach)) // jnp.asarray(2 * scaled)
+    places = jnp.clip(first, 0, jnp.asarray(edge - length)) + jnp.arange(length)
+    distance = jnp.abs((2 * places + 1)[:, None] * jnp.asarray(scaled) - centres)
+    return Windows(places, FILTERS[how.resample](distance, jnp.asarray(2 * unit)))
 
 
 def _triangle(distance: Array, unit: Array) -> Array:
@@ -109,46 +137,79 @@ def _cubic(distance: Array, unit: Array) -> Array:
 
 FILTERS: dict[str, Callable[[Array, Array], Array]] = {"bilinear": _triangle, "bicubic": _cubic}
 
-
-def _resize_floats(pixels: Pixels, rows: Weights, columns: Weights) -> Pixels:
-    """Without rounding."""
-    vertical, horizontal = (
-        weights.astype(np.float32) / weights.sum(1, keepdims=True).astype(np.float32)
-        for weights in (rows, columns)
-    )
-    return vertical @ (pixels @ horizontal.T)
+REACH = {"bilinear": 1, "bicubic": 2}
+"""How far from its centre a filter is not zero, in its unit."""
 
 
-def _is_vertical_first(edges: tuple[Edge, Edge], scaled: tuple[Edge, Edge]) -> Bool[Array, ""]:
-    """Whether Pillow (13 and later) begins with the columns: where much more height goes."""
-    height, width = (
-        jnp.asarray(edge) - jnp.asarray(to) for edge, to in zip(edges, scaled, strict=True)
-    )
-    return (height > 0) & (height > 2 * width)
+def _down(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
+    """Resized along the height."""
+    batch, height, width, _ = pixels.shape
+    lines = pixels.reshape(batch, height, width * 3)
+    taken = _taken(lines, rows).astype(np.float32)
+    found = products(lambda part: part @ taken, rows.weights)
+    return found.reshape(batch, rows.places.shape[0] * BLOCK, width, 3)
 
 
-def _resize(
-    pixels: Pixels, rows: Weights, columns: Weights, vertical_first: Bool[Array, ""]
-) -> Pixels:
+def _across(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
+    """Resized along the width, the colours side by side: to turn an image would take longer."""
+    batch, height, width, _ = pixels.shape
+    blocks, length = columns.places.shape
+    lines = pixels.reshape(batch * height, width, 3)
+    taken = _taken(lines, columns).reshape(batch * height, blocks, length * 3)
+    turned = taken.transpose(1, 0, 2).astype(np.float32)
+
+    def product(part: Coefficients) -> Array:
+        each = part.transpose(0, 2, 1)[:, :, None, :, None] * RGB[:, None]
+        return turned @ each.reshape(blocks, length * 3, BLOCK * 3)
+
+    found = products(product, columns.weights).transpose(1, 0, 2)
+    return found.reshape(batch, height, blocks * BLOCK, 3)
+
+
+def _taken(lines: Array, windows: Windows) -> Array:
+    return jnp.take(lines, windows.places, axis=1, mode="clip")
+
+
+def _first(array: Array, count: Edge, axis: int) -> Array:
+    """So many, from the first on. JAX cannot tell that there are as many, and would not slice."""
+    return jnp.take(array, lax.iota(np.int64, count), axis=axis, mode="clip")
+
+
+def _is_vertical_first(edges: tuple[Edge, Edge], scaled: tuple[Edge, Edge]) -> Edge:
+    """One if Pillow (13 and later) begins with the columns, else zero.
+
+    It does where much more height goes than width.
+    """
+    height, width = (edge - to for edge, to in zip(edges, scaled, strict=True))
+    more = core.min_dim(height, height - 2 * width)
+    return core.max_dim(0, core.min_dim(1, more))
+
+
+def _levels(image: Pixels, rows: Windows, columns: Windows, vertical: Edge) -> Pixels:
     """As Pillow, which rounds to whole numbers from 0 to 255 after each of the two directions.
 
+    Both orders are written down, but of the one that is not Pillow's only the first rows are
+    computed, which takes no time, and left out.
     A direction that keeps its length changes nothing, here by coefficients of 0 and 1.
     """
-    vertical, horizontal = _coefficients(rows), _coefficients(columns)
+    horizontal = 1 - vertical
+    cut = _first(image, core.max_dim(1, image.shape[1] * horizontal), 1)
+    by_columns = _across(_down(image, rows.some(vertical), _rounded), columns, _rounded)
+    by_rows = _down(_across(cut, columns, _rounded), rows.some(horizontal), _rounded)
+    begin = jnp.asarray(BLOCK * horizontal)  # behind the one block by columns
+    places = begin + jnp.arange(rows.places.shape[0] * BLOCK)
+    return jnp.take(jnp.concatenate([by_columns, by_rows], 1), places, axis=1, mode="clip")
 
-    def along_rows(pixels: Pixels) -> Pixels:
-        return _rounded(lambda part: pixels @ part.T, horizontal)
 
-    def along_columns(pixels: Pixels) -> Pixels:
-        return _rounded(lambda part: part @ pixels, vertical)
-
-    by_columns, by_rows = along_rows(along_columns(pixels)), along_columns(along_rows(pixels))
-    return jnp.where(vertical_first, by_columns, by_rows)
+def _floats(product: Callable[[Coefficients], Array], weights: Weights) -> Array:
+    """Without rounding."""
+    total = weights.sum(-1, keepdims=True)
+    return product(weights.astype(np.float32) / total.astype(np.float32))
 
 
 def _coefficients(weights: Weights) -> Coefficients:
     """Times 2**22, rounded, half away from zero: whole numbers of less than 24 bits."""
-    total = weights.sum(1, keepdims=True)
+    total = weights.sum(-1, keepdims=True)
     size, rest = jnp.int64(0), jnp.abs(weights)
     # Long division: 64 bits would not hold all digits at once.
     for places in DIGITS:
@@ -160,8 +221,9 @@ def _coefficients(weights: Weights) -> Coefficients:
     return jnp.where(weights < 0, -size, size)
 
 
-def _rounded(product: Callable[[Coefficients], Pixels], coefficients: Coefficients) -> Pixels:
-    """A product with `coefficients` as Pillow's integers have it."""
+def _rounded(product: Callable[[Coefficients], Array], weights: Weights) -> Array:
+    """A product with coefficients as Pillow's integers have it."""
+    coefficients = _coefficients(weights)
     upper = jnp.round(coefficients / 2**LOWER)
     lower = coefficients - upper * 2**LOWER
     total = product(upper).astype(np.int32) * 2**LOWER + product(lower).astype(np.int32)
