@@ -103,7 +103,7 @@ def _numbers(leaf: Any) -> np.ndarray:
 
 
 def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What numpy computed in 64 bits as JAX returns it, which has 32 unless it is told otherwise."""
+    """What numpy has in 64 bits as JAX returns it, in 32 unless it is told otherwise."""
     is_it = wanted.dtype != dtype and jax.dtypes.canonicalize_dtype(wanted.dtype) == dtype
     return wanted.astype(dtype) if is_it else wanted
 
