@@ -61,6 +61,7 @@ ROOMS = {
             "artifacts",
             "hub",
             "digits",
+            "site",
             "cli",
         ),
     ),

@@ -14,6 +14,7 @@ from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull import pull
 from zoo.cli.push import push
 from zoo.cli.show import show
+from zoo.cli.site import site
 from zoo.cli.verify import verify
 
 app = typer.Typer()
@@ -54,6 +55,7 @@ app.command(
 app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dinov2_*' --jobs 4"))(
     build
 )
+app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.add_typer(weights.app, name="weights")
 app.add_typer(cache.app, name="cache")

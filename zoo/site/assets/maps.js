@@ -1,0 +1,76 @@
+// Pictures of features, all with the same patches, one of which is chosen in any of them.
+
+const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+const clamp = (value, size) => Math.min(size - 1, Math.max(0, value));
+
+/** An element with properties and children. */
+export function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+export class Maps {
+  /** `chosen(row, column)` hears which patch of `grid` [rows, columns] was chosen. */
+  constructor(place, grid, chosen) {
+    Object.assign(this, { place, grid, chosen, panels: new Map(), patch: null });
+  }
+
+  /** Show panels `[name, caption, [height, width]]`; the first takes the keyboard too. */
+  show(wanted) {
+    this.panels.clear();
+    for (const [name, caption, [height, width]] of wanted) {
+      const canvas = make("canvas", { height, width });
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", caption);
+      const mark = make("span", { className: "mark" });
+      const hold = make("div", { className: "hold" }, canvas, mark);
+      hold.addEventListener("pointerdown", (event) => this.#point(event, canvas));
+      if (this.panels.size === 0) this.#takeKeys(hold);
+      this.panels.set(name, { canvas, mark, figure: make("figure", {}, hold, make("figcaption", {}, caption)) });
+    }
+    this.place.replaceChildren(...[...this.panels.values()].map(({ figure }) => figure));
+  }
+
+  /** Fill a panel with colours [red, green, blue], by rows. */
+  paint(name, pixels) {
+    const { canvas } = this.panels.get(name);
+    const picture = new ImageData(canvas.width, canvas.height);
+    pixels.forEach((pixel, place) => picture.data.set([...pixel, 255], 4 * place));
+    canvas.getContext("2d").putImageData(picture, 0, 0);
+  }
+
+  choose(row, column) {
+    const [rows, columns] = this.grid;
+    this.patch = [clamp(row, rows), clamp(column, columns)];
+    for (const { mark: { style } } of this.panels.values()) {
+      style.top = `${(100 * this.patch[0]) / rows}%`;
+      style.left = `${(100 * this.patch[1]) / columns}%`;
+      style.height = `${100 / rows}%`;
+      style.width = `${100 / columns}%`;
+    }
+    this.chosen(...this.patch);
+  }
+
+  #point(event, canvas) {
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    const [rows, columns] = this.grid;
+    this.choose(
+      Math.floor(((event.clientY - top) / height) * rows),
+      Math.floor(((event.clientX - left) / width) * columns),
+    );
+  }
+
+  #takeKeys(hold) {
+    hold.tabIndex = 0;
+    hold.setAttribute("role", "application");
+    hold.setAttribute("aria-label", "Choose a patch with the arrow keys");
+    hold.addEventListener("keydown", (event) => {
+      const move = MOVES[event.key];
+      if (!move) return;
+      event.preventDefault();
+      this.choose(this.patch[0] + move[0], this.patch[1] + move[1]);
+    });
+  }
+}

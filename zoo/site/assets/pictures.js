@@ -1,0 +1,185 @@
+// Give a picture: the model's features of it as colours, file beside file.
+
+import { showBars } from "./bars.js";
+import { decode } from "./decode.js";
+import { apart, colours, cosine, limits, patches, principal, ramp, scores } from "./features.js";
+import { Maps, make } from "./maps.js";
+import { model, open, prepare, run, softmax } from "./model.js";
+import { pixelValues } from "./preprocess.js";
+
+const SLOW = 3000; // milliseconds, above which a run is not repeated
+const REPEATS = 3;
+const BEST = 5;
+
+const byId = (id) => document.getElementById(id);
+const say = (text) => { byId("status").textContent = text; };
+const grid = model.size.map((side) => Math.floor(side / model.stride));
+const maps = new Maps(byId("maps"), grid, showLikeness);
+
+let results = []; // of the picture that is shown, by file: {name, rows, tokens, logits, ms, runs}
+let turn = 0; // counts the pictures that were given
+
+async function fetchFiles(names) {
+  const bar = byId("progress");
+  const total = names.reduce((sum, name) => sum + model.files[name].bytes, 0);
+  let before = 0;
+  Object.assign(bar, { max: total, value: 0, hidden: false });
+  for (const name of names) {
+    await open(name, (bytes) => { bar.value = before + bytes; });
+    before += model.files[name].bytes;
+  }
+  bar.hidden = true;
+}
+
+async function runOne(name, feed) {
+  const { outputs, ms } = await run(name, feed);
+  const tokens = outputs.last_hidden_state;
+  const rows = patches(tokens, grid[0] * grid[1]);
+  return { name, rows, tokens: tokens.data, logits: outputs.logits?.data, ms, runs: 1 };
+}
+
+async function give(file) {
+  const mine = (turn += 1);
+  const names = [...document.querySelectorAll("#chosen input:checked")].map(({ name }) => name);
+  try {
+    if (names.length === 0) throw new Error("tick at least one file");
+    say("Reading the picture …");
+    const picture = await decode(file).catch(() => {
+      throw new Error("the browser cannot read this file as a picture");
+    });
+    say("Fetching the files …");
+    await fetchFiles(names);
+    const feed = prepare(picture.rgb, picture.height, picture.width);
+    const found = [];
+    for (const name of names) {
+      say(`Running ${name} …`);
+      found.push(await runOne(name, feed));
+      if (mine !== turn) return;
+    }
+    results = found;
+    show(picture);
+    const { height, width, scaled } = picture;
+    say(scaled ? `Done, with the picture scaled to ${width} × ${height} pixels first.` : "Done.");
+    await repeat(feed, mine);
+  } catch (error) {
+    byId("progress").hidden = true;
+    say(`It does not work: ${error.message}.`);
+  }
+}
+
+/** Run again in turns: the first run of a file is slower. */
+async function repeat(feed, mine) {
+  if (results.some(({ ms }) => ms > SLOW)) return;
+  for (let round = 1; round < REPEATS; round += 1) {
+    for (const result of results) {
+      const { ms } = await run(result.name, feed);
+      if (mine !== turn) return;
+      result.ms = Math.min(result.ms, ms);
+      result.runs = round + 1;
+    }
+  }
+  showNumbers();
+}
+
+/** Everything that does not depend on the chosen patch. */
+function show(picture) {
+  byId("results").hidden = false;
+  const own = results.flatMap(({ name }) => [
+    [`pca ${name}`, `${name}: principal components`, grid],
+    [`like ${name}`, `${name}: likeness to the patch`, grid],
+  ]);
+  const [first, second] = results;
+  const gap = second ? [["apart", `${second.name} and ${first.name}: how far apart`, grid]] : [];
+  maps.show([["seen", "What the model sees", model.size], ...own, ...gap]);
+  maps.paint("seen", seen(picture));
+  // The first file's components, so that what is alike in two files has one colour.
+  const basis = principal(first.rows);
+  const between = limits(scores(first.rows, basis));
+  for (const { name, rows } of results) {
+    maps.paint(`pca ${name}`, colours(scores(rows, basis), between));
+  }
+  if (second) {
+    const gaps = first.rows.map((row, patch) => 1 - cosine(row, second.rows[patch]));
+    maps.paint("apart", ramp(gaps, [0, Math.max(...gaps)]));
+  }
+  showNumbers();
+  showClasses();
+  maps.choose(Math.floor(grid[0] / 2), Math.floor(grid[1] / 2));
+}
+
+/** The picture as it was resized and cropped: [red, green, blue] by rows. */
+function seen({ rgb, height, width }) {
+  const { mean, std } = model.preprocessing;
+  const values = pixelValues(rgb, height, width, model.preprocessing, model.size);
+  const count = model.size[0] * model.size[1];
+  return Array.from({ length: count }, (_, place) =>
+    mean.map((shift, plane) => 255 * (values[plane * count + place] * std[plane] + shift)));
+}
+
+function showLikeness(row, column) {
+  const chosen = row * grid[1] + column;
+  const found = results.map(({ name, rows }) => {
+    const values = rows.map((each) => cosine(each, rows[chosen]));
+    maps.paint(`like ${name}`, ramp(values, limits(values.map((value) => [value]))[0]));
+    return values;
+  });
+  const [first] = found;
+  const others = first.map((value, patch) => (patch === chosen ? -Infinity : value));
+  const best = others.indexOf(Math.max(...others));
+  const place = (patch) => `row ${Math.floor(patch / grid[1]) + 1}, column ${(patch % grid[1]) + 1}`;
+  byId("patch").textContent =
+    `Chosen: ${place(chosen)}. Most like it: ${place(best)}, cosine ${others[best].toFixed(3)}; ` +
+    `least ${Math.min(...first).toFixed(3)}.`;
+}
+
+function showNumbers() {
+  const [first] = results;
+  const row = (cells, tag) => make("tr", {}, ...cells.map((text, index) =>
+    make(index ? tag : "th", { className: index ? "number" : "" }, text)));
+  const body = results.map((result) => {
+    const { name, ms, runs, tokens } = result;
+    const { most, cosine: alike } = apart(tokens, first.tokens);
+    const compared = result === first ? ["", ""] : [most.toExponential(1), alike.toFixed(6)];
+    return row([name, ms.toFixed(ms < 10 ? 1 : 0), String(runs), ...compared], "td");
+  });
+  const heads = ["File", "Fastest run, ms", "Runs", "Largest difference", "Cosine"];
+  const table = make("table", {},
+    make("caption", {}, `On this machine, with ${threads()}; differences are from ${first.name}`),
+    make("thead", {}, row(heads, "th")), make("tbody", {}, ...body));
+  byId("numbers").replaceChildren(table);
+}
+
+/** How many threads the runtime has: more than one only on pages that are isolated. */
+function threads() {
+  return globalThis.crossOriginIsolated ? "several threads" : "one thread";
+}
+
+function showClasses() {
+  const list = byId("classes");
+  const [{ logits }] = results;
+  list.hidden = byId("classes-title").hidden = !logits;
+  if (!logits) return;
+  const shares = softmax(logits).map((share, index) => ({ label: `class ${index}`, share }));
+  showBars(list, shares.sort((one, other) => other.share - one.share).slice(0, BEST));
+}
+
+const drop = byId("drop");
+drop.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  drop.classList.add("over");
+});
+drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+drop.addEventListener("drop", (event) => {
+  event.preventDefault();
+  drop.classList.remove("over");
+  const [file] = event.dataTransfer.files;
+  if (file) give(file);
+});
+byId("file").addEventListener("change", ({ target }) => {
+  if (target.files.length) give(target.files[0]);
+  target.value = "";
+});
+byId("photograph").addEventListener("click", async () => {
+  give(await (await fetch(`${model.folder}/${model.photograph}`)).blob());
+});
+byId("demo").hidden = false;

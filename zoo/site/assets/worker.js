@@ -1,0 +1,47 @@
+// Runs models beside the page, so that it stays alive meanwhile.
+
+import * as ort from "../runtime/ort.wasm.bundle.min.mjs";
+
+const sessions = new Map();
+
+/** A file's bytes; `told` hears how many have come. */
+async function download(address, size, told) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${address} is not there (${response.status})`);
+  const bytes = new Uint8Array(size);
+  const reader = response.body.getReader();
+  let place = 0;
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    bytes.set(part.value, place);
+    place += part.value.length;
+    told(place);
+  }
+  return bytes;
+}
+
+const calls = {
+  async open({ name, address, size }, told) {
+    if (sessions.has(name)) return;
+    const bytes = await download(address, size, told);
+    sessions.set(name, await ort.InferenceSession.create(bytes));
+  },
+  async run({ name, feed }) {
+    const session = sessions.get(name);
+    const input = new ort.Tensor(feed.type, feed.data, feed.dims);
+    const began = performance.now();
+    const results = await session.run({ [session.inputNames[0]]: input });
+    const ms = performance.now() - began;
+    const outputs = {};
+    for (const [key, { dims, data }] of Object.entries(results)) outputs[key] = { dims, data };
+    return { outputs, ms };
+  },
+};
+
+self.onmessage = async ({ data: { id, call, given } }) => {
+  try {
+    const value = await calls[call](given, (bytes) => self.postMessage({ id, bytes }));
+    self.postMessage({ id, value, done: true });
+  } catch (error) {
+    self.postMessage({ id, error: error.message ?? String(error), done: true });
+  }
+};

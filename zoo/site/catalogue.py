@@ -1,0 +1,134 @@
+"""The numbers of a site: a row for each ONNX file, from its manifest and from what is measured."""
+
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import onnx_ir as ir
+import onnxruntime as ort
+
+from weights.progress import Progress
+from zoo.bench.footprint import footprint
+from zoo.bench.inputs import Spec
+from zoo.bench.products import products
+from zoo.manifest.measured import Measure
+from zoo.manifest.schema import Manifest, Variant
+from zoo.site.folders import Built
+
+FORMAT = "jax-onnx-zoo site"
+
+THREADS = 1
+"""Of the runs whose memory is measured: as many as those have whose time is in manifests."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ONNX file. What nobody measured is None.
+
+    `error` is the largest absolute difference from JAX of any output, `cosine` the least cosine
+    similarity; `p50_ms` is a median and `ratio` how many times faster than `fp32` that is;
+    `multiply_adds` are those of matrix products and convolutions, for one image of the size that
+    was timed; `uncounted` are further products, of sizes that only a run would tell.
+    """
+
+    model: str
+    variant: str
+    file: str
+    family: str
+    precision: str
+    opset: int
+    parameters: int
+    bytes: int
+    input: str
+    licence: str
+    error: float | None
+    cosine: float | None
+    p50_ms: float | None
+    ratio: float | None
+    multiply_adds: int | None
+    uncounted: int
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All rows, and what their peak memory was measured with."""
+
+    runtime: str
+    machine: str
+    rows: Sequence[Row]
+
+    def of(self, model: str) -> list[Row]:
+        """The rows of one model."""
+        return [row for row in self.rows if row.model == model]
+
+    def record(self, files: Sequence[str]) -> dict[str, Any]:
+        """For JSON, with the names of the site's files."""
+        return {"format": FORMAT, **asdict(self), "files": files}
+
+
+def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
+    """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
+    return Catalogue(
+        runtime=f"ONNX Runtime {ort.__version__}, CPU, {THREADS} thread",
+        machine=f"{platform.machine()}, {platform.system()}",
+        rows=[row for built in models for row in _rows(built, progress)],
+    )
+
+
+def _rows(built: Built, progress: Progress) -> Iterator[Row]:
+    manifest = built.manifest
+    speeds = manifest.speeds.variants if manifest.speeds else {}
+    for label, variant in built.variants.items():
+        progress.stage(f"{built.name}: memory of {label}")
+        speed = speeds.get(label)
+        yield Row(
+            model=built.name,
+            variant=label,
+            file=variant.file,
+            family=built.entry.family,
+            precision=variant.precision,
+            opset=variant.opset,
+            parameters=manifest.parameters,
+            bytes=sum(manifest.listed[name].bytes for name in variant.files),
+            input=_input(manifest),
+            licence=manifest.licence.name,
+            error=_worst(variant, "max_abs"),
+            cosine=_worst(variant, "cosine"),
+            p50_ms=speed.p50_ms if speed else None,
+            ratio=speed.ratio if speed else None,
+            **_measured(built, label, variant),
+        )
+
+
+def _input(manifest: Manifest) -> str:
+    """What a file takes, in words."""
+    if manifest.input == "uint8":
+        return "any picture"
+    return "any size" if manifest.size is None else "{} x {}".format(*manifest.size)
+
+
+def _worst(variant: Variant, measure: Measure) -> float | None:
+    """The worst of all comparisons; None if one of them has no number."""
+    found = variant.verification.comparisons if variant.verification else ()
+    errors = [item.error(measure) for item in found]
+    known = [error for error in errors if error is not None]
+    if not known or len(known) < len(errors):
+        return None
+    return min(known) if measure == "cosine" else max(known)
+
+
+def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
+    """Of one run on what was timed; a variant that was not has no kernels on a CPU."""
+    speeds = built.manifest.speeds
+    if speeds is None or label not in speeds.variants:
+        return {"multiply_adds": None, "uncounted": 0, "peak_bytes": None}
+    specs = [Spec(each.name, each.dtype, speeds.input) for each in variant.inputs]
+    path = built.folder / variant.file
+    counted = products(ir.load(path), specs)
+    return {
+        "multiply_adds": counted.flops // 2,
+        "uncounted": counted.uncounted.total(),
+        "peak_bytes": footprint(path, specs, THREADS).peak,
+    }

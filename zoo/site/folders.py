@@ -1,0 +1,66 @@
+"""The built folders that a site shows, checked before anything is written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights.progress import Progress
+from zoo.artifacts.audit.files import AGAIN, check_listed, present
+from zoo.errors import BadFile, BadRequest
+from zoo.manifest.read import read_folder
+from zoo.manifest.schema import File, Manifest, Variant
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import info
+
+
+@dataclass(frozen=True)
+class Built:
+    """A folder, the model that it holds, and those of its variants and files that are there.
+
+    Of a folder that was pulled this may be a part of what its manifest lists.
+    """
+
+    folder: Path
+    manifest: Manifest
+    entry: ModelInfo
+    variants: Mapping[str, Variant]
+    files: Sequence[File]
+
+    @property
+    def name(self) -> str:
+        """What the model's page and its folder in the site are called."""
+        return self.entry.name
+
+
+def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
+    """Every folder, with all its digests compared.
+
+    **Raises** `BadFile` for one that is not whole and verified, `BadRequest` for two of one model.
+    """
+    found: dict[str, Built] = {}
+    for folder in folders:
+        built = _read(folder, progress)
+        if built.name in found:
+            raise BadRequest(
+                f"{found[built.name].folder} and {folder} are both of {built.name}, and a site has "
+                "one page for each model: leave one out."
+            )
+        found[built.name] = built
+    return list(found.values())
+
+
+def _read(folder: Path, progress: Progress) -> Built:
+    manifest = read_folder(folder)
+    if not manifest.complete:
+        raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
+    variants = manifest.pick(present(folder, manifest))
+    if not variants:
+        raise BadFile(f"{folder} has no ONNX file: {AGAIN}.")
+    for label, variant in variants.items():
+        if not variant.passed:
+            raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
+    files = manifest.needed(variants)
+    checked = check_listed(folder, files, progress)
+    if not checked.passed:
+        raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
+    return Built(folder, manifest, info(manifest.model), variants, files)

@@ -1,0 +1,145 @@
+"""The pages of a site as HTML. Every number in them is from a catalogue or a manifest."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from zoo.artifacts.build.card import card
+from zoo.artifacts.build.extras import PHOTOGRAPH
+from zoo.manifest.words import NOT_TRAINED, limit, origin, steps, worst_of
+from zoo.site.catalogue import Catalogue, Row
+from zoo.site.folders import Built
+from zoo.version import __version__
+
+ASSETS, MODELS, RUNTIME = "assets", "models", "runtime"
+"""Folders of a site."""
+
+RUN_HERE = ("fp32", "fused", "int8")
+"""Variants that browsers compute well; of the first two, which are equally precise, one is enough."""
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Of the table: how a field of `Row` is called and, where it is a number, how it is shown."""
+
+    field: str
+    heading: str
+    unit: str = ""
+    shown: Callable[[Row], str] | None = None
+
+
+COLUMNS = (
+    Column("variant", "Variant"),
+    Column("family", "Family"),
+    Column("precision", "Precision"),
+    Column("parameters", "Parameters", "M", lambda row: f"{row.parameters / 1e6:.1f}"),
+    Column("bytes", "Size", "MB", lambda row: f"{row.bytes / 1e6:.1f}"),
+    Column("input", "Input"),
+    Column("licence", "Licence"),
+    Column("error", "Error", "largest", lambda row: f"{row.error:.1e}"),
+    Column("p50_ms", "Speed", "ms an image", lambda row: f"{row.p50_ms:.3g}"),
+    Column(
+        "multiply_adds",
+        "Multiply-adds",
+        "G an image",
+        lambda row: f"{'≥ ' * bool(row.uncounted)}{row.multiply_adds / 1e9:.3g}",
+    ),
+    Column("peak_bytes", "Peak memory", "MB", lambda row: f"{row.peak_bytes / 1e6:.0f}"),
+)
+"""After the model's name, which is the first."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Of the table: its text, and the number that it is sorted by."""
+
+    text: str
+    number: float | None
+
+
+def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict[str, str]:
+    """Every page by the name of its file."""
+    environment = Environment(
+        loader=PackageLoader("zoo.site"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
+    environment.globals |= {"cells": cells, "columns": COLUMNS, "version": __version__}
+    index = environment.get_template("index.html.jinja").render(
+        rows=found.rows,
+        found=found,
+        timed={(s.runtime, s.machine) for b in models if (s := b.manifest.speeds)},
+        choices={name: sorted({getattr(row, name) for row in found.rows}) for name in FILTERS},
+    )
+    template = environment.get_template("model.html.jinja")
+    made = {f"{built.name}.html": template.render(facts(built, found)) for built in models}
+    return {"index.html": index, **made}
+
+
+FILTERS = ("family", "precision", "licence")
+
+
+def cells(row: Row) -> dict[str, Cell]:
+    """A row of the table by field, the model's name left out."""
+    return {column.field: _cell(column, row) for column in COLUMNS}
+
+
+def _cell(column: Column, row: Row) -> Cell:
+    value = getattr(row, column.field)
+    if column.shown is None:
+        return Cell(value, None)
+    return Cell("not measured" if value is None else column.shown(row), value)
+
+
+def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
+    """What a model's page is made of."""
+    manifest, entry = built.manifest, built.entry
+    code = dict(BLOCK.findall(card(manifest)))
+    return {
+        "built": built,
+        "manifest": manifest,
+        "entry": entry,
+        "config": entry.config,
+        "rows": found.of(built.name),
+        "found": found,
+        "steps": steps(manifest.preprocessing.settings),
+        "origin": origin(manifest.weights),
+        "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
+        "worst_of": worst_of,
+        "limit": limit,
+        "code": code,
+        "folder": f"{MODELS}/{built.name}",
+        "demo": demo(built),
+    }
+
+
+def demo(built: Built) -> dict[str, Any]:
+    """What the programs of the page have to know to run the model."""
+    manifest, config = built.manifest, built.entry.config
+    how = manifest.preprocessing
+    small = {name: v for name, v in built.variants.items() if len(v.files) == 1}
+    chosen = [name for name in RUN_HERE if name in small]
+    if "fp32" in chosen and "fused" in chosen:
+        chosen.remove("fused")
+    return {
+        "folder": f"{MODELS}/{built.name}",
+        "files": {
+            name: {"file": small[name].file, "bytes": manifest.listed[small[name].file].bytes}
+            for name in chosen
+        },
+        "input": manifest.input,
+        "size": manifest.size or how.size,
+        "preprocessing": json.loads(how.model_dump_json()),
+        "stride": config.stride,
+        "classes": config.classes,
+        "photograph": PHOTOGRAPH,
+    }

@@ -1,0 +1,82 @@
+"""onnxruntime-web, which the pages run models with: two files of a package of npm."""
+
+import shutil
+import subprocess
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+
+from weights.files import sha256
+from weights.progress import Progress
+from zoo.errors import BadFile, MissingLibrary
+
+PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
+
+FILES = {
+    "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
+    "ort-wasm-simd-threaded.wasm": (
+        "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2"
+    ),
+}
+"""Names in the package's `dist`, and digests."""
+
+ADVICE = f"get it with `npm pack {PACKAGE}@{VERSION}` and name the archive with --runtime"
+
+
+def put_runtime(given: Path | None, place: Path, workshop: Path, progress: Progress) -> None:
+    """Put the two files into a new folder.
+
+    **Arguments:** `given` is the package, unpacked or as npm's archive; where it is None, npm is
+    asked for it, and downloads to `workshop`. **Raises** `BadFile` if it is not this version, `MissingLibrary` without npm.
+    """
+    place.mkdir()
+    with suppress(FileNotFoundError):
+        _take(given or _ask_npm(workshop, progress), place)
+    for name, digest in FILES.items():
+        if not (place / name).is_file() or sha256(place / name) != digest:
+            raise BadFile(
+                f"{given or 'what npm gave'} is not {PACKAGE} {VERSION} ({name} is missing or "
+                f"another one): {ADVICE}."
+            )
+
+
+def _take(package: Path, place: Path) -> None:
+    """Copy the files from a folder, or out of an archive."""
+    if package.is_dir():
+        for name in FILES:
+            shutil.copyfile(package / "dist" / name, place / name)
+        return
+    try:
+        with tarfile.open(package) as archive:
+            for name in FILES:
+                member = archive.extractfile(f"package/dist/{name}")
+                if member is not None:
+                    with member, (place / name).open("wb") as file:
+                        shutil.copyfileobj(member, file)
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        raise BadFile(f"{package} is no archive of {PACKAGE} ({error}): {ADVICE}.") from error
+
+
+def _ask_npm(workshop: Path, progress: Progress) -> Path:
+    """The archive as npm downloads it, or has it in its own cache."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise MissingLibrary(
+            f"the pages need {PACKAGE} {VERSION}, and there is no npm here to fetch it: on a "
+            f"machine that has npm, {ADVICE}."
+        )
+    progress.stage(f"fetching {PACKAGE} with npm")
+    command = [npm, "pack", "--silent", "--ignore-scripts", "--prefer-offline"]
+    done = subprocess.run(
+        [*command, "--pack-destination", str(workshop), f"{PACKAGE}@{VERSION}"],
+        capture_output=True,
+        text=True,
+        cwd=workshop,
+    )
+    found = list(workshop.glob("*.tgz"))
+    if done.returncode or not found:
+        said = done.stderr.strip().splitlines()
+        raise BadFile(
+            f"npm could not fetch {PACKAGE} ({said[-1] if said else 'no word'}): {ADVICE}."
+        )
+    return found[0]

@@ -1,0 +1,103 @@
+"""Writing a site: all of it in a hidden folder first, then in one step in its place."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from weights.progress import Progress
+from zoo.errors import BadOutput
+from zoo.files.staging import locked, staged, writing
+from zoo.manifest.read import to_text
+from zoo.manifest.schema import MANIFEST
+from zoo.site.catalogue import FORMAT, Catalogue, catalogue
+from zoo.site.folders import Built, read_all
+from zoo.site.pages import ASSETS, MODELS, RUNTIME, pages
+from zoo.site.runtime import put_runtime
+
+CATALOGUE = "catalogue.json"
+"""All numbers of a site, and the names of its files."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What was written. `own_bytes` are those of pages, styles and programs."""
+
+    folder: Path
+    catalogue: Catalogue
+    own_bytes: int
+    bytes: int
+
+
+def write_site(
+    folders: Sequence[Path], out: Path, runtime: Path | None, force: bool, progress: Progress
+) -> Site:
+    """**Raises** `BadFile`, `BadRequest`, `BadOutput` or `MissingLibrary`; then `out` is as it was."""
+    refuse_strangers(out, force)
+    models = read_all(folders, progress)
+    with staged(out.parent) as stage, locked(out, progress), writing(out):
+        new = stage / "new"
+        new.mkdir()
+        put_runtime(runtime, new / RUNTIME, stage, progress)
+        found = catalogue(models, progress)
+        own = write_own(new, models, found)
+        progress.stage("copying models")
+        for built in models:
+            copy_model(built, new / MODELS / built.name)
+        names = sorted(
+            path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()
+        )
+        (new / CATALOGUE).write_text(to_text(found.record(names)), encoding="utf-8")
+        size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
+        refuse_strangers(out, force)
+        if out.exists():
+            out.rename(stage / "old")
+        new.rename(out)
+    return Site(out, found, own, size)
+
+
+def refuse_strangers(out: Path, force: bool) -> None:
+    """**Raises** `BadOutput` where something is that must not be replaced."""
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise BadOutput(f"{out} is no folder: name another one with --out.")
+    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir()}
+    if not there:
+        return
+    known = _listed(out)
+    if strange := sorted(there - known):
+        raise BadOutput(
+            f"{out} has files that are of no site ({', '.join(strange[:3])}"
+            f"{', …' if len(strange) > 3 else ''}): name another folder with --out."
+        )
+    if not force:
+        raise BadOutput(f"{out} is there already: add --force to replace it.")
+
+
+def _listed(out: Path) -> set[str]:
+    """The names of an earlier site's files; none if it is no site."""
+    try:
+        record = json.loads((out / CATALOGUE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return set()
+    is_site = isinstance(record, dict) and record.get("format") == FORMAT
+    return {CATALOGUE, *map(str, record.get("files", ()))} if is_site else set()
+
+
+def write_own(site: Path, models: Sequence[Built], found: Catalogue) -> int:
+    """Write pages, styles and programs; how many bytes those are."""
+    runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
+    for name, text in pages(models, found, runtime_bytes).items():
+        (site / name).write_text(text, encoding="utf-8")
+    with as_file(files("zoo.site") / ASSETS) as assets:
+        shutil.copytree(assets, site / ASSETS)
+    own = [*site.glob("*.html"), *(site / ASSETS).iterdir()]
+    return sum(path.stat().st_size for path in own)
+
+
+def copy_model(built: Built, place: Path) -> None:
+    """Copy what is there of a folder, so that its own programs run in the copy too."""
+    for name in (MANIFEST, *(file.name for file in built.files)):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(built.folder / name, place / name)
