@@ -41,9 +41,9 @@ def site(
 
 def show(made: Site) -> None:
     """Say what was written, and how to look at it."""
-    models = len({row.model for row in made.catalogue.rows})
+    rows = made.catalogue.rows
     print(
-        f"{made.folder}: {models} models, {len(made.catalogue.rows)} ONNX files, "
-        f"{made.bytes / 1e6:.1f} MB, of which pages, styles and programs {made.own_bytes / 1e3:.0f} kB"
+        f"{made.folder}: {len(rows)} ONNX files of {len({row.model for row in rows})} models, "
+        f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
     )
     print(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")

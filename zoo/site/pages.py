@@ -19,19 +19,19 @@ ASSETS, MODELS, RUNTIME = "assets", "models", "runtime"
 """Folders of a site."""
 
 RUN_HERE = ("fp32", "fused", "int8")
-"""Variants that browsers compute well; of the first two, which are equally precise, one is enough."""
+"""Variants that browsers compute well; the first two are equally precise, so one is enough."""
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Column:
-    """Of the table: how a field of `Row` is called and, where it is a number, how it is shown."""
+    """Of the table: what a field of `Row` is called and, of a number, how a row shows it."""
 
     field: str
     heading: str
     unit: str = ""
-    shown: Callable[[Row], str] | None = None
+    shown: Callable[[Any], str] | None = None
 
 
 COLUMNS = (

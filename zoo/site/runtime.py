@@ -27,7 +27,9 @@ def put_runtime(given: Path | None, place: Path, workshop: Path, progress: Progr
     """Put the two files into a new folder.
 
     **Arguments:** `given` is the package, unpacked or as npm's archive; where it is None, npm is
-    asked for it, and downloads to `workshop`. **Raises** `BadFile` if it is not this version, `MissingLibrary` without npm.
+    asked for it, and downloads to `workshop`.
+
+    **Raises** `BadFile` if it is not this version, `MissingLibrary` without npm.
     """
     place.mkdir()
     with suppress(FileNotFoundError):

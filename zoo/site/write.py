@@ -34,7 +34,10 @@ class Site:
 def write_site(
     folders: Sequence[Path], out: Path, runtime: Path | None, force: bool, progress: Progress
 ) -> Site:
-    """**Raises** `BadFile`, `BadRequest`, `BadOutput` or `MissingLibrary`; then `out` is as it was."""
+    """Write the site of some folders, or leave `out` as it was.
+
+    **Raises** `BadFile`, `BadRequest`, `BadOutput` or `MissingLibrary`.
+    """
     refuse_strangers(out, force)
     models = read_all(folders, progress)
     with staged(out.parent) as stage, locked(out, progress), writing(out):

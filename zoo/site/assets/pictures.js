@@ -84,13 +84,11 @@ async function repeat(feed, mine) {
 /** Everything that does not depend on the chosen patch. */
 function show(picture) {
   byId("results").hidden = false;
-  const own = results.flatMap(({ name }) => [
-    [`pca ${name}`, `${name}: principal components`, grid],
-    [`like ${name}`, `${name}: likeness to the patch`, grid],
-  ]);
   const [first, second] = results;
-  const gap = second ? [["apart", `${second.name} and ${first.name}: how far apart`, grid]] : [];
-  maps.show([["seen", "What the model sees", model.size], ...own, ...gap]);
+  const colour = results.map(({ name }) => [`pca ${name}`, `${name}: principal components`, grid]);
+  const gap = second ? [["apart", `How far apart ${first.name} and ${second.name} are`, grid]] : [];
+  const like = results.map(({ name }) => [`like ${name}`, `${name}: likeness to the patch`, grid]);
+  maps.show([["seen", "What the model sees", model.size], ...colour, ...gap, ...like]);
   maps.paint("seen", seen(picture));
   // The first file's components, so that what is alike in two files has one colour.
   const basis = principal(first.rows);
@@ -147,6 +145,7 @@ function showNumbers() {
     make("caption", {}, `On this machine, with ${threads()}; differences are from ${first.name}`),
     make("thead", {}, row(heads, "th")), make("tbody", {}, ...body));
   byId("numbers").replaceChildren(table);
+  byId("numbers").hidden = false;
 }
 
 /** How many threads the runtime has: more than one only on pages that are isolated. */
