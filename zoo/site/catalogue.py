@@ -24,7 +24,7 @@ THREADS = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One ONNX file. What nobody measured is None.
+    """One ONNX file. What nobody measured is None; `random` is said of its weights.
 
     `error` is the largest absolute difference from JAX of any output, `cosine` the least cosine
     similarity; `p50_ms` is a median and `ratio` how many times faster than `fp32` that is;
@@ -42,6 +42,7 @@ class Row:
     bytes: int
     input: str
     licence: str
+    random: bool
     error: float | None
     cosine: float | None
     p50_ms: float | None
@@ -94,6 +95,7 @@ def _rows(built: Built, progress: Progress) -> Iterator[Row]:
             bytes=sum(manifest.listed[name].bytes for name in variant.files),
             input=_input(manifest),
             licence=manifest.licence.name,
+            random=manifest.weights.kind == "random",
             error=_worst(variant, "max_abs"),
             cosine=_worst(variant, "cosine"),
             p50_ms=speed.p50_ms if speed else None,

@@ -43,11 +43,11 @@ COLUMNS = (
     Column("input", "Input"),
     Column("licence", "Licence"),
     Column("error", "Error", "largest", lambda row: f"{row.error:.1e}"),
-    Column("p50_ms", "Speed", "ms an image", lambda row: f"{row.p50_ms:.3g}"),
+    Column("p50_ms", "Speed", "ms", lambda row: f"{row.p50_ms:.3g}"),
     Column(
         "multiply_adds",
         "Multiply-adds",
-        "G an image",
+        "G",
         lambda row: f"{'≥ ' * bool(row.uncounted)}{row.multiply_adds / 1e9:.3g}",
     ),
     Column("peak_bytes", "Peak memory", "MB", lambda row: f"{row.peak_bytes / 1e6:.0f}"),

@@ -1,0 +1,141 @@
+"""Built folders, npm's package, a site of them that is served, and a browser."""
+
+import functools
+import os
+import shutil
+import threading
+from dataclasses import dataclass
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.errors import ZooError
+from zoo.progress import Lines
+from zoo.site.runtime import put_runtime
+from zoo.site.write import write_site
+
+CHROMIUM = ("chromium-headless-shell", "chromium", "google-chrome")
+PICTURES = "vit_tiny_patch16_224"
+"""A backbone and a classifier that is quickly built."""
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Built folders of `vit_digits`, trained, and of a classifier of photographs, random."""
+    place = tmp_path_factory.mktemp("built")
+    wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
+    assert call(app, ["build", "vit_digits", *wanted]) == 0
+    assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
+    return [place / "vit_digits", place / PICTURES]
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory):
+    """onnxruntime-web, unpacked."""
+    place = tmp_path_factory.mktemp("package")
+    try:
+        put_runtime(None, place / "dist", place, Lines())
+    except ZooError as error:
+        pytest.skip(f"there is no onnxruntime-web here: {error}")
+    return place
+
+
+@pytest.fixture(scope="session")
+def made(folders, runtime, tmp_path_factory):
+    """The site, and what was said of it."""
+    return write_site(folders, tmp_path_factory.mktemp("www") / "site", runtime, False, Lines())
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Says nothing of what it serves."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="session")
+def address(made):
+    """Where the site is served."""
+    handler = functools.partial(Handler, directory=str(made.folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's browser; Playwright downloads none here."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra [test] brings it")
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if found is None:
+        pytest.skip(f"there is no browser here: `apt-get install {CHROMIUM[0]}` brings one")
+    with playwright.sync_playwright() as started:
+        # Root has no sandbox.
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = started.chromium.launch(executable_path=found, args=flags)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visit:
+    """A page, and everything that must not have happened when the visit ends."""
+
+    page: object
+    address: str
+    shots: Path
+
+    def open(self, name="index.html"):
+        self.page.goto(self.address + name)
+        return self.page
+
+    def shoot(self, name, place=None):
+        """Keep a picture of the page, or of a part of it."""
+        width = self.page.viewport_size["width"]
+        whole = {} if place else {"full_page": True}
+        target = self.page.locator(place) if place else self.page
+        target.screenshot(path=self.shots / f"{name}-{width}.png", **whole)
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory):
+    """Where pictures of pages are kept: `ZOO_SCREENSHOTS`, or a folder of pytest's."""
+    chosen = os.environ.get("ZOO_SCREENSHOTS")
+    place = Path(chosen) if chosen else tmp_path_factory.mktemp("screenshots")
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+STORED = """async () => [
+    ...Object.keys(localStorage), ...Object.keys(sessionStorage), ...await caches.keys(),
+    ...(await indexedDB.databases()).map(({ name }) => name),
+]"""
+
+
+@pytest.fixture
+def visit(request, chromium, address, shots):
+    """A visit 1280 pixels wide in light colours, unless a test has it otherwise.
+
+    In the end: no error on the console, no answer but good ones, no request that left the site,
+    nothing stored.
+    """
+    width, scheme = getattr(request, "param", (1280, "light"))
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=width < 600
+    )
+    asked, wrong = [], []
+    context.on("request", lambda found: asked.append(found.url))
+    context.on("response", lambda found: found.ok or wrong.append(f"{found.status} {found.url}"))
+    context.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
+    context.on("weberror", lambda found: wrong.append(str(found.error)))
+    page = context.new_page()
+    yield Visit(page, address, shots)
+    stored = page.evaluate(STORED)
+    cookies = context.cookies()
+    context.close()
+    assert wrong == [] and stored == [] and cookies == []
+    assert asked and [url for url in asked if not url.startswith((address, "blob:"))] == []

@@ -1,0 +1,257 @@
+"""The site in a real browser: what it computes, what it shows, and for whom."""
+
+import base64
+import math
+from io import BytesIO
+
+import numpy as np
+import onnxruntime
+import pytest
+from PIL import Image
+
+from zoo.images.photograph import photograph
+from zoo.images.pixel_values import pixel_values
+from zoo.registry.lookup import MODELS
+from zoo.show.draw import components
+
+from .conftest import PICTURES
+
+pytestmark = pytest.mark.full
+
+BOTH = pytest.mark.parametrize("visit", [(390, "dark"), (1280, "light")], indirect=True, ids=str)
+
+
+def arc(x, y, wide, tall, begin, end, count=10):
+    turns = [math.radians(begin + (end - begin) * step / count) for step in range(count + 1)]
+    return [(x + wide * math.cos(turn), y + tall * math.sin(turn)) for turn in turns]
+
+
+DIGITS = {
+    0: [arc(50, 50, 28, 45, -90, 270)],
+    1: [[(35, 25), (55, 5), (55, 95)]],
+    2: [[*arc(50, 28, 26, 23, -170, 40), (22, 95), (80, 95)]],
+    3: [arc(45, 27, 25, 22, -150, 90) + arc(45, 71, 28, 23, -90, 150)],
+    4: [[(55, 5), (18, 62), (82, 62)], [(62, 35), (62, 97)]],
+    5: [[(75, 6), (32, 6), (28, 45), *arc(46, 67, 28, 28, -110, 140)]],
+    6: [[(65, 5), (38, 35), *arc(48, 70, 24, 25, 190, 550)]],
+    7: [[(20, 8), (78, 8), (42, 96)], [(35, 52), (70, 52)]],
+    8: [arc(50, 28, 20, 22, 90, 450) + arc(50, 73, 25, 23, -90, 270)],
+    9: [[*arc(50, 30, 22, 24, 0, 360), (72, 30), (66, 95)]],
+}
+"""Strokes in percent of a square, as a hand draws them."""
+
+
+def draw(page, strokes, left, top, size):
+    """Draw in a part of the board, whose place and size are shares of it."""
+    board = page.locator("#draw").bounding_box()
+    for stroke in strokes:
+        places = [
+            (
+                board["x"] + board["width"] * (left + size * x / 100),
+                board["y"] + board["height"] * (top + size * y / 100),
+            )
+            for x, y in stroke
+        ]
+        page.mouse.move(*places[0])
+        page.mouse.down()
+        for place in places[1:]:
+            page.mouse.move(*place)
+        page.mouse.up()
+
+
+def said(page, text, timeout=60_000):
+    page.locator("#status", has_text=text).wait_for(timeout=timeout)
+
+
+@BOTH
+def test_digits_are_recognised_wherever_they_are_drawn(visit):
+    page = visit.open("vit_digits.html")
+    place = (0.1, 0.1, 0.8) if page.viewport_size["width"] < 600 else (0.55, 0.05, 0.35)
+    for digit, strokes in DIGITS.items():
+        page.get_by_role("button", name="Clear").click()
+        said(page, "Draw a digit.")
+        draw(page, strokes, *place)
+        said(page, f"It says {digit},")
+        assert page.locator("#bars .first .label").inner_text() == str(digit)
+        if digit == 3:
+            visit.shoot("digit", "section[aria-labelledby=try]")
+    page.get_by_role("button", name="Undo").click()
+    said(page, "Draw a digit.")
+
+
+def test_a_digit_is_drawn_with_the_keyboard(visit):
+    page = visit.open("vit_digits.html")
+    page.locator("#draw").focus()
+    for key, times in (("ArrowUp", 9), (" ", 1), ("ArrowDown", 18), (" ", 1)):
+        for _ in range(times):
+            page.keyboard.press(key)
+    said(page, "It says 1,")
+
+
+def in_page(page, module, call, *arguments):
+    """What a function of the site's own modules gives."""
+    program = f"async (given) => {{ const m = await import('/assets/{module}'); return {call}; }}"
+    return page.evaluate(program, arguments)
+
+
+def encoded(array):
+    return base64.b64encode(np.ascontiguousarray(array)).decode()
+
+
+PREPARE = """(() => {
+    const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.codePointAt(0));
+    const [rgb, [height, width], how, size, wanted] = given;
+    const ours = m.pixelValues(bytes(rgb), height, width, how, size);
+    const theirs = new Float32Array(bytes(wanted).buffer);
+    if (ours.length !== theirs.length) return null;
+    return ours.reduce((most, value, at) => Math.max(most, Math.abs(value - theirs[at])), 0);
+})()"""
+
+
+def test_preprocessing_is_that_of_the_zoo(visit):
+    """To the bit, for every way in which a model of the zoo is preprocessed."""
+    page = visit.open()
+    random = np.random.default_rng(0)
+    for how in {entry.preprocessing for entry in MODELS.values()}:
+        given = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(how).items()}
+        for height, width in ((61, 90), (200, 40), (30, 171), (28, 42), (1, 7)):
+            image = random.integers(0, 256, (height, width, 3), np.uint8)
+            for size in ((28, 42), (14, 14)):
+                wanted = pixel_values([Image.fromarray(image)], how, size)
+                arguments = encoded(image), [height, width], given, size, encoded(wanted)
+                assert in_page(page, "preprocess.js", PREPARE, *arguments) == 0, (how, image.shape)
+
+
+COLOURS = """(() => {
+    const rows = given[0].map((row) => Float64Array.from(row));
+    const table = m.scores(rows, m.principal(rows));
+    return m.colours(table, m.limits(table));
+})()"""
+
+
+@pytest.mark.parametrize(("count", "dim"), [(35, 12), (12, 35), (40, 2)])
+def test_components_are_those_of_the_command_line(visit, count, dim):
+    page = visit.open()
+    random = np.random.default_rng(1)
+    rows = random.standard_normal((count, dim)) * 0.8 ** np.arange(dim) + random.standard_normal(
+        dim
+    )
+    wanted = components(rows.astype(np.float32).reshape(1, 1, count, dim))[0, 0]
+    found = np.array(in_page(page, "features.js", COLOURS, rows.astype(np.float32).tolist()))
+    assert found.shape == wanted.shape and abs(found - wanted).max() <= 1
+
+
+DROP = """async (address) => {
+    const bytes = await (await fetch(address)).blob();
+    const carried = new DataTransfer();
+    carried.items.add(new File([bytes], "cat.png", { type: "image/png" }));
+    const place = document.getElementById("drop");
+    for (const kind of ["dragover", "drop"]) {
+        const happening = { dataTransfer: carried, bubbles: true, cancelable: true };
+        place.dispatchEvent(new DragEvent(kind, happening));
+    }
+}"""
+
+
+def pixels(page, caption):
+    """What a map shows: [rows, columns, 3]."""
+    map = page.locator(f"canvas[aria-label='{caption}']")
+    address = map.evaluate("canvas => canvas.toDataURL()")
+    return np.asarray(Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))))[..., :3]
+
+
+@BOTH
+def test_a_photograph_is_dropped(visit, made):
+    page = visit.open(f"{PICTURES}.html")
+    page.evaluate(DROP, f"models/{PICTURES}/photograph.png")
+    said(page, "Done.")
+    # The same file elsewhere, on the same pixels.
+    how = MODELS[PICTURES].preprocessing
+    session = onnxruntime.InferenceSession(made.folder / f"models/{PICTURES}/onnx/model.onnx")
+    feed = {"pixel_values": pixel_values([photograph()], how, how.size)}
+    tokens, logits = session.run(["last_hidden_state", "logits"], feed)
+    wanted = components(tokens[:, -196:].reshape(1, 14, 14, -1))[0]
+    shown = pixels(page, "fp32: principal components").astype(int)
+    assert abs(shown - wanted).max() <= 1
+    best = np.argsort(-logits[0])[:5]
+    assert page.locator("#classes .label").all_inner_texts() == [f"class {each}" for each in best]
+    # int8 beside it: near, and not the same.
+    page.locator("#numbers td", has_text="3").first.wait_for(timeout=60_000)
+    row = page.locator("#numbers tbody tr").nth(1).locator("td").all_inner_texts()
+    assert 0.999 < float(row[-1]) < 1 and 0 < float(row[-2]) < 1
+    choose_a_patch(page)
+    visit.shoot("features", "section[aria-labelledby=try]")
+
+
+def choose_a_patch(page):
+    """With the mouse in any of the maps, and with the keyboard."""
+    before = pixels(page, "fp32: likeness to the patch")
+    canvas = page.locator("canvas[aria-label='int8: principal components']")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.6 / 14, box["y"] + box["height"] * 2.5 / 14)
+    said_of = page.locator("#patch")
+    assert said_of.inner_text().startswith("Chosen: row 3, column 1.")
+    page.get_by_role("application").focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert said_of.inner_text().startswith("Chosen: row 4, column 3.")
+    assert (pixels(page, "fp32: likeness to the patch") != before).any()
+
+
+def test_what_is_no_picture_is_said(visit):
+    page = visit.open(f"{PICTURES}.html")
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"none"})
+    said(page, "It does not work: the browser cannot read this file as a picture.")
+    for box in page.locator("#chosen input").all():
+        box.uncheck()
+    page.get_by_role("button", name="take the photograph").click()
+    said(page, "It does not work: tick at least one file.")
+
+
+def column(page, number):
+    return page.locator(f"#models tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+
+@BOTH
+def test_the_table_is_sorted_and_filtered(visit):
+    page = visit.open()
+    visit.shoot("catalogue")
+    page.get_by_role("button", name="Size").click()
+    sizes = [float(text) for text in column(page, 6)]
+    assert sizes == sorted(sizes) and len(sizes) == 4
+    page.get_by_role("button", name="Size").focus()
+    page.keyboard.press("Enter")
+    assert [float(text) for text in column(page, 6)] == sizes[::-1]
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Size")
+    page.get_by_label("Precision").select_option("int8")
+    assert column(page, 4) == ["int8", "int8"]
+    page.get_by_label("Search").fill("digits")
+    assert column(page, 3) == ["digits"]
+    assert page.get_by_role("status").inner_text() == "1 of 4 files"
+
+
+@pytest.mark.parametrize(
+    "visit", [(390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")], indirect=True
+)
+def test_pages_are_for_everybody(visit):
+    """axe-core finds nothing, and no page is wider than the screen."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    for name in ("index", "vit_digits", PICTURES):
+        page = visit.open(f"{name}.html")
+        for summary in page.locator("summary").all():
+            summary.click()
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wide) == 0
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        visit.shoot(name)
+
+
+def test_code_is_copied(visit):
+    page = visit.open("vit_digits.html")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy the code in C++").click()
+    page.get_by_text("Copied").wait_for()
+    assert "#include <array>" in page.evaluate("navigator.clipboard.readText()")

@@ -1,0 +1,107 @@
+"""`zoo site`: what it writes, what it refuses, and that nothing is half-written."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.progress import Lines
+from zoo.site.runtime import FILES
+from zoo.site.write import write_site
+
+from .conftest import PICTURES
+
+LIMIT = 200_000
+"""Bytes of pages, styles and programs, for some models."""
+
+
+def refused(capsys, *arguments):
+    """The sentence with which a command ends that is used wrongly."""
+    assert call(app, ["site", *map(str, arguments)]) == 2
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error: ")]
+    return line
+
+
+def test_wrong_use_is_refused(tmp_path, capsys):
+    out, empty = tmp_path / "out", tmp_path / "empty"
+    empty.mkdir()
+    assert "has no manifest.json" in refused(capsys, empty, "--out", out)
+    (empty / "diary.txt").write_text("mine")
+    assert "that are of no site (diary.txt)" in refused(capsys, empty, "--out", empty, "--force")
+    assert "is no folder" in refused(capsys, empty, "--out", empty / "diary.txt")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["diary.txt", "empty"]
+
+
+@pytest.mark.full
+def test_what_is_written(made, folders):
+    site = made.folder
+    record = json.loads((site / "catalogue.json").read_text())
+    there = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+    assert there == {*record["files"], "catalogue.json"}
+    assert made.own_bytes < LIMIT
+    for folder in folders:
+        copied = site / "models" / folder.name
+        for path in folder.rglob("*"):
+            if path.is_file():
+                assert (copied / path.relative_to(folder)).read_bytes() == path.read_bytes()
+    numbers_are_the_manifests(record["rows"], folders)
+    for page in site.glob("*.html"):
+        text = page.read_text()
+        # Nothing inside the page that the policy would have to allow.
+        assert not re.search(
+            r"<script(?![^>]*(src=|application/json))| style=| on\w+=|<style", text
+        )
+        assert all(
+            there >= {link} for link in re.findall(r'(?:src|href)="(?!https|#)([^"]+)"', text)
+        )
+    assert "These weights are random." in (site / f"{PICTURES}.html").read_text()
+
+
+def numbers_are_the_manifests(rows, folders):
+    assert len(rows) == 4
+    for row in rows:
+        (folder,) = [folder for folder in folders if folder.name == row["model"]]
+        manifest = json.loads((folder / "manifest.json").read_text())
+        variant = manifest["variants"][row["variant"]]
+        errors = [each["max_abs"] for each in variant["verification"]["comparisons"]]
+        assert row["error"] == max(errors) and row["parameters"] == manifest["parameters"]
+        assert row["p50_ms"] == manifest["speeds"]["variants"][row["variant"]]["p50_ms"]
+        assert row["bytes"] == (folder / row["file"]).stat().st_size
+        assert row["peak_bytes"] > 1e6 and row["multiply_adds"] > 0
+    # 12 blocks of 12 * 192 ** 2 on 197 tokens, their attention, the patches and the classifier.
+    blocks = 12 * (197 * 12 * 192**2 + 2 * 197**2 * 192)
+    by_hand = blocks + 196 * 768 * 192 + 192 * 1000
+    assert rows[2]["multiply_adds"] == pytest.approx(by_hand, rel=1e-3)
+
+
+@pytest.mark.full
+def test_a_site_is_replaced_whole_or_not_at_all(folders, runtime, tmp_path, capsys):
+    out, digits = tmp_path / "out", tmp_path / "digits"
+    shutil.copytree(folders[0], digits)
+    write_site([digits], out, runtime, False, Lines())
+    before = (out / "index.html").read_bytes()
+    assert "add --force" in refused(capsys, digits, "--out", out, "--runtime", runtime)
+    assert "are both of vit_digits" in refused(capsys, digits, folders[0], "--out", tmp_path / "2")
+    wrong = tmp_path / "wrong"
+    shutil.copytree(runtime / "dist", wrong / "dist")
+    (wrong / "dist" / next(iter(FILES))).write_text("another one")
+    assert "is not onnxruntime-web" in refused(
+        capsys, digits, "--out", out, "--runtime", wrong, "--force"
+    )
+    (wrong / "package.tgz").write_text("no archive")
+    assert "is no archive of" in refused(
+        capsys, digits, "--out", out, "--runtime", wrong / "package.tgz", "--force"
+    )
+    assert (out / "index.html").read_bytes() == before
+    # A variant that is not there is not shown, as in a folder that was pulled.
+    (digits / "onnx" / "model_int8.onnx").unlink()
+    write_site([digits], out, runtime, True, Lines())
+    rows = json.loads((out / "catalogue.json").read_text())["rows"]
+    assert [row["variant"] for row in rows] == ["fp32"]
+    with (digits / "onnx" / "model.onnx").open("ab") as file:
+        file.write(b"more")
+    assert "is not what its manifest says" in refused(capsys, digits, "--out", out, "--force")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".zoo")]
