@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import PHOTOGRAPH
-from zoo.manifest.words import NOT_TRAINED, limit, origin, steps, worst_of
+from zoo.manifest.words import NOT_TRAINED, limit, origin, steps
 from zoo.site.catalogue import Catalogue, Row
 from zoo.site.folders import Built
 from zoo.version import __version__
@@ -114,7 +114,6 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "steps": steps(manifest.preprocessing.settings),
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
-        "worst_of": worst_of,
         "limit": limit,
         "code": code,
         "folder": f"{MODELS}/{built.name}",

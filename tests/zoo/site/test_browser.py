@@ -176,7 +176,7 @@ def test_a_photograph_is_dropped(visit, made):
     best = np.argsort(-logits[0])[:5]
     assert page.locator("#classes .label").all_inner_texts() == [f"class {each}" for each in best]
     # int8 beside it: near, and not the same.
-    page.locator("#numbers td", has_text="3").first.wait_for(timeout=60_000)
+    page.locator("#numbers th", has_text="Fastest of 3").wait_for(timeout=60_000)
     row = page.locator("#numbers tbody tr").nth(1).locator("td").all_inner_texts()
     assert 0.999 < float(row[-1]) < 1 and 0 < float(row[-2]) < 1
     choose_a_patch(page)

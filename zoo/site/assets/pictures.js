@@ -132,17 +132,19 @@ function showLikeness(row, column) {
 
 function showNumbers() {
   const [first] = results;
+  const { runs } = first;
   const row = (cells, tag) => make("tr", {}, ...cells.map((text, index) =>
     make(index ? tag : "th", { className: index ? "number" : "" }, text)));
   const body = results.map((result) => {
-    const { name, ms, runs, tokens } = result;
+    const { name, ms, tokens } = result;
     const { most, cosine: alike } = apart(tokens, first.tokens);
     const compared = result === first ? ["", ""] : [most.toExponential(1), alike.toFixed(6)];
-    return row([name, ms.toFixed(ms < 10 ? 1 : 0), String(runs), ...compared], "td");
+    return row([name, ms.toFixed(ms < 10 ? 1 : 0), ...compared], "td");
   });
-  const heads = ["File", "Fastest run, ms", "Runs", "Largest difference", "Cosine"];
+  const time = runs === 1 ? "Time, ms" : `Fastest of ${runs}, ms`;
+  const heads = ["File", time, "Largest difference", "Cosine"];
   const table = make("table", {},
-    make("caption", {}, `On this machine, with ${threads()}; differences are from ${first.name}`),
+    make("caption", {}, `On this machine, ${threads()}; compared with ${first.name}`),
     make("thead", {}, row(heads, "th")), make("tbody", {}, ...body));
   byId("numbers").replaceChildren(table);
   byId("numbers").hidden = false;
