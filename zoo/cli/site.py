@@ -42,8 +42,9 @@ def site(
 def show(made: Site) -> None:
     """Say what was written, and how to look at it."""
     rows = made.catalogue.rows
+    models = len({row.model for row in rows})
     print(
-        f"{made.folder}: {len(rows)} ONNX files of {len({row.model for row in rows})} models, "
+        f"{made.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
         f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
     )
     print(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")

@@ -80,10 +80,9 @@ def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
 
 def _rows(built: Built, progress: Progress) -> Iterator[Row]:
     manifest = built.manifest
-    speeds = manifest.speeds.variants if manifest.speeds else {}
     for label, variant in built.variants.items():
         progress.stage(f"{built.name}: memory of {label}")
-        speed = speeds.get(label)
+        speed = built.speeds.variants.get(label)
         yield Row(
             model=built.name,
             variant=label,
@@ -123,10 +122,9 @@ def _worst(variant: Variant, measure: Measure) -> float | None:
 
 def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
     """Of one run on what was timed; a variant that was not has no kernels on a CPU."""
-    speeds = built.manifest.speeds
-    if speeds is None or label not in speeds.variants:
+    if label not in built.speeds.variants:
         return {"multiply_adds": None, "uncounted": 0, "peak_bytes": None}
-    specs = [Spec(each.name, each.dtype, speeds.input) for each in variant.inputs]
+    specs = [Spec(each.name, each.dtype, built.speeds.input) for each in variant.inputs]
     path = built.folder / variant.file
     counted = products(ir.load(path), specs)
     return {

@@ -7,6 +7,7 @@ from pathlib import Path
 from weights.progress import Progress
 from zoo.artifacts.audit.files import AGAIN, check_listed, present
 from zoo.errors import BadFile, BadRequest
+from zoo.manifest.measured import Speeds
 from zoo.manifest.read import read_folder
 from zoo.manifest.schema import File, Manifest, Variant
 from zoo.registry.entry import ModelInfo
@@ -24,6 +25,7 @@ class Built:
     manifest: Manifest
     entry: ModelInfo
     variants: Mapping[str, Variant]
+    speeds: Speeds
     files: Sequence[File]
 
     @property
@@ -51,7 +53,7 @@ def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
 
 def _read(folder: Path, progress: Progress) -> Built:
     manifest = read_folder(folder)
-    if not manifest.complete:
+    if not manifest.complete or manifest.speeds is None:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
     variants = manifest.pick(present(folder, manifest))
     if not variants:
@@ -63,4 +65,4 @@ def _read(folder: Path, progress: Progress) -> Built:
     checked = check_listed(folder, files, progress)
     if not checked.passed:
         raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
-    return Built(folder, manifest, info(manifest.model), variants, files)
+    return Built(folder, manifest, info(manifest.model), variants, manifest.speeds, files)

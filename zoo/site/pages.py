@@ -77,7 +77,7 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
     index = environment.get_template("index.html.jinja").render(
         rows=found.rows,
         found=found,
-        timed={(s.runtime, s.machine) for b in models if (s := b.manifest.speeds)},
+        timed={(built.speeds.runtime, built.speeds.machine) for built in models},
         choices={name: sorted({getattr(row, name) for row in found.rows}) for name in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
