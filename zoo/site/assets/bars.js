@@ -1,6 +1,6 @@
 // A list of shares from 0 to 1 as bars; each item's text says the same.
 
-/** Show items `{label, share}`; the largest is marked. */
+/** Show items `{label, share}`; the largest is marked, and a share of null is not known yet. */
 export function showBars(list, items) {
   while (list.children.length > items.length) list.lastChild.remove();
   while (list.children.length < items.length) {
@@ -17,7 +17,7 @@ export function showBars(list, items) {
     const [name, track, number] = row.children;
     name.textContent = label;
     track.firstChild.style.width = `${100 * share}%`;
-    number.textContent = `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
-    row.classList.toggle("first", share > 0 && share === most);
+    number.textContent = share === null ? "" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+    row.classList.toggle("first", share !== null && share === most);
   });
 }

@@ -95,7 +95,7 @@ function changed() {
     return;
   }
   drawSeen(toCounts([]));
-  show(new Array(model.classes).fill(0));
+  show(new Array(model.classes).fill(null));
   say("Draw a digit.");
 }
 

@@ -20,6 +20,7 @@ function call(name, given, told = () => {}) {
     worker.onerror = () => {
       for (const { reject } of waiting.values()) reject(new Error("the runtime cannot be loaded"));
       waiting.clear();
+      worker = null;
     };
   }
   const id = (last += 1);

@@ -62,6 +62,7 @@ async function give(file) {
     say(scaled ? `Done, with the picture scaled to ${width} × ${height} pixels first.` : "Done.");
     await repeat(feed, mine);
   } catch (error) {
+    if (mine !== turn) return;
     byId("progress").hidden = true;
     say(`It does not work: ${error.message}.`);
   }

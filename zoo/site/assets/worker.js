@@ -2,7 +2,7 @@
 
 import * as ort from "../runtime/ort.wasm.bundle.min.mjs";
 
-const sessions = new Map();
+const sessions = new Map(); // promises, by name
 
 /** A file's bytes; `told` hears how many have come. */
 async function download(address, size, told) {
@@ -21,12 +21,15 @@ async function download(address, size, told) {
 
 const calls = {
   async open({ name, address, size }, told) {
-    if (sessions.has(name)) return;
-    const bytes = await download(address, size, told);
-    sessions.set(name, await ort.InferenceSession.create(bytes));
+    if (!sessions.has(name)) {
+      const made = download(address, size, told).then((bytes) => ort.InferenceSession.create(bytes));
+      sessions.set(name, made);
+      made.catch(() => sessions.delete(name));
+    }
+    await sessions.get(name);
   },
   async run({ name, feed }) {
-    const session = sessions.get(name);
+    const session = await sessions.get(name);
     const input = new ort.Tensor(feed.type, feed.data, feed.dims);
     const began = performance.now();
     const results = await session.run({ [session.inputNames[0]]: input });
