@@ -42,7 +42,7 @@ function squared(rows, vector) {
   return out;
 }
 
-/** Jacobi's method: rotate a small symmetric matrix until it is diagonal; the rotation's columns. */
+/** Of a small symmetric matrix, by Jacobi's rotations; that of the largest eigenvalue first. */
 function eigenvectors(matrix) {
   const size = matrix.length;
   const turned = matrix.map((_, i) => matrix.map((_, j) => Number(i === j)));
@@ -88,8 +88,8 @@ export function principal(rows) {
     const out = new Float64Array(dim);
     shares.forEach((share, b) => block[b].forEach((value, i) => { out[i] += share * value; }));
     // The sign is left open: the largest weight is made positive.
-    const largest = out.reduce((best, value) => (Math.abs(value) > Math.abs(best) ? value : best), 0);
-    return largest < 0 ? out.map((value) => -value) : out;
+    const larger = (one, other) => (Math.abs(other) > Math.abs(one) ? other : one);
+    return out.reduce(larger) < 0 ? out.map((value) => -value) : out;
   });
   return { mean, directions };
 }

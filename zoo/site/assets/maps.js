@@ -28,7 +28,8 @@ export class Maps {
       const hold = make("div", { className: "hold" }, canvas, mark);
       hold.addEventListener("pointerdown", (event) => this.#point(event, canvas));
       if (this.panels.size === 0) this.#takeKeys(hold);
-      this.panels.set(name, { canvas, mark, figure: make("figure", {}, hold, make("figcaption", {}, caption)) });
+      const figure = make("figure", {}, hold, make("figcaption", {}, caption));
+      this.panels.set(name, { canvas, mark, figure });
     }
     this.place.replaceChildren(...[...this.panels.values()].map(({ figure }) => figure));
   }

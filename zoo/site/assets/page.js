@@ -3,7 +3,8 @@
 for (const button of document.querySelectorAll("button.copy")) {
   if (!navigator.clipboard) break;
   button.hidden = false;
-  button.setAttribute("aria-label", `Copy the code in ${button.previousElementSibling.textContent}`);
+  const language = button.previousElementSibling.textContent;
+  button.setAttribute("aria-label", `Copy the code in ${language}`);
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(button.closest("figure").querySelector("code").textContent);
     button.textContent = "Copied";

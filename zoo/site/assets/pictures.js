@@ -125,7 +125,8 @@ function showLikeness(row, column) {
   const [first] = found;
   const others = first.map((value, patch) => (patch === chosen ? -Infinity : value));
   const best = others.indexOf(Math.max(...others));
-  const place = (patch) => `row ${Math.floor(patch / grid[1]) + 1}, column ${(patch % grid[1]) + 1}`;
+  const place = (patch) =>
+    `row ${Math.floor(patch / grid[1]) + 1}, column ${(patch % grid[1]) + 1}`;
   byId("patch").textContent =
     `Chosen: ${place(chosen)}. Most like it: ${place(best)}, cosine ${others[best].toFixed(3)}; ` +
     `least ${Math.min(...first).toFixed(3)}.`;

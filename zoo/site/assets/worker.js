@@ -22,7 +22,8 @@ async function download(address, size, told) {
 const calls = {
   async open({ name, address, size }, told) {
     if (!sessions.has(name)) {
-      const made = download(address, size, told).then((bytes) => ort.InferenceSession.create(bytes));
+      const made = download(address, size, told)
+        .then((bytes) => ort.InferenceSession.create(bytes));
       sessions.set(name, made);
       made.catch(() => sessions.delete(name));
     }
