@@ -13,7 +13,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 
 HEAVY = ("jax", "onnxruntime", "torch", "huggingface_hub", "onnx_ir", "converter", "httpx2")
-ORDER = ["list", "info", "export", "verify", "show", "bench", "pull", "build", "push"]
+ORDER = ["list", "info", "export", "verify", "show", "bench", "pull", "build", "site", "push"]
 ORDER += ["weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 

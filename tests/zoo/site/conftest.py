@@ -25,7 +25,9 @@ PICTURES = "vit_tiny_patch16_224"
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
     """Built folders of `vit_digits`, trained, and of a classifier of photographs, random."""
-    place = tmp_path_factory.mktemp("built")
+    place = tmp_path_factory.getbasetemp()
+    # The workers of a run share them: who comes second finds them built.
+    place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
     wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
     assert call(app, ["build", "vit_digits", *wanted]) == 0
     assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
@@ -44,7 +46,7 @@ def runtime(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def made(folders, runtime, tmp_path_factory):
+def made(runtime, folders, tmp_path_factory):
     """The site, and what was said of it."""
     return write_site(folders, tmp_path_factory.mktemp("www") / "site", runtime, False, Lines())
 
@@ -69,7 +71,9 @@ def address(made):
 @pytest.fixture(scope="session")
 def chromium():
     """Debian's browser; Playwright downloads none here."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="the extra [test] brings it")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="there is no Playwright here: the extra [test] brings it"
+    )
     found = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if found is None:
         pytest.skip(f"there is no browser here: `apt-get install {CHROMIUM[0]}` brings one")

@@ -78,7 +78,7 @@ def numbers_are_the_manifests(rows, folders):
 
 
 @pytest.mark.full
-def test_a_site_is_replaced_whole_or_not_at_all(folders, runtime, tmp_path, capsys):
+def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, tmp_path, capsys):
     out, digits = tmp_path / "out", tmp_path / "digits"
     shutil.copytree(folders[0], digits)
     write_site([digits], out, runtime, False, Lines())
