@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from weights.progress import Progress, Quiet
 
@@ -14,10 +15,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Whether pictures can be drawn there.
+
+    What a cell of a notebook runs gets a terminal too (Jupyter says so by `JPY_PARENT_PID`), but
+    its cursor does not move.
+    """
+    return stream.isatty() and "JPY_PARENT_PID" not in os.environ
+
+
 @contextmanager
 def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
     """A progress bar on stderr; where that is no terminal, `elsewhere`, or else nothing."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield elsewhere or Quiet()
         return
     from rich import progress as rich

@@ -9,6 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from zoo.artifacts.build.plan import Plan
 from zoo.export.many import Outcome
+from zoo.progress import is_terminal
 
 
 class Log:
@@ -46,7 +47,7 @@ class Rows:
 @contextmanager
 def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
     """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield Log()
         return
     columns = (SpinnerColumn(), "{task.fields[model]}", "{task.description}", TimeElapsedColumn())

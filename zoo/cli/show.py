@@ -50,6 +50,7 @@ def show(
     from zoo.bench.inputs import read_size
     from zoo.files.staging import staged, writing
     from zoo.images.pictures import pictures
+    from zoo.progress import is_terminal
     from zoo.show.draw import draw
 
     if out.suffix.lower() not in SUFFIXES:
@@ -62,7 +63,7 @@ def show(
     with staged(out.parent) as stage, writing(out):
         grid.save(stage / out.name)
         (stage / out.name).replace(out)
-    if not json and sys.stdout.isatty():
+    if not json and is_terminal(sys.stdout):
         print_picture(grid)
     rows, columns = found.grid
     summary = {"file": str(out), "images": len(images), "patches": [rows, columns]}

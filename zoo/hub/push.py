@@ -20,6 +20,7 @@ from zoo.artifacts.audit.files import check_folder
 from zoo.errors import BadRequest
 from zoo.hub.pull import BRANCH
 from zoo.manifest.schema import MANIFEST
+from zoo.progress import is_terminal
 
 TOKEN = "set HF_TOKEN to a token of yours that may write to {}"
 
@@ -125,7 +126,7 @@ def commit(planned: Plan) -> str:
     target = planned.target
     if get_token() is None:
         raise BadRequest(f"pushing needs a token: {TOKEN.format(target.repository)}.")
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         disable_progress_bars()
     api = HfApi()
     files = [CommitOperationAdd(row.name, planned.folder / row.name) for row in planned.rows]

@@ -1,0 +1,113 @@
+"""Notebooks, run as a reader runs them, without a network and without anybody's weights.
+
+`python -m tests.notebooks [NAME…]` runs those of `notebooks/` anew and stores their outputs,
+without what changes from one run or machine to the next.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from base64 import b64decode, b64encode
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from PIL import Image
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+LONGEST = 240
+"""Seconds that a cell may take on a machine that has more to do."""
+
+NUMBER = re.compile(r"\d[\d,.]*(e[+-]\d+)?")
+
+
+def run(path: Path, folder: Path) -> NotebookNode:
+    """A notebook with the outputs that it has in an empty folder and an empty home."""
+    notebook = nbformat.read(path, as_version=4)
+    programs = Path(sys.executable).parent
+    own = {
+        "HOME": str(folder),
+        "HF_HUB_OFFLINE": "1",
+        "MPLCONFIGDIR": matplotlib.get_configdir(),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    places = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, timeout=LONGEST, resources=resources)
+    client.execute(env=places | own)
+    return cleaned(notebook)
+
+
+def cleaned(notebook: NotebookNode) -> NotebookNode:
+    """Without times, versions and the pieces in which texts happened to arrive."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
+        if cell.cell_type == "code":
+            cell.outputs = merged(cell.outputs)
+    return notebook
+
+
+def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Outputs of which no two texts of one stream follow each other; pictures of 256 colours."""
+    found: list[NotebookNode] = []
+    for output in map(small, outputs):
+        last = found[-1] if found else NotebookNode()
+        if "text" not in output:
+            found.append(output)
+        elif last.get("name") == output.name:
+            last.text += plain(output.text)
+        else:
+            found.append(output)
+            output.text = plain(output.text)
+    return found
+
+
+def plain(text: str) -> str:
+    """Without what makes letters bold."""
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+def small(output: NotebookNode) -> NotebookNode:
+    """A picture in a third of its bytes."""
+    if picture := output.get("data", {}).get("image/png"):
+        image = Image.open(BytesIO(b64decode(picture))).convert("RGB").quantize(256)
+        image.save(written := BytesIO(), "PNG", optimize=True)
+        output.data["image/png"] = b64encode(written.getvalue()).decode()
+    return output
+
+
+def told(cell: NotebookNode) -> dict[str, str]:
+    """What a cell prints, by stream, and what else it shows: that there is a picture, not which.
+
+    In a cell that is tagged `varies` the numbers are those of a machine or a moment: only how the
+    text looks without them is told.
+    """
+    found: dict[str, str] = {}
+    for output in cell.outputs:
+        for kind, text in output.get("data", {output.get("name"): output.get("text")}).items():
+            found[kind] = found.get(kind, "") + ("." if kind.startswith("image/") else text)
+    if "varies" in cell.metadata.get("tags", ()):
+        return {kind: " ".join(NUMBER.sub("#", text).split()) for kind, text in found.items()}
+    return found
+
+
+def store(path: Path) -> None:
+    """Run a notebook anew, and keep what comes of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = run(path, Path(folder))
+    nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if not sys.argv[1:] or path.stem in sys.argv[1:]:
+            store(path)
+            print(path.name, f"{path.stat().st_size / 1e3:.0f} KB")
