@@ -22,7 +22,10 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 LONGEST = 240
 """Seconds that a cell may take on a machine that has more to do."""
 
-NUMBER = re.compile(r"\d[\d,.]*(e[+-]\d+)?")
+MANY = 10_000
+"""Colours that a diagram has at most, the shades of its letters among them."""
+
+NUMBER = re.compile(r"sha256 \w+|\d[\d,.]*(e[+-]\d+)?")
 
 
 def run(path: Path, folder: Path) -> NotebookNode:
@@ -60,12 +63,12 @@ def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
     found: list[NotebookNode] = []
     for output in map(small, outputs):
         last = found[-1] if found else NotebookNode()
-        if "text" not in output:
+        if "text" not in output or last.get("name") != output.name:
             found.append(output)
-        elif last.get("name") == output.name:
-            last.text += plain(output.text)
         else:
-            found.append(output)
+            last.text += output.text
+    for output in found:
+        if "text" in output:
             output.text = plain(output.text)
     return found
 
@@ -76,11 +79,12 @@ def plain(text: str) -> str:
 
 
 def small(output: NotebookNode) -> NotebookNode:
-    """A picture in a third of its bytes."""
+    """A diagram in a third of its bytes. A photograph keeps all of its colours."""
     if picture := output.get("data", {}).get("image/png"):
-        image = Image.open(BytesIO(b64decode(picture))).convert("RGB").quantize(256)
-        image.save(written := BytesIO(), "PNG", optimize=True)
-        output.data["image/png"] = b64encode(written.getvalue()).decode()
+        image = Image.open(BytesIO(b64decode(picture))).convert("RGB")
+        if image.getcolors(MANY):
+            image.quantize(256).save(written := BytesIO(), "PNG", optimize=True)
+            output.data["image/png"] = b64encode(written.getvalue()).decode()
     return output
 
 
