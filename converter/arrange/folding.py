@@ -8,7 +8,8 @@ all that it arrives at are parameters or constants, these are multiplied when th
 and keep their names; the operation is gone. So a shift goes into the bias before it.
 
 The weights of a product or a convolution change only if nothing else reads them, so that no file
-has them twice; of vectors and tables it may have two of up to 1 MiB.
+has them twice; of vectors and tables it may have two of up to 1 MiB. Factors that make infinite
+weights, and so NaN, are refused on saving.
 """
 
 from __future__ import annotations
@@ -87,8 +88,10 @@ class Affine:
         """A factor or divisor by weights alone."""
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if wide else ():
-            if self._is_fixed(other) and _is_tame(other):
-                factor = _spread(other, node.out, editor)
+            divides = node.op == "div"
+            if self._is_fixed(other) and _is_tame(other, divides):
+                spread, how = _spread(other, node.out, editor), {"divides": divides}
+                factor = editor.add("factor", [spread], spread.shape, spread.dtype, how)
                 changes = self._scaled(Part(node, index, factor), node.op, editor, DEPTH)
                 if changes and not all(map(_is_number, changes)):
                     return self._without(node, index, changes, editor)
@@ -247,14 +250,14 @@ def _spread(value: Value, out: Value, editor: Editor) -> Value:
     return editor.reshape(value, tuple(ones))
 
 
-def _is_tame(value: Value) -> bool:
-    """Whether a constant is far from the ends of what floats hold; parameters are trusted."""
-    if (number := scalar(value)) is not None:
-        return number == 0 or 1 / LARGEST <= abs(number) <= LARGEST
-    if value.kind != "const":
+def _is_tame(value: Value, divides: bool) -> bool:
+    """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
+    number = scalar(value)
+    if number is None and value.kind != "const":
         return True
-    sizes = np.abs(np.asarray(value.const, np.float64))
-    return bool(np.all((sizes == 0) | ((sizes >= 1 / LARGEST) & (sizes <= LARGEST))))
+    sizes = np.abs(np.asarray(value.const if number is None else number, np.float64))
+    within = (sizes >= 1 / LARGEST) & (sizes <= LARGEST)
+    return bool(np.all(within | (sizes == 0) & (not divides)))
 
 
 def _covers(bias: Value, term: Value) -> bool:

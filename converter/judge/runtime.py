@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.serde import SerdeError
 
 from converter.complex.pairs import packed
 from converter.errors import CheckError
@@ -96,12 +97,24 @@ def session(
 
         return mapped(inner, options, **how)
     if sum(t.nbytes for t in _tensors(inner)) <= LARGEST_FILE:
-        data = ir.to_proto(inner).SerializeToString()
+        data = _serialised(inner)
         return ort.InferenceSession(data, options, **how)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         save(inner, path)
         return ort.InferenceSession(path, options, **how)
+
+
+def _serialised(model: ir.Model) -> bytes:
+    """**Raises** what a weight program raises, not what is wrapped around that."""
+    try:
+        proto: bytes = ir.to_proto(model).SerializeToString()
+    except SerdeError as error:
+        cause: BaseException = error
+        while isinstance(cause, SerdeError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise cause from error
+    return proto
 
 
 def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.errors import SaveError
 from converter.graph import Node, Value, dims
 from converter.graph.dtypes import converted
 from converter.graph.evaluate import precision, run_node
@@ -54,7 +55,16 @@ def _integer_pow(x: Any, *, y: int) -> Any:
     return result if y >= 0 else 1 / result
 
 
+def _factor(x: Any, *, divides: bool) -> Any:
+    """**Raises** `SaveError` for what would make infinite weights: those of products make NaN."""
+    if np.any(x == 0) if divides else np.any(np.isinf(x)):
+        found = "a divisor of zero" if divides else "an infinite factor"
+        raise SaveError(f"weights would take in {found}: mend it, or convert with fold=False")
+    return x
+
+
 NUMPY: dict[str, Callable[..., Any]] = {
+    "factor": _factor,
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,

@@ -174,6 +174,34 @@ def test_numbers_that_round(name):
     np.testing.assert_array_equal(got, np.round(got))
 
 
+@pytest.mark.parametrize(
+    ("scaled", "number"), [(lambda y, s: y * s, np.inf), (lambda y, s: y / s, 0.0)]
+)
+def test_infinite_weights_are_refused(scaled, number, tmp_path):
+    """A product with them is NaN, where JAX has an infinity; NaN is NaN in both."""
+    rng = np.random.default_rng(3)
+    params = {"w": rng.standard_normal((D, K), np.float32), "s": np.ones(K, np.float32)}
+    x = rng.standard_normal((N, D), np.float32)
+
+    def fn(p: Any, x: Any) -> Any:
+        return scaled(x @ p["w"], p["s"])
+
+    export = converter.to_onnx(fn, [x], params=params)
+    for value, wrong in ((number, True), (np.nan, False)):
+        params["s"][1] = value
+        if wrong:
+            with pytest.raises(converter.SaveError, match="fold=False"):
+                export.save(tmp_path / "model.onnx", values=params)
+            with pytest.raises(converter.SaveError, match="fold=False"):
+                run(export, [x])
+            assert not (tmp_path / "model.onnx").exists()
+        else:
+            assert converter.check(export, partial(fn, params), [x]).passed
+    params["s"][1] = number
+    kept = converter.to_onnx(fn, [x], params=params, fold=False)
+    assert converter.check(kept, partial(fn, params), [x]).passed
+
+
 def test_without_folding_every_operation_stays():
     params = {k: np.ones(shape, np.float32) for k, shape in SHAPES.items()}
     kept = converter.to_onnx(block, [(N, K)], params=params, opset=18, fold=False)

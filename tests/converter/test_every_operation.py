@@ -143,10 +143,10 @@ OTHERS: Table = {
 
 ELSEWHERE = {
     *("attention", "avg_pool", "batch_norm", "conv", "conv_transpose", "group_norm"),
-    *("rotary_heads", "lstm", "gru", "rnn"),
+    *("rotary_heads", "lstm", "gru", "rnn", "factor"),
 }
-"""What takes images, heads or cells, in few dtypes: `test_conformance_window.py`,
-`test_channel_norms.py`, `test_recurrent.py` and `fuse/` have them."""
+"""What takes images, heads, cells or parameters, in few dtypes: `test_conformance_window.py`,
+`test_channel_norms.py`, `test_recurrent.py`, `test_affine.py` and `fuse/` have them."""
 
 ROUNDING = {"float16": 16.0, "float32": 64.0, "float64": 64.0}
 """Units in the last place of the largest number; of float16 JAX rounds every step."""

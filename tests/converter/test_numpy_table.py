@@ -161,6 +161,7 @@ LAYOUT = {
         ((2, 0, 4), {"start_indices": (0, 2, 0), "limit_indices": (2, 2, 4), "strides": (1, 1, 1)}),
     ],
     "concatenate": [((2, 3, 8), {"dimension": 2}), ((4, 3, 4), {"dimension": 0})],
+    "factor": [((2, 3, 4), {"divides": False})],
 }
 
 
