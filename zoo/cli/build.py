@@ -38,7 +38,7 @@ def build(
     models: Annotated[list[str] | None, options.models(NAMES)] = None,
     all: options.All = False,
     filter: options.Filter = None,
-    variant: Annotated[list[str] | None, options.variants("all but bf16")] = None,
+    variant: Annotated[list[str] | None, options.variants("fp32, fused, fp16, int8")] = None,
     weights: options.Weights = "auto",
     out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
     force: options.ForceInexact = False,

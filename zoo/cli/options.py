@@ -82,7 +82,7 @@ def size(default: str, panel: str | None = NETWORK) -> Any:
 
 def variants(default: str) -> Any:
     """`--variant`."""
-    help = f"The variants fp32, fused, fp16, bf16 or int8, or `all` of them. {SEVERAL}"
+    help = f"The variants fp32, fused, fp16, bf16, int8, q4 or q4f16, or `all` of them. {SEVERAL}"
     return value("NAME", help, callback=split, show_default=default)
 
 
@@ -127,7 +127,11 @@ Opsets = Annotated[
 ]
 Precision = Annotated[
     choices.Precision,
-    value("NAME", "The precision of weights and computations: fp32, fp16, bf16 or int8.", FILE),
+    value(
+        "NAME",
+        "The precision of weights and computations: fp32, fp16, bf16, int8, q4 or q4f16.",
+        FILE,
+    ),
 ]
 AttentionLayout = Annotated[
     choices.Layout,

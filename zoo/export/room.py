@@ -11,10 +11,12 @@ from zoo.registry.entry import ModelInfo
 LARGEST = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""
 
-BITS: dict[Precision, int] = {"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8}
-
-ON_THE_WAY: dict[Precision, float] = {"fp32": 0, "fp16": 1, "bf16": 1, "int8": 3.4}
-"""How many files in float32 lie on the disk as well while one is made."""
+BITS: dict[Precision, float] = {
+    **{"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8},
+    # With the scales of 32 bits, or of 16, for every 32 numbers.
+    **{"q4": 5, "q4f16": 4.5},
+}
+"""How many a number takes."""
 
 BASE = 600_000_000
 """Bytes of memory that an export takes whatever the model: libraries and compiled code."""
@@ -22,16 +24,13 @@ BASE = 600_000_000
 WHOLE = 2
 """How many times the float32 model is in memory, if verified as a whole; 1.7 was measured."""
 
-QUANTISED = 4
-"""How many times a model is in memory that is quantised; 3.7 was measured."""
-
 BLOCK = 3
 """How many times a block is in memory that is verified alone; 1.5 to 2.5 were measured."""
 
 
 def written(entry: ModelInfo, precision: Precision) -> int:
     """How large a file of a model is, about."""
-    return entry.parameters * BITS[precision] // 8
+    return round(entry.parameters * BITS[precision] / 8)
 
 
 def disk(request: Request) -> int:
@@ -39,14 +38,13 @@ def disk(request: Request) -> int:
     entry, precision = request.model, request.options.precision
     joined = request.signature.input == "uint8"
     files = (len(request.opsets) + joined) * written(entry, precision)
-    return files + round(ON_THE_WAY[precision] * written(entry, "fp32"))
+    # Others are made from a file in float32, which lies beside them as long.
+    return files + (written(entry, "fp32") if precision != "fp32" else 0)
 
 
 def memory(request: Request) -> int:
     """Bytes of memory that an export needs, about."""
     whole = written(request.model, "fp32")
-    if request.options.precision == "int8":
-        return BASE + QUANTISED * whole
     if request.options.verify and written(request.model, request.options.precision) <= LARGEST:
         return BASE + WHOLE * whole
     return BASE + BLOCK * whole // request.model.config.layers

@@ -47,7 +47,7 @@ def to_onnx(
     - `size`: pixels, `224` or `(height, width)`; `"dynamic"` leaves them open; the model's own by
       default.
     - `batch`: images at once; open by default.
-    - `precision`: `"fp32"`, `"fp16"`, `"bf16"` or `"int8"`.
+    - `precision`: `"fp32"`, `"fp16"`, `"bf16"`, `"int8"`, `"q4"` or `"q4f16"`.
     - `input`: `"float32"` for `pixel_values [batch, 3, height, width]`, `"uint8"` for images
       `[batch, height, width, 3]` of any size, which the file preprocesses itself.
     - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a

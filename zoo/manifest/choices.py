@@ -4,7 +4,7 @@ from typing import Literal
 
 Layout = Literal["4d", "3d"]
 
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
+Precision = Literal["fp32", "fp16", "bf16", "int8", "q4", "q4f16"]
 
 Input = Literal["float32", "uint8"]
 """Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""

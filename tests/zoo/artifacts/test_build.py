@@ -35,7 +35,7 @@ FILES = {
     "fp32": ("onnx/model.onnx", 18, "fp32"),
     "fused": ("onnx/model_fused.onnx", 23, "fp32"),
     "fp16": ("onnx/model_fp16.onnx", 18, "fp16"),
-    "int8": ("onnx/model_int8.onnx", 18, "int8"),
+    "int8": ("onnx/model_quantized.onnx", 23, "int8"),
 }
 
 
@@ -74,7 +74,7 @@ def listed(folder: Path) -> set[str]:
 
 def test_what_is_in_it(built):
     folder, record = built
-    assert record["built"] == ["fp16", "int8", "fp32", "fused"] and record["error"] is None
+    assert record["built"] == ["fp16", "fp32", "int8", "fused"] and record["error"] is None
     content = manifest(folder)
     assert content == record["manifest"] and content["complete"]
     assert {item["name"] for item in content["files"]} | {"manifest.json"} == listed(folder)
@@ -134,7 +134,7 @@ def test_a_build_is_resumed(copied, tmp_path):
     assert record["already_there"] == list(FILES) and not record["built"]
     assert before == {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
     # What is gone, damaged or left over is made again, or removed; the rest stays.
-    (copied / "onnx/model_int8.onnx").unlink()
+    (copied / "onnx/model_quantized.onnx").unlink()
     damaged = bytearray((copied / "onnx/model_fused.onnx").read_bytes())
     damaged[-100] ^= 1
     (copied / "onnx/model_fused.onnx").write_bytes(damaged)

@@ -8,7 +8,7 @@ from tests import folders
 from tests.command import Command
 from tests.hub_server import COMMIT, Hub, serving
 
-VARIANTS = ("fp32", "fused", "fp16", "bf16", "int8")
+VARIANTS = ("fp32", "fused", "fp16", "bf16", "int8", "q4", "q4f16")
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +72,11 @@ def test_weights_that_are_not_to_be_had(zoo, tmp_path):
 def test_a_build(asked, got, zoo, tmp_path):
     (found,) = foretold(zoo, "build", "vit_digits", *asked)
     folder = tmp_path / "here" / "artifacts" / "vit_digits" / "onnx"
-    endings = {"fp32": ".onnx"} | {name: f"_{name}.onnx" for name in VARIANTS[1:]}
+    endings = {name: f"_{name}.onnx" for name in VARIANTS}
+    endings |= {"fp32": ".onnx", "int8": "_quantized.onnx"}
     assert list(found["files"]) == [str(folder / f"model{endings[name]}") for name in got]
-    bits = {"fp32": 32, "fused": 32, "fp16": 16, "bf16": 16, "int8": 8}
-    assert list(found["files"].values()) == [168_586 * bits[name] // 8 for name in got]
+    bits = {"fp32": 32, "fused": 32, "fp16": 16, "bf16": 16, "int8": 8, "q4": 5, "q4f16": 4.5}
+    assert list(found["files"].values()) == [round(168_586 * bits[name] / 8) for name in got]
 
 
 def test_guesses_are_near(zoo, tmp_path):

@@ -163,7 +163,7 @@ def test_earlier_files_are_replaced_and_others_are_not(fine_tuned, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"precision": "float16"}, "fp32, fp16, bf16, int8"),
+        ({"precision": "float16"}, "fp32, fp16, bf16, int8, q4, q4f16"),
         ({"input": "png"}, "float32, uint8"),
         ({"opset": 16}, "17 to 26"),
         ({"size": 9}, "multiples of its patch size, 2"),

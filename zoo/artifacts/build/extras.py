@@ -1,6 +1,7 @@
 """The files of a folder that are not networks: settings, licence, a photograph, golden numbers."""
 
 import shutil
+from collections.abc import Collection
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -31,15 +32,9 @@ def write_extras(
 ) -> list[str]:
     """Write them to `stage`, with the numbers of a golden sample; their names."""
     settings = portable_config(config, maker.entry.family)
-    outside = [
-        Path(VARIANTS[name].file).name
-        for name, variant in manifest.variants.items()
-        if len(variant.files) > 1
-    ]
-    if outside:
-        # transformers.js asks for a sidecar only where it is told of one.
-        chunks = {name: 1 for name in outside}
-        settings |= {"transformers.js_config": {"use_external_data_format": chunks}}
+    outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
+    if told := for_transformers_js(manifest.variants, outside):
+        settings |= {"transformers.js_config": told}
     how = transformers_processor(manifest.preprocessing.settings)
     write_json(stage / "config.json", settings)
     write_json(stage / "preprocessor_config.json", how)
@@ -47,6 +42,23 @@ def write_extras(
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
     return sorted(path.name for path in stage.iterdir())
+
+
+def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> dict[str, Any]:
+    """What transformers.js does not guess: which variants have their tensors `outside`, and what a
+    browser is to take where there is no int8, for which it would ask."""
+    told: dict[str, Any] = {}
+    if outside:
+        chunks = {Path(VARIANTS[name].file).name: 1 for name in outside}
+        told |= {"use_external_data_format": chunks}
+    dtype = next((name for name in IN_BROWSERS if name in variants), None)
+    if dtype and "int8" not in variants:
+        told |= {"device_config": {"wasm": {"dtype": dtype}}}
+    return told
+
+
+IN_BROWSERS = ("fp32", "q4", "q4f16", "fp16")
+"""What WebAssembly runs, the best of them first; so transformers.js calls them, too."""
 
 
 def golden(maker: Maker, sample: Sample) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from weights.progress import Progress
@@ -59,14 +60,14 @@ def make_variants(
     plan: Plan, maker: Maker, missing: Sequence[Variant], progress: Progress
 ) -> Iterator[tuple[Variant, Path, Made]]:
     """Make variants, each staged as a file until the next one is asked for."""
-    for opset in sorted({variant.opset for variant in missing}):
+    for opset, layout in sorted({variant.source for variant in missing}):
         with staged(plan.folder, OWNER) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
-            source = workshop / Path(FLOAT32[opset].file).name
-            export = maker.float32(opset, source, progress)
+            source = workshop / FLOAT32.get((opset, layout), "float32.onnx")
+            export = replace(maker, layout=layout).float32(opset, source, progress)
             # The float32 file itself comes last, for publishing moves it away.
             for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
-                if variant.opset == opset:
+                if variant.source == (opset, layout):
                     file = source.with_name(Path(variant.file).name)
                     if variant.precision != "fp32":
                         maker.lower(source, file, variant.precision, progress)
@@ -74,8 +75,8 @@ def make_variants(
                     yield variant, file, maker.checked(file, variant.precision, export, progress)
 
 
-FLOAT32 = {v.opset: v for v in VARIANTS.values() if v.precision == "fp32"}
-"""The variant in float32 at each opset."""
+FLOAT32 = {v.source: Path(v.file).name for v in VARIANTS.values() if v.precision == "fp32"}
+"""The names of the variants in float32, by opset and layout."""
 
 
 def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made) -> bool:
@@ -86,7 +87,7 @@ def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made)
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
     names = [(folder / path.name).as_posix() for path in paths]
-    described = describe_variant(made, "4d", names)
+    described = describe_variant(made, variant.layout, names)
     variants = {**ledger.content.variants, variant.name: described}
     in_order = {name: variants[name] for name in VARIANTS if name in variants}
     ledger.publish(file.parent, names, variants=in_order)

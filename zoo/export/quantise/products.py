@@ -1,0 +1,107 @@
+"""Products with a matrix of parameters: where they are, and another in the place of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from zoo.export.quantise.parameters import added, is_parameter, later, sides
+
+Integers = NDArray[np.int8] | NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Product:
+    """`left @ matrix`, where `matrix` is a parameter `[inputs, outputs]`."""
+
+    node: ir.Node
+    left: ir.Value
+    matrix: ir.Value
+
+    @property
+    def name(self) -> str:
+        """The parameter's."""
+        return str(self.matrix.name)
+
+    @property
+    def inputs(self) -> int:
+        """How many channels the activations have."""
+        return sides(self.matrix)[0]
+
+    @property
+    def outputs(self) -> int:
+        """How many there are behind it."""
+        return sides(self.matrix)[1]
+
+    @property
+    def result(self) -> ir.Value:
+        """What it gives."""
+        return self.node.outputs[0]
+
+    @property
+    def type(self) -> np.dtype[Any]:
+        """Of the activations."""
+        assert self.left.dtype is not None
+        return self.left.dtype.numpy()
+
+
+class Codec(Protocol):
+    """A way to hold a matrix in integers, and to multiply by it."""
+
+    domain: str
+    """Of the operators that ONNX itself has not."""
+
+    dtype: ir.DataType
+    """Of the integers, as they are stored."""
+
+    def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
+        """The shape of the integers of a matrix."""
+
+    def scales(self, matrix: Floats) -> Floats:
+        """How large a step of the integers is; never zero."""
+
+    def integers(self, matrix: Floats, scales: Floats) -> Integers:
+        """The matrix in steps."""
+
+    def rounded(self, matrix: Floats, scales: Floats) -> Floats:
+        """The matrix that those integers stand for."""
+
+    def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+        """What multiplies by it; the output of the last node is the product."""
+
+
+def products(graph: ir.Graph) -> Iterator[Product]:
+    """All products of a graph, in its order."""
+    for node in graph:
+        if node.op_type == "MatMul" and not node.domain and is_parameter(node.inputs[1], 2):
+            left, matrix = node.inputs
+            assert left is not None and matrix is not None
+            yield Product(node, left, matrix)
+
+
+def put_integers(graph: ir.Graph, product: Product, scales: Floats, codec: Codec) -> list[ir.Node]:
+    """The nodes of a product with integers, which take over the parameter's name."""
+    shape = codec.stored(product.inputs, product.outputs)
+    integers = later(
+        product.matrix, codec.dtype, shape, lambda found: codec.integers(found, scales)
+    )
+    del graph.initializers[product.name]
+    graph.initializers.add(integers)
+    steps = added(graph, f"{product.name}_scale", scales.astype(product.type))
+    return codec.nodes(product, integers, steps)
+
+
+def replace(graph: ir.Graph, product: Product, nodes: list[ir.Node]) -> None:
+    """Put nodes in the place of a product's. The last one's output takes over its name."""
+    old, (new,) = product.result, nodes[-1].outputs
+    new.name, old.name = old.name, f"{old.name}_float"
+    new.type, new.shape = old.type, old.shape
+    graph.insert_before(product.node, nodes)
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    graph.remove(product.node, safe=True)

@@ -1,0 +1,48 @@
+"""Quantisation of all matrices of a model, without a change of the mean of what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import onnx_ir as ir
+
+from zoo.export.quantise.parameters import added, array, change, is_parameter
+from zoo.export.quantise.products import Codec, Floats, Product, products, put_integers, replace
+
+
+def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None:
+    """Hold every matrix of parameters that activations are multiplied by in integers, in place.
+
+    `means` are the activations', by the matrix's name. With a rounded matrix the products have
+    another mean, which is most of the error where activations are much alike. What the mean has
+    lost is added to the bias (Nagel et al. 2019, arXiv 1906.04721).
+    """
+    graph = model.graph
+    for product in list(products(graph)):
+        matrix = array(product.matrix)
+        found = codec.scales(matrix).astype(product.type)
+        # A step that is too small for float16 becomes zero, and so do the numbers.
+        scales = np.where(found == 0, 1, found).astype(np.float32)
+        lost = means[product.name] @ (matrix - codec.rounded(matrix, scales))
+        bias = _bias(product)
+        nodes = put_integers(graph, product, scales, codec)
+        if bias is None:
+            shift = added(graph, f"{product.name}_shift", lost.astype(product.type))
+            nodes.append(ir.node("Add", [nodes[-1].outputs[0], shift]))
+        else:
+            change(bias, partial(np.add, lost))
+        replace(graph, product, nodes)
+    if codec.domain:
+        model.opset_imports[codec.domain] = 1
+
+
+def _bias(product: Product) -> ir.Value | None:
+    """The parameter that is added to a product, and to nothing else."""
+    result = product.result
+    users = [user for user, _ in result.uses()]
+    if len(users) != 1 or users[0].op_type != "Add" or result.is_graph_output():
+        return None
+    biases = [value for value in users[0].inputs if is_parameter(value, 1)]
+    return biases[0] if biases else None
