@@ -26,6 +26,13 @@ pytestmark = pytest.mark.full
 MODELS = ("dinov3_vits16", "vit_tiny_patch16_224")
 """Stretched and cropped; with and without a class in transformers; without and with logits."""
 
+NAMES = dict.fromkeys(("fp32", "fused", "fp16", "int8", "q4", "q4f16"), "model")
+NAMES["fused"] = "model_fused"
+"""Of every variant's file, without the ending that stands for its precision."""
+
+DTYPES = {"fused": "fp32", "int8": "q8"}
+"""What transformers.js calls precisions that have another name there."""
+
 FAMILIES = (
     "dinov3_vits16",
     "dinov3_convnext_tiny",
@@ -57,19 +64,18 @@ def node(root):
 
 @pytest.fixture(scope="session", params=MODELS)
 def folder(request, root):
-    return folders.build(root, request.param)
+    return folders.build(root, request.param, "--variant", ",".join(NAMES))
 
 
 def test_transformers_js(node, folder, tmp_path):
     whole = str(folder.path / "photograph.png")
     fits = folders.fitting(folder.preprocessing, tmp_path / "fits.png")
-    names = {"fp32": "model", "fused": "model_fused", "fp16": "model", "int8": "model"}
     request = {
         "folder": str(folder.path),
         "pictures": [whole, str(fits)],
         "variants": {
-            variant: {"model_file_name": name, "dtype": variant.replace("fused", "fp32")}
-            for variant, name in names.items()
+            variant: {"model_file_name": name, "dtype": DTYPES.get(variant, variant)}
+            for variant, name in NAMES.items()
         },
         "pixel_values": encode(folder.outputs["pixel_values"]),
     }
@@ -92,9 +98,38 @@ def test_onnxruntime_web(node, folder):
         "pixel_values": encode(folder.outputs["pixel_values"]),
     }
     answer = folders.ask(["node", node / "run_onnxruntime_web.mjs"], request)
-    assert set(answer["outputs"]) == {"fp32", "fused", "fp16", "int8"}
+    assert set(answer["outputs"]) == set(NAMES)
     for variant, outputs in answer["outputs"].items():
         assert_equals(variant, decode_all(outputs), folder.outputs)
+
+
+def in_a_browser(node, folder, options):
+    """The files that transformers.js fetched with some options, and what it made of the pixels."""
+    request = {
+        "folder": str(folder.path),
+        "options": options,
+        "pixel_values": encode(folder.outputs["pixel_values"]),
+    }
+    answer = folders.ask(["node", node / "run_browser.mjs"], request)
+    return {
+        name: (set(given["files"]) - {"config.json"}, decode_all(given["outputs"]))
+        for name, given in answer.items()
+    }
+
+
+def test_a_browser_needs_no_options(node, folder):
+    options = {"int8": {}} | {name: {"dtype": name} for name in ("q4", "q4f16", "fp16")}
+    found = in_a_browser(node, folder, options)
+    for variant, (files, outputs) in found.items():
+        assert files == {folder.variants[variant]}
+        assert_equals(variant, outputs, folder.outputs)
+
+
+def test_a_browser_needs_no_options_where_there_is_no_int8(node, root):
+    folder = folders.build(root, "vit_digits", "--variant", "fp32")
+    ((files, outputs),) = in_a_browser(node, folder, {"fp32": {}}).values()
+    assert files == {"onnx/model.onnx"}
+    assert_equals("fp32", outputs, {"pixel_values": 0} | folder.outputs)
 
 
 def test_optimum(folder):

@@ -26,6 +26,7 @@ env.allowRemoteModels = false;
 env.allowLocalModels = true;
 env.localModelPath = `http://localhost:${server.address().port}/`;
 env.backends.onnx.wasm.wasmPaths = `${pathToFileURL(packages)}/onnxruntime-web/dist/`;
+env.backends.onnx.wasm.numThreads = 1; // more look for Node by other means
 
 const input = { pixel_values: new Tensor(...decode(pixel_values)) };
 const results = {};

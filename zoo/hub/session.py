@@ -66,7 +66,8 @@ def load(
     **Arguments:**
 
     - `model`: a name or alias.
-    - `variant`: `fp32`, `fused`, `fp16`, `int8` or `bf16`, as far as they were built.
+    - `variant`: `fp32`, `fused`, `fp16`, `bf16`, `int8`, `q4` or `q4f16`, as far as they were
+      built.
     - `folder`: what `zoo build` or `zoo pull` made. Without, the files are downloaded once, to
       the environment's `ZOO_CACHE_DIR` or `~/.cache/jax-onnx-zoo`.
     - `revision`: branch, tag or commit of the repository on the hub; the newest by default.

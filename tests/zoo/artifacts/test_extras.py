@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from weights import bind, random_weights
-from zoo.artifacts.build.extras import golden, golden_sample
+from zoo.artifacts.build.extras import for_transformers_js, golden, golden_sample
 from zoo.checkpoints.load import shapes
 from zoo.export.describe import header
 from zoo.export.make import Maker
@@ -37,3 +37,17 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     assert set(got) == {"last_hidden_state", "pooler_output"}
     for name, value in got.items():
         np.testing.assert_allclose(value, getattr(run, name), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("variants", "outside", "told"),
+    [
+        (("fp32", "int8"), (), {}),
+        (("fp32", "fused"), (), {"device_config": {"wasm": {"dtype": "fp32"}}}),
+        (("fused", "q4f16", "bf16"), (), {"device_config": {"wasm": {"dtype": "q4f16"}}}),
+        (("fused",), (), {}),
+        (("int8",), ("int8",), {"use_external_data_format": {"model_quantized.onnx": 1}}),
+    ],
+)
+def test_what_transformers_js_is_told(variants, outside, told):
+    assert for_transformers_js(variants, outside) == told

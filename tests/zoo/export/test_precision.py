@@ -187,7 +187,10 @@ def outliers(config, factor):
     return values
 
 
-@pytest.mark.parametrize("name", ["dinov3_vits16", "vit5_small", "dinov3_vit7b16"])
+@pytest.mark.parametrize(
+    "name",
+    ["vit5_small", "dinov3_vit7b16", pytest.param("dinov3_vits16", marks=pytest.mark.full)],
+)
 def test_outlier_channels(name, tmp_path):
     """What the quantiser alone cannot do: a channel hundreds of times larger than the others."""
     config = MODELS[name]
