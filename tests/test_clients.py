@@ -110,7 +110,7 @@ def in_a_browser(node, folder, options):
         "options": options,
         "pixel_values": encode(folder.outputs["pixel_values"]),
     }
-    answer = folders.ask(["node", node / "run_browser.mjs"], request)
+    answer = folders.ask_and_stop(["node", node / "run_browser.mjs"], request)
     return {
         name: (set(given["files"]) - {"config.json"}, decode_all(given["outputs"]))
         for name, given in answer.items()

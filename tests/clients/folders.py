@@ -111,6 +111,19 @@ def ask(command: Sequence[str | Path], request: object, **environ: str) -> Any:
     return json.loads(call(command, HERE, json.dumps(request), environ))
 
 
+def ask_and_stop(command: Sequence[str | Path], request: object) -> Any:
+    """The same of one that does not end after it has answered, in one line."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*map(str, command)], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(request))
+        process.stdin.close()
+        answer = process.stdout.readline()
+        process.kill()
+    assert answer, f"{command} gave no answer"
+    return json.loads(answer)
+
+
 def call(
     command: Sequence[str | Path],
     folder: Path,

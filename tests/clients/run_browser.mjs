@@ -35,5 +35,5 @@ for (const [name, wanted] of Object.entries(options)) {
   results[name] = { files: fetched.splice(0), outputs: encodeAll(await model(input)) };
   await model.dispose();
 }
+// Node 20 does not end after this, not even with `process.exit`: who asked has to stop it.
 console.log(JSON.stringify(results));
-process.exit(0); // the runtime's threads stay
