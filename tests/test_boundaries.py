@@ -59,6 +59,7 @@ ROOMS = {
             "bench",
             "show",
             "artifacts",
+            "report",
             "hub",
             "digits",
             "site",

@@ -12,7 +12,7 @@ from weights.writers.items import items_for
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
-from zoo.errors import BadRequest
+from zoo.errors import BadRequest, MissingLibrary
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 
@@ -25,14 +25,14 @@ def run_transformers(
     It loads the folder that `zoo weights convert` writes.
 
     **Raises** `BadRequest` where transformers has no such model, or interpolates positions by
-    another rule.
+    another rule, and `MissingLibrary` where it is not installed.
     """
     try:
         import torch
         from transformers import AutoModel
     except ModuleNotFoundError as error:
-        raise BadRequest(
-            "--reference transformers needs PyTorch and transformers: "
+        raise MissingLibrary(
+            "to compare with transformers, PyTorch and transformers are needed: "
             'run `pip install "jax-onnx-zoo[torch]" transformers`.'
         ) from error
     naming = naming_to_write(entry, "huggingface")

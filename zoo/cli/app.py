@@ -13,6 +13,7 @@ from zoo.cli.export import EXAMPLES, export
 from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull import pull
 from zoo.cli.push import push
+from zoo.cli.report import report
 from zoo.cli.show import show
 from zoo.cli.site import site
 from zoo.cli.verify import verify
@@ -57,6 +58,7 @@ app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dino
 )
 app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
+app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)
 app.add_typer(weights.app, name="weights")
 app.add_typer(cache.app, name="cache")
 app.add_typer(golden.app, name="golden")

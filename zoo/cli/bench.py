@@ -21,6 +21,7 @@ def bench(
     threads: Annotated[int, options.value("N", "The threads of each run.", min=1)] = 1,
     rounds: Annotated[int, ROUNDS] = 20,
     against: Annotated[Literal["torch"] | None, AGAINST] = None,
+    plot: options.Plot = None,
     json: options.Json = False,
 ) -> None:
     """Measure the speed and memory of ONNX files beside each other.
@@ -29,9 +30,16 @@ def bench(
     """
     from zoo.bench import measure
     from zoo.bench.inputs import Options, read_size
-    from zoo.cli.tables.bench import record, show_bench
+    from zoo.cli.tables.bench import ratios, record, show_bench
+    from zoo.show.chart import bars
+    from zoo.show.save import check_place, save
+
+    if plot is not None:
+        check_place("--plot", plot)
 
     wanted = Options(batch, read_size(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.bench(files, wanted, progress)
+    if plot is not None:
+        save(bars("Time of one run, as a ratio", ratios(found), mark=1), plot)
     print_result(json, found, show_bench, record)

@@ -1,6 +1,7 @@
 """The vocabulary of the command line: options that several commands have, and lists as text."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -91,6 +92,7 @@ def out(default: str | bool, more: str = "") -> Any:
     return value("FOLDER", f"The folder to write to{more}.", show_default=default)
 
 
+FILE_OUT = value("FILE", "The file to write.")
 WEIGHTS = value(
     "auto|random|PATH",
     "Where the weights come from. `auto` looks in the usual places and downloads what is not "
@@ -110,6 +112,7 @@ INEXACT = f"{REPLACE} Also keep low precision that is too far from fp32."
 ForceInexact = Annotated[bool, flag("--force", INEXACT)]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
+Plot = Annotated[Path | None, value("FILE", "Also draw what was found, as a .png file.")]
 Json = Annotated[bool, flag("--json", "Print one JSON document to stdout and nothing else there.")]
 Revision = Annotated[
     str | None,

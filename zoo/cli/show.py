@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zoo.images.pixel_values import Size
     from zoo.show.features import Features
 
-SUFFIXES = (".png", ".jpg", ".webp")
 MODEL = typer.Argument(
     metavar="MODEL|FILE",
     help="The name of a model, which runs in JAX, or an .onnx file with its manifest.",
@@ -38,7 +37,7 @@ def show(
     weights: options.OptionalWeights = None,
     size: Annotated[str | None, options.size("the model's own", panel=None)] = None,
     patch: Annotated[str | None, PATCH] = None,
-    out: Annotated[Path, options.value("FILE", "The picture to write.")] = Path("features.png"),
+    out: Annotated[Path, options.FILE_OUT] = Path("features.png"),
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -48,21 +47,16 @@ def show(
     looks, which only a model in JAX tells.
     """
     from zoo.bench.inputs import read_size
-    from zoo.files.staging import staged, writing
     from zoo.images.pictures import pictures
     from zoo.progress import is_terminal
     from zoo.show.draw import draw
+    from zoo.show.save import check_place, save
 
-    if out.suffix.lower() not in SUFFIXES:
-        raise BadRequest(f"--out {out} is no picture: name a {', '.join(SUFFIXES)} file.")
-    if out.exists() and not force:
-        raise BadRequest(f"{out} is there already: add --force to replace it.")
+    check_place("--out", out, replace=force)
     wanted, chosen = read_size(size), read_patch(patch)
     found = features(model, weights, pictures(list(images)), wanted)
     grid = draw(found, chosen)
-    with staged(out.parent) as stage, writing(out):
-        grid.save(stage / out.name)
-        (stage / out.name).replace(out)
+    save(grid, out)
     if not json and is_terminal(sys.stdout):
         print_picture(grid)
     rows, columns = found.grid

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,12 +30,17 @@ def verify(
     provider: Annotated[
         str, options.value("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
+    plot: options.Plot = None,
     json: options.Json = False,
 ) -> int:
     """Check that a file or a folder is what its manifest says, and that its numbers are right.
 
     A folder is compared with the outputs in it, and a file that `zoo export` wrote with JAX.
     """
+    from zoo.show.save import check_place
+
+    if plot is not None:
+        check_place("--plot", plot)
     if not target.exists():
         raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
     alone = target.is_file() and manifest_path(target).is_file()
@@ -54,8 +60,38 @@ def verify(
             report = check(target, provider, progress)
     if not json and alone and (found := report.variants[0].verification):
         show_verification(target, found)
-    print_result(json, report, show_audit)
+    if plot is not None:
+        draw(report, plot)
+    print_result(json, report, show_audit, record)
     return 0 if report.passed else FAILED_CHECK
+
+
+def draw(report: Report, plot: Path) -> None:
+    """Where the errors of each file lie, if its numbers could be compared."""
+    from zoo.registry.lookup import info
+    from zoo.show import residuals
+    from zoo.show.save import save
+
+    pictures = []
+    for file in report.variants:
+        if file.residuals is not None:
+            found, stride = file.residuals(), info(report.model).config.stride
+            grid = found.size[0] // stride, found.size[1] // stride
+            title = f"{report.model}, {file.name}: absolute differences on the photograph"
+            pictures.append(residuals.draw(title, found.outputs, grid))
+    if not pictures:
+        told = "no file could be compared" if not report.passed else "nothing was compared"
+        print(f"{plot} was not drawn: {told}", file=sys.stderr)
+        return
+    save(residuals.stack(pictures), plot)
+
+
+def record(report: Report) -> dict[str, Any]:
+    """A report for JSON."""
+    files = [{**vars(file)} for file in report.variants]
+    for file in files:
+        del file["residuals"]
+    return vars(report) | {"variants": files}
 
 
 def show_audit(report: Report) -> None:

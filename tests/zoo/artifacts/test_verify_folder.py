@@ -18,6 +18,7 @@ from zoo.artifacts.audit.audit import audit_folder, audit_one
 from zoo.artifacts.build.folder import build
 from zoo.cli.build import read_plans
 from zoo.cli.console import print_json
+from zoo.cli.verify import record
 from zoo.cli.export import export_one
 from zoo.cli.verify import verify
 from zoo.errors import ZooError
@@ -254,7 +255,7 @@ def test_damaged_files(folder, name, damage):
     report = audit(folder)
     assert "folder: files" in failed(report)
     assert failed(report) & {"folder: golden numbers", "fp32: graph", "fp32: loads"}
-    print_json(report)
+    print_json(record(report))
 
 
 @pytest.mark.parametrize("name", ["golden.safetensors", MODEL])

@@ -14,7 +14,7 @@ from zoo.cli.console import call
 
 HEAVY = ("jax", "onnxruntime", "torch", "huggingface_hub", "onnx_ir", "converter", "httpx2")
 ORDER = ["list", "info", "export", "verify", "show", "bench", "pull", "build", "site", "push"]
-ORDER += ["weights", "cache", "golden"]
+ORDER += ["report", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
 
@@ -129,7 +129,7 @@ def test_an_option_is_called_the_same_and_means_the_same():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("exprt",), "Did you mean 'export'?"),
+        (("exprt",), "Did you mean 'export'"),
         (("--frobnicate",), "--frobnicate"),
         (("export", "--offlin"), "--offline"),
         (("export", "--attention-layout", "5d"), "'5d' is not one of '4d', '3d'."),

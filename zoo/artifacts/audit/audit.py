@@ -29,7 +29,7 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> Report:
     runtime.check_provider(provider)
     manifest = read_folder(folder)
     there = present(folder, manifest)
-    readable, compare = golden.comparison(folder)
+    readable, compare = golden.comparison(folder, manifest.preprocessing.size)
     told = "complete" if manifest.complete else "the build of this folder was not finished"
     findings = [
         Finding("manifest", manifest.complete, told),
@@ -56,7 +56,7 @@ def audit_one(file: Path, provider: str, progress: Progress) -> Report:
     name = _find(manifest, file.absolute().relative_to(folder).as_posix())
     wanted = {*manifest.variants[name].files, GOLDEN}
     listed = check_listed(folder, [i for i in manifest.files if i.name in wanted], progress)
-    readable, compare = golden.comparison(folder)
+    readable, compare = golden.comparison(folder, manifest.preprocessing.size)
     return _report(folder, manifest, [listed, readable], [name], compare, provider, progress)
 
 
@@ -109,7 +109,7 @@ def audit_file(
 ) -> FileReport:
     """All checks of one variant."""
     progress.stage(f"checking {variant.file}")
-    file, live, verification, others = folder / variant.file, None, None, None
+    file, live, others, judged = folder / variant.file, None, None, None
     sidecars = [PurePosixPath(part).name for part in variant.files if part != variant.file]
     readable, model = read_graph(file, sidecars)
     findings = [readable]
@@ -119,8 +119,9 @@ def audit_file(
         findings += [check_model(file), check_fused(model, variant.fused), loaded]
     if live is not None:
         fallback, others = elsewhere(live, provider)
-        compared, verification = compare(live, variant)
+        judged = compare(live, variant)
         signature = check_signature(live, variant.inputs, variant.outputs)
-        findings += [signature, fallback, compared]
+        findings += [signature, fallback, judged.finding]
     passed = all(each.passed for each in findings)
-    return FileReport(name, variant.file, passed, findings, verification, others)
+    verification, residuals = (judged.verification, judged.residuals) if judged else (None, None)
+    return FileReport(name, variant.file, passed, findings, verification, others, residuals)

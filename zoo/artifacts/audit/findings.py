@@ -1,8 +1,13 @@
 """What checks found, in the form that `zoo verify --json` prints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.images.pixel_values import Size
 from zoo.manifest.measured import Verification
 
 
@@ -16,11 +21,39 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Residuals:
+    """Absolute differences of a file's outputs from what they should be, for one image.
+
+    `size` is the height and width that the network gets.
+    """
+
+    size: Size
+    outputs: Mapping[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a file's numbers are; `residuals` computes where they differ, if they could be had."""
+
+    finding: Finding
+    verification: Verification | None = None
+    residuals: Callable[[], Residuals] | None = None
+
+
+def residuals(
+    size: Size, got: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]
+) -> Residuals:
+    """Of outputs by their names, in float32."""
+    pairs = {name: (np.asarray(got[name], np.float32), wanted[name]) for name in wanted}
+    return Residuals(size, {name: abs(have - want) for name, (have, want) in pairs.items()})
+
+
+@dataclass(frozen=True)
 class FileReport:
     """All checks of one ONNX file; `verification` has those of its numbers, if it ran.
 
-    `elsewhere` counts the nodes, by provider and operator, that other providers than the chosen one
-    compute; None if the file did not load.
+    `residuals` says where these lie. `elsewhere` counts the nodes, by provider and operator, that
+    other providers than the chosen one compute; None if the file did not load.
     """
 
     name: str
@@ -29,6 +62,7 @@ class FileReport:
     findings: Sequence[Finding]
     verification: Verification | None = None
     elsewhere: Mapping[str, Mapping[str, int]] | None = None
+    residuals: Callable[[], Residuals] | None = None
 
 
 @dataclass(frozen=True)

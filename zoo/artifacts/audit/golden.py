@@ -13,18 +13,19 @@ import converter
 from weights.containers.safetensors import read_arrays
 from weights.errors import WeightsError
 from zoo import runtime
-from zoo.artifacts.audit.findings import Finding
+from zoo.artifacts.audit.findings import Finding, Judged, residuals
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile
 from zoo.export.precision import LIMITS
 from zoo.export.verify import compared, judge
+from zoo.images.pixel_values import Size
 from zoo.manifest.measured import Verification
 from zoo.manifest.schema import Variant
 from zoo.manifest.words import limit, worst
 
 INPUTS = ("pixel_values", "image")
 
-Compare: TypeAlias = Callable[[runtime.Session, Variant], tuple[Finding, Verification | None]]
+Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
 """How far what a session gives is from what it should."""
 
 
@@ -37,15 +38,18 @@ class Golden:
     outputs: Mapping[str, NDArray[np.generic]]
 
 
-def comparison(folder: Path) -> tuple[Finding, Compare]:
-    """Whether a folder's golden numbers can be read, and the comparison with them."""
+def comparison(folder: Path, size: Size) -> tuple[Finding, Compare]:
+    """Whether a folder's golden numbers can be read, and the comparison with them.
+
+    `size` is the height and width that the network gets.
+    """
     try:
         golden = read(folder)
     except BadFile as error:
         lost = Finding("golden", False, "there are no golden numbers to compare with")
-        return Finding("golden numbers", False, str(error)), lambda live, variant: (lost, None)
+        return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
     told = f"{golden.name} {'x'.join(map(str, golden.fed.shape))}"
-    return Finding("golden numbers", True, told), partial(rerun, golden)
+    return Finding("golden numbers", True, told), partial(rerun, golden, size)
 
 
 def read(folder: Path) -> Golden:
@@ -63,14 +67,12 @@ def read(folder: Path) -> Golden:
     return Golden(given[0], arrays.pop(given[0]), arrays)
 
 
-def rerun(
-    golden: Golden, live: runtime.Session, variant: Variant
-) -> tuple[Finding, Verification | None]:
+def rerun(golden: Golden, size: Size, live: runtime.Session, variant: Variant) -> Judged:
     """The golden input through a session, and how far from the golden outputs that is."""
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())
     if lost:
-        return Finding("golden", False, f"only one side has {', '.join(lost)}"), None
+        return Judged(Finding("golden", False, f"only one side has {', '.join(lost)}"))
     try:
         got = dict(zip(names, live.run(names, {golden.name: golden.fed}), strict=True))
         found = [
@@ -78,8 +80,9 @@ def rerun(
             for name, wanted in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
-        return Finding("golden", False, runtime.reason(error)), None
-    return finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
+        return Judged(Finding("golden", False, runtime.reason(error)))
+    judged = finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
+    return Judged(*judged, partial(residuals, size, got, golden.outputs))
 
 
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:

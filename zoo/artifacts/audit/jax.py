@@ -1,22 +1,26 @@
 """An exported file against its model in JAX once more."""
 
+from functools import partial
 from pathlib import Path
+
+import jax
+import numpy as np
 
 from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo import runtime
-from zoo.artifacts.audit.findings import Finding
+from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.audit.golden import Compare, finding
 from zoo.checkpoints.choice import Choice, Seed, read_weights
 from zoo.checkpoints.load import load
 from zoo.errors import BadFile
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
-from zoo.export.verify import reference, verify
-from zoo.manifest.measured import Verification
+from zoo.export.verify import Sample, reference, verify
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.words import worst_of
 from zoo.models.build import abstract
+from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
 
@@ -46,19 +50,30 @@ def comparison(
     progress.stage("running the model in JAX")
     samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
 
-    def compare(live: runtime.Session, variant: Variant) -> tuple[Finding, Verification | None]:
+    def compare(live: runtime.Session, variant: Variant) -> Judged:
         limit = limit_for(variant.precision, wanted.kind)
         try:
-            return finding("JAX", verify(file, samples, variant.precision, provider, limit))
+            judged = finding("JAX", verify(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
-            return Finding("JAX", False, runtime.reason(error)), None
+            return Judged(Finding("JAX", False, runtime.reason(error)))
+        return Judged(*judged, partial(first_residuals, live, samples[0], signature))
 
     return compare
 
 
+def first_residuals(live: runtime.Session, sample: Sample, signature: Signature) -> Residuals:
+    """Where a file differs from JAX on the first photograph."""
+    names = output_names(sample.outputs, signature.layers)
+    (source,) = live.get_inputs()
+    got = dict(zip(names, live.run(names, {source.name: sample.fed}), strict=True))
+    wanted = dict(zip(names, map(np.asarray, jax.tree.leaves(sample.outputs)), strict=True))
+    height, width = sample.pixels.shape[2:]
+    return residuals((height, width), got, wanted)
+
+
 def skip(passed: bool, told: str) -> Compare:
     """No comparison, and why."""
-    return lambda live, variant: (Finding("JAX", passed, told), None)
+    return lambda live, variant: Judged(Finding("JAX", passed, told))
 
 
 def read_signature(manifest: Manifest, entry: ModelInfo) -> Signature:

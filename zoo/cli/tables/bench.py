@@ -86,6 +86,18 @@ def short(each: Contender, found: Bench) -> str:
         return each.name
 
 
+def ratios(found: Bench) -> dict[str, dict[str, float | None]]:
+    """Both ratios of every file, by its name."""
+    told = {short(each, found): record_contender(found, each) for each in found.contenders}
+    return {
+        name: {
+            "median, to that of the first file": row["p50_to_first"],
+            "fastest, to the matrix products alone": row["fastest_to_products"],
+        }
+        for name, row in told.items()
+    }
+
+
 def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 

@@ -1,0 +1,84 @@
+"""`zoo bench --plot` and `zoo verify --plot`: bars, maps and histograms of what was measured."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.show.chart import COLOURS, LENGTH, bars, histogram
+from zoo.show.residuals import draw, patch_means, summary
+
+DARK, BRIGHT = (68, 1, 84), (253, 231, 37)
+
+
+def lengths(picture, colour):
+    """Pixels of this colour in the rows that have any."""
+    counts = (np.asarray(picture) == colour).all(axis=-1).sum(axis=1)
+    return sorted(set(counts[counts > 20].tolist()))
+
+
+def test_bars_are_as_long_as_the_numbers():
+    groups = {"one.onnx": {"median": 1.0, "fastest": 2.0}, "two.onnx": {"median": 0.5}}
+    picture = bars("Ratios", groups, mark=1)
+    assert lengths(picture, COLOURS[1])[-1] == pytest.approx(LENGTH, abs=2)
+    short, long = (lengths(picture, COLOURS[0])[index] for index in (0, -1))
+    assert short == pytest.approx(LENGTH / 4, abs=2) and long == pytest.approx(LENGTH / 2, abs=2)
+    assert bars("Nothing ran", {"one.onnx": {"median": None}}).width > LENGTH
+
+
+def test_a_histogram_counts_magnitudes():
+    """Three quarters of the numbers in one bar, the others, nearer to zero, in the next decade."""
+    picture = histogram(np.array([2e-3, 2e-3, -2e-3, 2e-4, np.nan]), (320, 122))
+    blue = (np.asarray(picture) == COLOURS[0]).all(axis=-1)
+    columns = np.flatnonzero(blue[:99].any(axis=0))
+    assert columns.min() > 320 * 6 / 8 and blue.sum(axis=0).max() == pytest.approx(99, abs=2)
+    heights = blue.sum(axis=0)
+    assert heights[heights > 5].min() == pytest.approx(99 / 3, abs=2)
+    assert histogram(np.zeros(5), (320, 122)).size == (320, 122)
+
+
+def test_errors_are_drawn_where_they_are():
+    """The last two rows of three are wrong; two tokens lie before the patches."""
+    errors = np.zeros((1, 2 + 3 * 5, 4), np.float32)
+    errors[0, 0], errors[0, 2 + 5 :] = 3e-4, 1e-3
+    np.testing.assert_allclose(patch_means(errors, (3, 5)), [[0] * 5, [1e-3] * 5, [1e-3] * 5])
+    told = summary("last_hidden_state", errors, (3, 5))
+    assert told.endswith(
+        "largest 1.0e-03, mean 6.1e-04, of the 2 tokens before the patches 1.5e-04"
+    )
+    picture = draw("Errors", {"last_hidden_state": errors}, (3, 5))
+    pixels = np.asarray(picture)
+    bright, dark = ((pixels == colour).all(axis=-1).sum() for colour in (BRIGHT, DARK))
+    assert bright == pytest.approx(2 * dark, rel=0.02)
+    as_map = np.moveaxis(errors[:, 2:].reshape(1, 3, 5, 4), 3, 1)
+    np.testing.assert_array_equal(patch_means(as_map, (3, 5)), patch_means(errors, (3, 5)))
+    assert patch_means(np.ones((1, 7), np.float32), (3, 5)).shape == (1, 7)
+
+
+@pytest.mark.full
+def test_the_commands(tmp_path, monkeypatch, capsys):
+    """A file that was exported and a built folder; a picture that is there stays."""
+    monkeypatch.chdir(tmp_path)
+    assert call(app, ["export", "vit_digits", "--size", "8x12"]) == 0
+    assert call(app, ["build", "vit_digits", "--variant", "fp32,int8"]) == 0
+    file, folder = "vit_digits-opset23.onnx", "artifacts/vit_digits"
+    assert call(app, ["verify", file, "--plot", "file.png"]) == 0
+    assert call(app, ["verify", folder, "--plot", "folder.png", "--json"]) == 0
+    assert '"residuals"' not in capsys.readouterr().out
+    one, two = Image.open("file.png"), Image.open("folder.png")
+    assert two.width == one.width and two.height == 2 * one.height
+    command = ["bench", file, f"{folder}/onnx/model.onnx", "--rounds", "2", "--plot", "bench.png"]
+    assert call(app, command) == 0
+    before = (tmp_path / "bench.png").read_bytes()
+    assert call(app, command) == 2
+    assert "bench.png is there already: name another file" in capsys.readouterr().err
+    assert (tmp_path / "bench.png").read_bytes() == before
+
+
+def test_wrong_use(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for command in (["bench", "a.onnx"], ["verify", "a.onnx"]):
+        assert call(app, [*command, "--plot", "a.gif"]) == 2
+        assert "--plot a.gif is no picture" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,84 @@
+"""`zoo report`: every model whose weights somebody has, measured, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from weights.errors import WeightsError
+from zoo.cli import options
+from zoo.cli.console import print_result, progress_bar
+from zoo.errors import FAILED_CHECK, WRONG_USE, BadOutput
+
+if TYPE_CHECKING:
+    from zoo.report.content import Measured
+
+FOLDER = "The folder that holds checkpoints, under the names that they were published with."
+IMAGES = (
+    "A folder of images, with a folder for each class (or such folders in `train` and `val`). "
+    "Each file then names the classes by the nearest neighbours."
+)
+
+
+def report(
+    weights_dir: Annotated[Path, options.value("DIR", FOLDER)],
+    filter: options.Filter = None,
+    variant: Annotated[list[str] | None, options.variants("all but bf16")] = None,
+    images: Annotated[Path | None, options.value("FOLDER", IMAGES)] = None,
+    out: Annotated[Path, options.FILE_OUT] = Path("docs/pretrained.md"),
+    json: options.Json = False,
+) -> int:
+    """Measure every model for which there is a checkpoint, and write a page about it.
+
+    The features are compared with those of transformers, and each file with the model in JAX. The
+    page is written after each model, with its numbers beside it as JSON. What it said of other
+    models stays there.
+    """
+    from zoo.artifacts.build.plan import read_variants
+    from zoo.registry.lookup import fitting
+    from zoo.report import checkpoints, content, neighbours, page
+    from zoo.report.measure import Asked, measure
+
+    check_place(out)
+    entries, variants = fitting(filter or ()), read_variants(variant or ())
+    task = neighbours.read_task(images) if images else None
+    asked = Asked(variants, task)
+    whole, measured, code = content.read(page.numbers(out)), [], 0
+    there = checkpoints.find(weights_dir, entries)
+    with progress_bar() as progress:
+        for name, reason in there.left_out.items():
+            progress.note(f"{name} was left out: {reason}")
+        for entry in entries:
+            if entry.name not in there.found:
+                continue
+            progress.stage(f"{entry.name}: reading {there.found[entry.name].name}")
+            try:
+                measured.append(measure(entry, there.found[entry.name], asked, progress))
+            except WeightsError as error:
+                # One damaged file keeps nobody from the other models.
+                progress.note(f"{entry.name} was not measured: {error}")
+                code = WRONG_USE
+                continue
+            whole = page.add(whole, measured[-1])
+            page.write(whole, out)
+    print_result(json, measured, lambda done: show(done, out))
+    return code or (0 if all(each.passed for each in measured) else FAILED_CHECK)
+
+
+def check_place(page: Path) -> None:
+    """**Raises** `BadOutput` where a page is that `zoo report` did not write."""
+    if page.suffix != ".md":
+        raise BadOutput(f"--out {page} is no page: end its name in .md.")
+    if page.exists() and "Written by `zoo report`" not in page.read_text(errors="replace"):
+        raise BadOutput(f"{page} was not written by `zoo report`: name another page with --out.")
+
+
+def show(measured: list[Measured], page: Path) -> None:
+    """A row for each file, and where the page is."""
+    from zoo.cli.tables import print_table
+    from zoo.report.page import file_rows
+
+    headings = ("model", "file", ">MB", ">max abs", ">cosine", ">k-NN", "")
+    rows = [(each.model, *row) for each in measured for row in file_rows(each)]
+    print_table(headings, rows)
+    print(f"{page}: {len(measured)} models were measured")

@@ -1,0 +1,1 @@
+"""Published weights, measured: what `zoo report` writes."""

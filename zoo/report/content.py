@@ -1,0 +1,105 @@
+"""What a report holds: of each model its checkpoint, its files, and how good they are."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from zoo.errors import BadFile
+from zoo.manifest.choices import Precision
+from zoo.manifest.fields import Count, Digest, Line, Model, Side
+from zoo.manifest.measured import Comparison, Verification
+
+
+class Against(Model):
+    """The largest absolute difference from another implementation, over all outputs.
+
+    What is not a number is null.
+    """
+
+    library: Line = Field(description="The implementation and its version.")
+    size: tuple[Side, Side] = Field(description="Height and width of the photographs.")
+    in_jax: float | None = Field(description="Of the model in JAX.")
+    in_file: float | None = Field(description="Of the float32 file at opset 18, if there is one.")
+
+
+class Neighbours(Model):
+    """The task of naming an image's class after the nearest other images."""
+
+    folder: Line = Field(description="The name of the folder of images.")
+    known: Count = Field(description="Images whose class is given.")
+    asked: Count = Field(description="Images whose class is asked.")
+    classes: Count = Field(description="How many classes there are.")
+    nearest: Count = Field(description="How many neighbours vote.")
+    leave_one_out: bool = Field(description="Whether both are the same images.")
+
+
+class OneFile(Model):
+    """One ONNX file."""
+
+    opset: Count = Field(description="Version of ONNX's operators.")
+    precision: Precision = Field(description="Of weights and computations.")
+    bytes: Count = Field(description="Its size.")
+    verification: Verification = Field(description="How far it is from float32 in JAX.")
+    accuracy: float | None = Field(description="Share of images whose class it finds.")
+
+    @property
+    def max_abs(self) -> float | None:
+        """The largest absolute difference of any output."""
+        found = [each.max_abs for each in self._compared]
+        return None if None in found else max(error for error in found if error is not None)
+
+    @property
+    def cosine(self) -> float | None:
+        """The least cosine of any output."""
+        found = [each.cosine for each in self._compared]
+        return None if None in found else min(error for error in found if error is not None)
+
+    @property
+    def _compared(self) -> Sequence[Comparison]:
+        return self.verification.comparisons
+
+
+class Measured(Model):
+    """One model with one checkpoint."""
+
+    model: Line = Field(description="Its name in the zoo.")
+    checkpoint: Line = Field(description="The name of the file or folder.")
+    sha256: Digest | None = Field(description="Its digest; null for a folder.")
+    is_published_file: bool | None = Field(description="Whether that is the authors', if known.")
+    date: Line = Field(description="Of the measurement.")
+    machine: Line = Field(description="Processor and system.")
+    tools: dict[str, str] = Field(description="Versions of what had a part in it.")
+    against: Against | None = Field(
+        description="How far from transformers; null where it has no such model."
+    )
+    neighbours: Neighbours | None = Field(description="The task of `accuracy`.")
+    files: dict[str, OneFile] = Field(description="The files by their names in a folder.")
+
+    @property
+    def passed(self) -> bool:
+        """Whether all files are as near to JAX as is asked of their precision."""
+        return all(each.verification.passed for each in self.files.values())
+
+
+class Report(Model):
+    """All models that were measured, in the zoo's order."""
+
+    format: Literal["jax-onnx-zoo report"] = Field(description="What this is.")
+    models: tuple[Measured, ...] = Field(description="Each with one checkpoint.")
+
+
+EMPTY = Report(format="jax-onnx-zoo report", models=())
+
+
+def read(path: Path) -> Report:
+    """An earlier report; an empty one where there is none. **Raises** `BadFile`."""
+    if not path.exists():
+        return EMPTY
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BadFile(
+            f"{path} is not what `zoo report` wrote: remove it, or name another page with --out."
+        ) from error

@@ -1,0 +1,143 @@
+"""How well features tell classes apart: each image gets the class of its nearest neighbours.
+
+The vote is DINO's (Caron et al., 2021): cosine similarity of `pooler_output`, the 20 nearest, each
+with the weight exp(similarity / 0.07).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from zoo.errors import BadRequest
+from zoo.images.pictures import pictures
+from zoo.images.pixel_values import pixel_values
+from zoo.models.config import Preprocessing
+from zoo.report.content import Neighbours
+from zoo.runtime import Session
+
+NEAREST = 20
+TEMPERATURE = 0.07
+BATCH = 8
+"""Images that a file gets at once."""
+
+ROWS = 512
+"""Images that are compared with all others at once."""
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Paths of images, and for each the number of its class."""
+
+    paths: Sequence[Path]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Images whose class is known and images whose class is asked; None if those are the same."""
+
+    known: Labelled
+    asked: Labelled | None
+    told: Neighbours
+
+
+def read_task(folder: Path) -> Task:
+    """The images of `FOLDER/CLASS`, or of `FOLDER/train/CLASS` and `FOLDER/val/CLASS`.
+
+    **Raises** `BadRequest` where a folder has fewer than two classes.
+    """
+    parts = [folder / "train", folder / "val"]
+    split = all(part.is_dir() for part in parts)
+    places = parts if split else [folder]
+    classes = sorted({path.name for place in places for path in class_folders(place)})
+    if len(classes) < 2:
+        raise BadRequest(
+            f"--images {folder} has {len(classes)} folders with images: give a folder for each of "
+            "two or more classes, or `train` and `val` with such folders in them."
+        )
+    known, *asked = (labelled(place, classes) for place in places)
+    told = Neighbours(
+        folder=folder.absolute().name,
+        known=len(known.paths),
+        asked=len((asked or [known])[0].paths),
+        classes=len(classes),
+        nearest=min(NEAREST, len(known.paths) - (not split)),
+        leave_one_out=not split,
+    )
+    return Task(known, asked[0] if split else None, told)
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The folders in it that hold images."""
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in there if path.is_dir() and images_in(path)]
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Files that end as images do."""
+    known = Image.registered_extensions()
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in known)
+
+
+def labelled(folder: Path, classes: Sequence[str]) -> Labelled:
+    """The images of a folder's classes."""
+    found = [
+        (path, classes.index(each.name))
+        for each in class_folders(folder)
+        for path in images_in(each)
+    ]
+    return Labelled([path for path, _ in found], np.array([label for _, label in found]))
+
+
+def measure(live: Session, task: Task, how: Preprocessing) -> float:
+    """The share of images that get their own class."""
+    known = features(live, task.known.paths, how)
+    if task.asked is None:
+        votes = vote(known, task.known.labels, known, task.told.nearest, leave_out=True)
+        return float((votes == task.known.labels).mean())
+    asked = features(live, task.asked.paths, how)
+    votes = vote(known, task.known.labels, asked, task.told.nearest)
+    return float((votes == task.asked.labels).mean())
+
+
+def features(live: Session, paths: Sequence[Path], how: Preprocessing) -> Float32:
+    """Unit vectors [images, dim]: of `pooler_output`, or of the tokens' mean without one."""
+    names = [output.name for output in live.get_outputs()]
+    wanted = "pooler_output" if "pooler_output" in names else "last_hidden_state"
+    rows = []
+    for start in range(0, len(paths), BATCH):
+        pixels = pixel_values(pictures(list(paths[start : start + BATCH])), how, how.size)
+        (values,) = live.run([wanted], {"pixel_values": pixels})
+        values = np.asarray(values, np.float32)
+        rows.append(values.mean(axis=1) if values.ndim == 3 else values)
+    found = np.concatenate(rows)
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+
+
+def vote(
+    known: Float32, labels: NDArray[np.int64], asked: Float32, nearest: int, leave_out: bool = False
+) -> NDArray[np.int64]:
+    """The class that each asked vector's nearest known ones vote for.
+
+    With `leave_out` both are the same vectors, and none has a vote about itself.
+    """
+    found = []
+    for start in range(0, len(asked), ROWS):
+        likeness = asked[start : start + ROWS] @ known.T
+        rows = np.arange(len(likeness))
+        if leave_out:
+            likeness[rows, start + rows] = -np.inf
+        best = np.argpartition(-likeness, nearest - 1, axis=1)[:, :nearest]
+        weight = np.exp(np.take_along_axis(likeness, best, axis=1) / TEMPERATURE)
+        votes = np.zeros((len(likeness), int(labels.max()) + 1))
+        np.add.at(votes, (rows[:, None], labels[best]), weight)
+        found.append(votes.argmax(axis=1))
+    return np.concatenate(found)

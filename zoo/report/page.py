@@ -1,0 +1,75 @@
+"""The page of a report, and the numbers beside it as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from zoo.files.staging import staged, writing
+from zoo.manifest.read import to_text
+from zoo.registry.lookup import MODELS
+from zoo.report.content import Measured, OneFile, Report
+
+TEMPLATE = "pretrained.md.jinja"
+
+
+def numbers(page: Path) -> Path:
+    """Where the numbers of a page lie."""
+    return page.with_suffix(".json")
+
+
+def add(report: Report, new: Measured) -> Report:
+    """A report with another model, which takes the place of an earlier measurement."""
+    found = {each.model: each for each in (*report.models, new)}
+    # A model that the zoo has no more goes.
+    return report.model_copy(
+        update={"models": tuple(found[name] for name in MODELS if name in found)}
+    )
+
+
+def write(report: Report, page: Path) -> None:
+    """Put the page and its numbers in place. **Raises** `BadOutput`."""
+    with staged(page.parent) as stage, writing(page):
+        for place, text in ((numbers(page), to_text(report)), (page, render(report))):
+            (stage / place.name).write_text(text, encoding="utf-8")
+            (stage / place.name).replace(place)
+
+
+def render(report: Report) -> str:
+    """The page as Markdown."""
+    text = (files("zoo") / "data" / TEMPLATE).read_text(encoding="utf-8")
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.from_string(text).render(
+        models=report.models,
+        rows=[(each, *row) for each in report.models for row in file_rows(each)],
+        tasks=[each for each in report.models if each.neighbours],
+        number=number,
+        verdict={True: "yes", False: "no", None: "not known"},
+    )
+
+
+def number(error: float | None) -> str:
+    """An error in two digits."""
+    return "no number" if error is None else f"{error:.1e}"
+
+
+def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
+    """Of each file: name, megabytes, largest error, least cosine, accuracy, verdict."""
+    for name, file in measured.files.items():
+        yield (name, f"{file.bytes / 1e6:.1f}", *errors(file), _verdict(file))
+
+
+def errors(file: OneFile) -> tuple[str, str, str]:
+    """Largest absolute error, least cosine, and accuracy in percent."""
+    cosine = "no number" if file.cosine is None else f"{file.cosine:.6f}"
+    share = "" if file.accuracy is None else f"{100 * file.accuracy:.2f} %"
+    return number(file.max_abs), cosine, share
+
+
+def _verdict(file: OneFile) -> str:
+    return "passed" if file.verification.passed else "FAILED"

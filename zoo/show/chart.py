@@ -1,0 +1,123 @@
+"""Charts: bars beside each other, and how often errors of each size occur."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+PAPER, INK, FAINT = (255, 255, 255), (32, 32, 32), (200, 200, 200)
+COLOURS = (
+    *((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167)),
+    *((86, 180, 233), (213, 94, 0), (120, 120, 120), (240, 228, 66)),
+)
+"""Colours that the colour blind can tell apart (Okabe and Ito, 2008)."""
+
+MARGIN, LINE, BAR, GAP = 16, 22, 16, 12
+"""Pixels around everything, of a line of text, of a bar, and between groups of bars."""
+
+LENGTH = 420
+"""Pixels of the longest bar."""
+
+TEXT = 14
+
+
+def font(size: int = TEXT) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Pillow's own."""
+    return ImageFont.load_default(size)
+
+
+def bars(
+    title: str, groups: Mapping[str, Mapping[str, float | None]], mark: float | None = None
+) -> Image.Image:
+    """Horizontal bars in groups.
+
+    **Arguments:** the title; by group and then by series the values, None for what there is none
+    of; and a value at which a line is drawn, such as 1 for ratios.
+    """
+    series = list(dict.fromkeys(name for group in groups.values() for name in group))
+    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(series)}
+    left = MARGIN + round(max((font().getlength(name) for name in groups), default=0)) + GAP
+    values = [value for group in groups.values() for value in group.values() if value is not None]
+    top = MARGIN + 2 * LINE
+    heights = [len(group) * BAR + GAP for group in groups.values()]
+    legend = rows_of_legend(series, left + LENGTH - MARGIN)
+    size = (left + LENGTH + 5 * TEXT, top + sum(heights) + LINE * len(legend) + MARGIN)
+    picture = Image.new("RGB", size, PAPER)
+    pen = ImageDraw.Draw(picture)
+    pen.text((MARGIN, MARGIN), title, INK, font(TEXT + 2))
+    scale = LENGTH / max([*values, mark or 0, 1e-12])
+    for (name, group), height in zip(groups.items(), heights, strict=True):
+        middle = top + (height - GAP) / 2
+        pen.text((left - GAP, middle), name, INK, font(), anchor="rm")
+        for index, (label, value) in enumerate(group.items()):
+            _bar(pen, (left, top + index * BAR), value, scale, colours[label])
+        top += height
+    if mark is not None:
+        x = left + mark * scale
+        pen.line((x, MARGIN + 2 * LINE - GAP / 2, x, top - GAP / 2), INK)
+    for row in legend:
+        x = MARGIN
+        for name in row:
+            pen.rectangle((x, top + 4, x + TEXT - 4, top + TEXT), colours[name])
+            pen.text((x + TEXT + 2, top), name, INK, font())
+            x += entry_width(name)
+        top += LINE
+    return picture
+
+
+def _bar(
+    pen: ImageDraw.ImageDraw,
+    corner: tuple[float, float],
+    value: float | None,
+    scale: float,
+    colour: tuple[int, int, int],
+) -> None:
+    left, top = corner
+    length = 0 if value is None else value * scale
+    pen.rectangle((left, top + 1, left + length, top + BAR - 2), colour if length else FAINT)
+    told = "not run" if value is None else f"{value:.2f}"
+    pen.text((left + length + 6, top + BAR / 2), told, INK, font(TEXT - 2), anchor="lm")
+
+
+def entry_width(name: str) -> int:
+    """Pixels of a series in the legend."""
+    return round(font().getlength(name)) + 2 * TEXT + GAP
+
+
+def rows_of_legend(series: Sequence[str], width: float) -> list[list[str]]:
+    """As many names a row as it has room for."""
+    rows: list[list[str]] = []
+    used = width
+    for name in series:
+        if used + entry_width(name) > width:
+            rows.append([])
+            used = 0
+        rows[-1].append(name)
+        used += entry_width(name)
+    return rows
+
+
+def histogram(values: NDArray[np.floating], size: tuple[int, int]) -> Image.Image:
+    """How many values there are of each magnitude, four bars a decade; zeros are in the first."""
+    width, height = size
+    picture = Image.new("RGB", size, PAPER)
+    pen = ImageDraw.Draw(picture)
+    found = np.abs(values[np.isfinite(values)], dtype=np.float64)
+    largest = found.max(initial=0.0)
+    high = int(np.ceil(np.log10(largest))) if largest else 0
+    decades = 8
+    levels = np.log10(np.maximum(found, 10.0 ** (high - decades)))
+    counts, edges = np.histogram(levels, 4 * decades, (high - decades, high))
+    step, floor = width / len(counts), height - LINE
+    for index, count in enumerate(counts):
+        tall = (floor - 2) * count / max(counts.max(), 1)
+        pen.rectangle((index * step, floor - tall, (index + 1) * step - 2, floor), COLOURS[0])
+    pen.line((0, floor, width, floor), INK)
+    for edge in edges[::8]:
+        x = (edge - edges[0]) / (edges[-1] - edges[0]) * width
+        anchor = {0: "la", width: "ra"}.get(round(x), "ma")
+        pen.text((x, floor + 4), f"1e{edge:.0f}", INK, font(TEXT - 3), anchor=anchor)
+    return picture

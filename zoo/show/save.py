@@ -1,0 +1,33 @@
+"""Pictures as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo.errors import BadRequest
+from zoo.files.staging import staged, writing
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".png", ".jpg", ".webp")
+
+
+def check_place(option: str, file: Path, replace: bool | None = None) -> None:
+    """**Raises** `BadRequest` if a file is no picture by its name, or may not be replaced.
+
+    `replace` is None where a command has no --force.
+    """
+    if file.suffix.lower() not in SUFFIXES:
+        raise BadRequest(f"{option} {file} is no picture: name a {', '.join(SUFFIXES)} file.")
+    if file.exists() and not replace:
+        advice = "name another file" if replace is None else "add --force to replace it"
+        raise BadRequest(f"{file} is there already: {advice}.")
+
+
+def save(picture: Image, file: Path) -> None:
+    """Write a picture, complete or not at all. **Raises** `BadOutput`."""
+    with staged(file.parent) as stage, writing(file):
+        picture.save(stage / file.name)
+        (stage / file.name).replace(file)
