@@ -18,9 +18,8 @@ from zoo.artifacts.audit.audit import audit_folder, audit_one
 from zoo.artifacts.build.folder import build
 from zoo.cli.build import read_plans
 from zoo.cli.console import print_json
-from zoo.cli.verify import record
 from zoo.cli.export import export_one
-from zoo.cli.verify import verify
+from zoo.cli.verify import record, verify
 from zoo.errors import ZooError
 from zoo.export.request import Options
 from zoo.manifest.read import read_folder
