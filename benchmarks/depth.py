@@ -1,11 +1,11 @@
 """How conversion time grows with a network's depth: 1, 4 and 16 times as deep.
 
-    python benchmarks/depth.py [--rounds 3] [--jax2onnx PYTHON] [--json FILE] [--plot FILE.png]
+    python benchmarks/depth.py [--rounds 3] [--jax2onnx PYTHON]
 
 Three networks with random weights, each in blocks that repeat. `exponent` is that of the growth
 from the second depth to the third: 1 is linear in the number of equations. PYTHON is the
 interpreter of an environment with `equinox` and `jax2onnx`, which then converts the same networks.
-`--plot` needs matplotlib.
+`peers.py` measures the same, and `performance.py` draws it.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import json
 import math
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import depth_networks
+from depth_networks import NETWORKS
 
 DEPTHS = (1, 4, 16)
 PATIENCE = 600
@@ -44,6 +46,17 @@ def fastest(rows: list[Row | None]) -> Row | None:
     return min(ended, key=lambda row: row["seconds"]) if len(ended) == len(rows) else None
 
 
+def deepen(python: str, maker: str, network: str, rounds: int) -> list[Row]:
+    """The fastest conversion at each depth, up to the first that does not end."""
+    found = []
+    for depth in DEPTHS:
+        row = fastest([measure(python, maker, network, depth) for _ in range(rounds)])
+        if row is None:
+            break
+        found.append(row)
+    return found
+
+
 def exponent(rows: list[Row]) -> float:
     """Of seconds over equations, between the last two depths."""
     before, after = rows[-2:]
@@ -51,55 +64,22 @@ def exponent(rows: list[Row]) -> float:
     return growth / math.log(after["equations"] / before["equations"])
 
 
-def plot(table: dict[str, list[Row]], file: Path) -> None:
-    """Seconds over equations, both in logarithms: parallel to the dotted line is linear."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for label, rows in table.items():
-        style = "--" if label.startswith("jax2onnx") else "-"
-        xs, ys = [row["equations"] for row in rows], [row["seconds"] for row in rows]
-        axes.plot(xs, ys, style, marker="o", label=label)
-    left, right = axes.get_xlim()
-    low = min(row["seconds"] for rows in table.values() for row in rows) / 2
-    axes.plot([left, right], [low, low * right / left], ":", color="grey", label="linear")
-    axes.set(xscale="log", yscale="log", xlabel="equations traced by JAX", ylabel="seconds")
-    axes.set_title("Conversion time over depth (1, 4 and 16 times)")
-    axes.legend()
-    figure.savefig(file, dpi=120)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jax2onnx", metavar="PYTHON")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE")
     asked = parser.parse_args()
     makers = {"ours": sys.executable} | ({"jax2onnx": asked.jax2onnx} if asked.jax2onnx else {})
-    table: dict[str, list[Row]] = {}
-    for network in depth_networks.NETWORKS:
-        for maker, python in makers.items():
-            label = f"{maker}, {network}"
-            found = []
-            for depth in DEPTHS:
-                rows = [measure(python, maker, network, depth) for _ in range(asked.rounds)]
-                if (row := fastest(rows)) is None:
-                    print(f"{label:24} depth {depth:3}: not converted in {PATIENCE} s", flush=True)
-                    break
-                found.append(row)
-                sizes = f"{row['equations']:7} equations {row['nodes']:6} nodes"
-                print(f"{label:24} depth {depth:3}: {sizes} {row['seconds']:8.2f} s", flush=True)
-            table[label] = found
-            if len(found) > 1:
-                print(f"{label:24} exponent {exponent(found):.2f}", flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(table, indent=2) + "\n")
-    if asked.plot:
-        plot(table, asked.plot)
+    for network, (maker, python) in product(NETWORKS, makers.items()):
+        label = f"{maker}, {network}"
+        rows = deepen(python, maker, network, asked.rounds)
+        for depth, row in zip(DEPTHS, rows, strict=False):
+            sizes = f"{row['equations']:7} equations {row['nodes']:6} nodes"
+            print(f"{label:24} depth {depth:3}: {sizes} {row['seconds']:8.2f} s", flush=True)
+        if len(rows) < len(DEPTHS):
+            print(f"{label:24} depth {DEPTHS[len(rows)]:3}: not converted in {PATIENCE} s")
+        if len(rows) > 1:
+            print(f"{label:24} exponent {exponent(rows):.2f}", flush=True)
 
 
 if __name__ == "__main__":

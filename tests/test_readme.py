@@ -29,6 +29,6 @@ def test_a_block_runs(number, vits16, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     exec(compile(BLOCKS[number], "README.md", "exec"), namespace)
     written = sorted(path.name for path in tmp_path.glob("*.onnx"))
-    assert written == [["classifier.onnx"], [], ["mlp.onnx"]][number]
+    assert written == [["features.onnx"], [], ["mlp.onnx"]][number]
     if not number:
         assert namespace["features"].shape == (2, 384)

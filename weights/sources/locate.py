@@ -95,8 +95,8 @@ def downloadable(
     """
     nowhere, files = _searched(published), published.mirrors if mirror else published.hub
     if offline or not files:
-        hub = "--offline forbids asking" if offline else "none is known to have it freely"
-        raise WeightsNotFound(f"There is {nowhere}, and as for a hub, {hub}. {published.advice}")
+        hub = "--offline forbids asking a hub" if offline else "no hub is known to give it freely"
+        raise WeightsNotFound(f"There is {nowhere}, and {hub}. {published.advice}")
     return files[0], f"There is {nowhere}. {published.advice}"
 
 

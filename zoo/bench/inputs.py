@@ -1,6 +1,7 @@
 """Random inputs by a file's own signature, with the dimensions settled that it leaves open."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,18 @@ SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure how; batch and size (height, width) are None where files decide."""
+    """What to measure how; batch and size (height, width) are None where files decide.
+
+    `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
+    thread computes, and not how long it waits for a busy machine.
+    """
 
     batch: int | None = None
     size: Size | None = None
     threads: int = 1
     rounds: int = 20
     torch: bool = False
+    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass(frozen=True)

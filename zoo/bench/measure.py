@@ -64,7 +64,7 @@ def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
         footprints.append(footprint(file, specs, options.threads))
     progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
     try:
-        times = interleave(timed, options.rounds)
+        times = interleave(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {runtime.reason(error)}") from error
     names = [*map(str, files), *(["transformers, torch"] if options.torch else [])]

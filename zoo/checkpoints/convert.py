@@ -65,8 +65,8 @@ def read_format(target: Path) -> str:
     if not target.suffix or target.is_dir():
         return "huggingface"
     raise BadRequest(
-        f"{target} says nothing of a format: end it in .pth (Meta), .tar.lz4 (Equimo) or .eqx "
-        "(Equinox), or name a folder without a dot (Hugging Face)."
+        f"{target} does not say which format to write: end it in .pth (Meta), .tar.lz4 (Equimo) "
+        "or .eqx (Equinox), or name a folder without a dot (Hugging Face)."
     )
 
 
@@ -77,8 +77,8 @@ def naming_to_write(entry: ModelInfo, form: str) -> Naming:
             return naming
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
     raise BadRequest(
-        f"{entry.name} is not known as {forms.get(form, 'an Equimo archive')}: no program reads it "
-        "so. Choose another format."
+        f"no program reads {entry.name} from {forms.get(form, 'an Equimo archive')}: choose "
+        "another format."
     )
 
 
@@ -166,8 +166,8 @@ def check_free(target: Path, form: str, force: bool) -> None:
         raise BadOutput(f"{target} is {what}, so it is not replaced: name another place.")
     if (target / INDEX).exists():
         raise BadOutput(
-            f"{target / INDEX} belongs to a checkpoint in several files, and this is one in one: "
-            "remove it, or name another folder."
+            f"{target / INDEX} belongs to a checkpoint of several files, and a single one is to be "
+            "written: remove it, or name another folder."
         )
 
 

@@ -77,8 +77,8 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
     }
     if published and entry.name not in published:
         raise MappingError(
-            f"{checkpoint.path} is the file that was published of {' and '.join(published)}, not "
-            f"of {entry.name}: export that model, or give the file {entry.file}."
+            f"{checkpoint.path} is the published file of {' and '.join(published)}, not of "
+            f"{entry.name}: export that model, or give the file {entry.file}."
         )
     others = (each for each in MODELS.values() if each.licence != entry.licence)
     return () if published else tuple(each.name for each in others if namings(checkpoint, each))

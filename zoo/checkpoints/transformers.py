@@ -64,7 +64,7 @@ def check_positions(config: Config, size: tuple[int, ...]) -> None:
     same = positions.antialias == transformers_kind(config).antialias and not positions.offset
     if not same and tuple(size) != (side, side):
         raise BadRequest(
-            f"transformers interpolates these positions by another rule than they were trained "
-            f"with, so away from {side} x {side} its outputs are not the network's: let another "
-            "program compute them and name the .npz with --reference."
+            "transformers interpolates these positions by another rule than they were trained "
+            f"with, so that its outputs are the network's only at {side} x {side}: compute them "
+            "with another program, and name the .npz with --reference."
         )

@@ -53,7 +53,7 @@ def build(
     ] = None,
     scheduler: Annotated[str | None, options.value("ADDRESS", SCHEDULER, RESOURCES)] = None,
 ) -> int:
-    """Build a folder for each model, with its checked and documented ONNX files, for others.
+    """Build for each model a folder that others can use, with checked and described ONNX files.
 
     What an earlier build finished stays as it is.
     """

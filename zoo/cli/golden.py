@@ -26,7 +26,9 @@ TARGET = "What to write: NAME.npz for outputs, or NAME.pth for a checkpoint of s
 Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
 Made = Annotated[Path, typer.Argument(metavar="FILE", help="What `zoo golden make` wrote.")]
 PICTURE = options.value("FILE", "A picture to run on.", show_default="this package's photograph")
-REFERENCE = options.value("transformers|FILE", "Who computes outputs, or an .npz that has them.")
+REFERENCE = options.value(
+    "transformers|FILE", "What computes the outputs, or an .npz that holds them."
+)
 
 
 @app.command("make", epilog=MAKE)
@@ -40,7 +42,7 @@ def make_golden(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Write what another implementation makes of an image, to compare with later."""
+    """Write the outputs of another implementation for an image, to compare with later."""
     entry = info(model)
     if target.exists() and not force:
         raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
@@ -83,7 +85,7 @@ def check_golden(
     onnx: Annotated[Path | None, options.value("FILE", "An exported file to check.")] = None,
     json: options.Json = False,
 ) -> int:
-    """Compare the model in JAX, within 3e-5, and an ONNX file, within 1e-4, with a reference."""
+    """Compare a reference with the model in JAX (within 3e-5) and an ONNX file (within 1e-4)."""
     from zoo.checkpoints import golden
 
     found = golden.read(file)

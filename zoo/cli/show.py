@@ -43,8 +43,8 @@ def show(
 ) -> None:
     """Draw what a model sees in pictures: its features, patch by patch.
 
-    Principal components as colours, the likeness of all patches to one, and where the class token
-    looks, which only a model in JAX tells.
+    The picture shows principal components as colours and the likeness of all patches to one. For a
+    model in JAX it also shows where the class token looks.
     """
     from zoo.bench.inputs import read_size
     from zoo.images.pictures import pictures
@@ -75,7 +75,7 @@ def features(
         return of_model(from_pretrained(model, weights or "auto"), images, size)
     if weights is not None:
         raise BadRequest(
-            f"--weights {weights} has no part here: {model} has its own; leave it out."
+            f"--weights {weights} has no effect here, for {model} has its own: leave it out."
         )
     return of_file(Path(model), images, size)
 

@@ -35,7 +35,8 @@ def verify(
 ) -> int:
     """Check that a file or a folder is what its manifest says, and that its numbers are right.
 
-    A folder is compared with the outputs in it, and a file that `zoo export` wrote with JAX.
+    A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
+    model in JAX.
     """
     from zoo.show.save import check_place
 
@@ -46,8 +47,8 @@ def verify(
     alone = target.is_file() and manifest_path(target).is_file()
     if weights is not None and not alone:
         raise BadRequest(
-            f"--weights {weights} has no part in checking a folder, which is compared with its "
-            "golden numbers: leave it out."
+            f"--weights {weights} has no effect on a folder, which is compared with the golden "
+            "numbers that it holds: leave it out."
         )
     from zoo.artifacts.audit.audit import audit_export, audit_folder, audit_one
     from zoo.cli.tables.export import show_verification

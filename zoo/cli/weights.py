@@ -86,7 +86,7 @@ def download_checkpoints(
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Bring the checkpoint that `--weights auto` would use to this machine."""
+    """Download the checkpoint that `--weights auto` would use."""
     from zoo.checkpoints.download import download
 
     with progress_bar() as progress:

@@ -47,7 +47,7 @@ def train_digits(
 def check(out: Path | None, validate: bool) -> None:
     """**Raises** a `ZooError` before minutes of training would be for nothing."""
     if out is not None and validate:
-        raise BadRequest("--validate trains on fewer digits, only to measure: leave --out out.")
+        raise BadRequest("--validate only measures, and writes no weights: run it without --out.")
     if out is not None and out.exists():
         raise BadOutput(f"{out} exists already: remove it or name another file.")
     if importlib.util.find_spec("optax") is None:

@@ -90,8 +90,8 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
     size, batch = read_size(options.size, entry), read_batch(options.batch)
     if options.input == "uint8" and size is None:
         raise BadRequest(
-            "--input uint8 resizes images inside the file, so --size dynamic leaves open what to: "
-            f"write a size such as {entry.preprocessing.size[0]}, or leave --size out."
+            "--input uint8 resizes images inside the file, so that --size dynamic leaves open to "
+            f"which size: write one such as {entry.preprocessing.size[0]}, or leave --size out."
         )
     return Signature(size, batch, layers, options.reshape, options.input)
 

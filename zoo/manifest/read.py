@@ -44,7 +44,7 @@ def read(path: Path) -> Manifest:
     except FileNotFoundError as error:
         raise BadFile(f"{path} is missing: keep the manifest beside its files.") from error
     except OSError as error:
-        raise BadFile(f"{path} cannot be read ({error.strerror}): allow that.") from error
+        raise BadFile(f"{path} cannot be read ({error.strerror}): make it readable.") from error
     return parse(content, str(path))
 
 

@@ -77,8 +77,8 @@ class Weights(Model):
     also_fits: tuple[Label, ...] | None = Field(
         default=None,
         description=(
-            "Models under other terms whose file it may as well be: that it is this model's is "
-            "known only from who named it, and so is the licence."
+            "Other models that the checkpoint fits, under other terms. That it belongs to this "
+            "one, and under its licence, is known only from the person who named the file."
         ),
     )
     is_embedded_file: bool | None = Field(default=None, description="Whether the zoo holds it.")

@@ -53,7 +53,7 @@ def doubt(weights: Weights) -> str:
     if not weights.also_fits:
         return ""
     others = " or ".join(weights.also_fits)
-    return f"; that it is not of {others}, under other terms, is the word of who named it"
+    return f"; it fits {others} too, which has other terms, and nothing in it says which it is"
 
 
 def megabytes(manifest: Manifest, variant: Variant) -> str:

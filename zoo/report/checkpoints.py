@@ -45,7 +45,7 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
             fits = f"it fits {' and '.join(models)}" if models else "it fits no model of the zoo"
             left_out[path.name] = f"{fits}: give it the name that it was published under."
     if not found:
-        told = f" ({len(left_out)} files there are of none)" if left_out else ""
+        told = f" ({len(left_out)} files there are of other models or of none)" if left_out else ""
         raise BadRequest(
             f"--weights-dir {folder} holds no checkpoint of the models that were asked for{told}: "
             "put published files there, under their own names."

@@ -170,6 +170,13 @@ def test_rounds():
     assert len({each[0] for each in rounds}) > 2
 
 
+def test_another_clock_counts():
+    """One that goes a second further each time that somebody looks."""
+    ticks = iter(range(100))
+    times = interleave({"a": lambda: None, "b": lambda: None}, 3, lambda: float(next(ticks)))
+    assert times == {"a": [1.0] * 3, "b": [1.0] * 3}
+
+
 def declared(type, shape):
     return SimpleNamespace(name="x", type=f"tensor({type})", shape=shape)
 

@@ -220,7 +220,7 @@ def test_wrong_use(vits16, tmp_path):
     small = tmp_path / "small.pth"
     save_pth(small, seeded(NANO, 1))
     for arguments, message in (
-        (("convert", vits16.path, "a.txt"), "says nothing of a format"),
+        (("convert", vits16.path, "a.txt"), "does not say which format to write"),
         (("convert", small, "a.pth"), "fits no model of the zoo"),
         (("convert", vits16.path, "a.pth", "--model", "dinov3_vitb16"), "not dinov3_vitb16"),
         # EUPE's file of this size has the same keys and shapes, and another licence.

@@ -1,0 +1,82 @@
+"""One file by one exporter, in the environment of that exporter; `peers.py` starts it.
+
+    PYTHON benchmarks/peer_makers.py torch|optimum|jax2onnx CHECKPOINT MODEL OPSET FILE
+
+CHECKPOINT is a folder that transformers and the zoo load. The batch stays open where the exporter
+can leave it open, and the images have 224 x 224 pixels.
+"""
+
+import sys
+from pathlib import Path
+
+SIDE = 224
+
+
+def by_torch(checkpoint: Path, model: str, opset: int, file: Path) -> None:
+    """torch.onnx.export with dynamo, as its documentation recommends."""
+    import torch
+    from transformers import AutoModel
+
+    class Features(torch.nn.Module):
+        """Plain tensors in place of transformers' record."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = AutoModel.from_pretrained(checkpoint)
+
+        def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            found = self.network(pixel_values)
+            return found.last_hidden_state, found.pooler_output
+
+    torch.onnx.export(
+        Features().train(False),
+        (torch.zeros(2, 3, SIDE, SIDE),),
+        file,
+        input_names=["pixel_values"],
+        dynamo=True,
+        opset_version=opset,
+        dynamic_shapes={"pixel_values": {0: torch.export.Dim("batch")}},
+        external_data=False,
+    )
+
+
+def by_optimum(checkpoint: Path, model: str, opset: int, file: Path) -> None:
+    """Its main function with its defaults, but without comparing."""
+    from optimum.exporters.onnx import main_export
+
+    main_export(
+        str(checkpoint),
+        file.parent,
+        task="feature-extraction",
+        opset=opset,
+        do_validation=False,
+        library_name="transformers",
+    )
+    (file.parent / "model.onnx").replace(file)
+
+
+def by_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path) -> None:
+    """Of the zoo's own network, which is plain Equinox."""
+    import jax
+    import onnx
+    from jax2onnx import to_onnx
+
+    import zoo
+
+    network = zoo.from_pretrained(model, checkpoint)
+    made = to_onnx(
+        lambda x: tuple(jax.tree.leaves(jax.vmap(network)(x))),
+        inputs=[("B", 3, SIDE, SIDE)],
+        opset=opset,
+    )
+    onnx.save(made, file)
+
+
+def main() -> None:
+    exporter, checkpoint, model, opset, file = sys.argv[1:]
+    made = {"torch": by_torch, "optimum": by_optimum, "jax2onnx": by_jax2onnx}[exporter]
+    made(Path(checkpoint), model, int(opset), Path(file))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""What `zoo build` writes beside what other exporters write: speed, export, conversion over depth.
+
+    python benchmarks/peers.py --json docs/performance.json \\
+        [--torch PYTHON] [--optimum PYTHON] [--jax2onnx PYTHON] [--rounds 25] [--busy]
+    python benchmarks/performance.py docs/performance.json
+
+Each PYTHON is the interpreter of an environment of its own: with `torch transformers onnxscript`,
+with `optimum-onnx[onnxruntime] torch`, and with `jax2onnx` and this package's dependencies. An
+exporter that is not named is left out.
+
+What was measured is in the JSON file at once, and a run that broke off goes on behind it. Files are
+kept in `--files`. All files of a model, and the matrix products of the first, take turns in one
+process. With `--busy`, for a machine that has other work, the time of the processor counts.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import depth
+import numpy as np
+import onnx_ir as ir
+
+import converter
+import zoo
+from weights import random_weights
+from weights.progress import Quiet
+from weights.writers.items import items_for
+from zoo import runtime
+from zoo.artifacts.build.plan import USUAL, VARIANTS
+from zoo.bench.inputs import Options
+from zoo.bench.machine import machine
+from zoo.bench.measure import bench
+from zoo.checkpoints.convert import naming_to_write, write_folder
+from zoo.checkpoints.load import shapes
+from zoo.images.photograph import photographs
+from zoo.images.pixel_values import pixel_values
+
+MODELS = (
+    "dinov3_vits16",
+    "dinov3_vitb16",
+    "dinov2_vits14",
+    "dinov3_convnext_tiny",
+    "siglip2_vitb16_224",
+)
+BATCHES, THREADS = (1, 8), (1, 2)
+SIDE = 224
+OURS = tuple(name for name in USUAL if VARIANTS[name].precision != "fp16")
+"""The files of a folder that are measured; no CPU computes in float16."""
+
+PEERS = {
+    "torch, opset 23": ("torch", 23),
+    "torch, opset 18": ("torch", 18),
+    "Optimum": ("optimum", 18),
+    "jax2onnx": ("jax2onnx", 23),
+}
+MAKERS = Path(__file__).with_name("peer_makers.py")
+PATIENCE = 1200
+"""Seconds that an export may take."""
+
+BUSY = (
+    "Preliminary: the machine was busy with other work. Times of runs are those of one thread's "
+    "processor, and seconds on the clock say more about that work than about the exporters."
+)
+
+Row = dict[str, Any]
+
+
+def cold(command: Sequence[str]) -> Row:
+    """What a process takes, or the last line of what it complained about.
+
+    That is seconds on the clock, seconds of all processors together, which a busy machine changes
+    less, and megabytes of memory.
+    """
+    with tempfile.TemporaryFile() as told:
+        began = time.perf_counter()
+        environment = {**os.environ, "PYTHONPATH": os.getcwd(), "HF_HUB_OFFLINE": "1"}
+        process = subprocess.Popen(command, stdout=told, stderr=told, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        told.seek(0)
+        lines = told.read().decode(errors="replace").strip().splitlines()
+    if status:
+        return {"failed": lines[-1][:300] if lines else f"status {status}"}
+    processors = usage.ru_utime + usage.ru_stime
+    peak = round(usage.ru_maxrss * 1024 / 1e6)
+    return {"seconds": round(seconds, 2), "processors": round(processors, 2), "peak_mb": peak}
+
+
+def write_checkpoint(model: str, folder: Path) -> None:
+    """Random weights as transformers and the zoo load them."""
+    entry = zoo.info(model)
+    naming = naming_to_write(entry, "huggingface")
+    leaves = shapes(entry.config_for(naming.name))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    items = items_for(naming, random_weights(leaves, 0), leaves)
+    write_folder(folder, items, entry, Quiet())
+
+
+def exports(model: str, place: Path, pythons: dict[str, str]) -> dict[str, Callable[[], Row]]:
+    """How to make each file of a model; each is described in a row."""
+    checkpoint = place / "checkpoint"
+    ours = [sys.executable, "-m", "zoo"]
+    given = [model, "--weights", str(checkpoint), "--size", str(SIDE), "--out", str(place)]
+    build = [*ours, "build", *given, "--force", *(f"--variant={name}" for name in OURS)]
+    export = [*ours, "export", *given, "--no-verify", "--force"]
+    file = place / f"{model}-opset23.onnx"
+    made: dict[str, Callable[[], Row]] = {
+        "zoo export": lambda: cold(export) | described(file, model, checkpoint),
+        "zoo build": lambda: cold(build),
+    }
+    for name in OURS:
+        path = place / model / VARIANTS[name].file
+        made[f"zoo, {name}"] = lambda path=path: described(path, model, checkpoint)
+    for label, (exporter, opset) in PEERS.items():
+        if exporter in pythons:
+            path = place / f"{exporter}-{opset}.onnx"
+            command = [pythons[exporter], str(MAKERS), exporter, str(checkpoint), model, str(opset)]
+            made[label] = lambda command=command, path=path: (
+                cold([*command, str(path)]) | described(path, model, checkpoint)
+            )
+    return made
+
+
+def described(file: Path, model: str, checkpoint: Path) -> Row:
+    """Size, nodes and exactness of a file, if it is there and runs."""
+    if not file.exists():
+        return {}
+    graph = ir.load(file)
+    parts = [file, *(p for p in (file.with_name(file.name + "_data"),) if p.exists())]
+    told: Row = {
+        "file": str(file),
+        "mb": round(sum(part.stat().st_size for part in parts) / 1e6, 1),
+        "opset": graph.opset_imports[""],
+        "nodes": sum(1 for _ in graph.graph.all_nodes()),
+        "fused": {
+            name: count
+            for name in ("Attention", "RotaryEmbedding")
+            if (count := sum(node.op_type == name for node in graph.graph))
+        },
+    }
+    pixels = pixel_values(photographs(2), zoo.info(model).preprocessing, (SIDE, SIDE))
+    try:
+        live = runtime.session(file)
+        (tokens,) = live.run([live.get_outputs()[0].name], {live.get_inputs()[0].name: pixels})
+    except runtime.ERRORS as error:
+        return told | {"failed": runtime.reason(error)}
+    error = converter.compare(np.asarray(tokens), expected(model, checkpoint, pixels))
+    return told | {"max_abs": error.max_abs, "cosine": error.cosine}
+
+
+def expected(model: str, checkpoint: Path, pixels: np.ndarray) -> np.ndarray:
+    """The features in JAX, computed once."""
+    kept = checkpoint.with_name("expected.npy")
+    if not kept.exists():
+        import equinox as eqx
+        import jax
+
+        network = zoo.from_pretrained(model, checkpoint)
+        found = eqx.filter_jit(lambda network, x: jax.vmap(network)(x).last_hidden_state)
+        np.save(kept, np.asarray(found(network, pixels)))
+    return np.load(kept)
+
+
+def speed(files: dict[str, Row], batch: int, threads: int, asked: argparse.Namespace) -> Row:
+    """All files of a model beside each other; those that do not run are left out."""
+    paths = {
+        label: Path(row["file"])
+        for label, row in files.items()
+        if "file" in row and "failed" not in row and label != "zoo export"
+    }
+    clock = time.thread_time if asked.busy else time.perf_counter
+    size = (SIDE, SIDE)
+    options = Options(batch=batch, size=size, threads=threads, rounds=asked.rounds, clock=clock)
+    found = bench([*paths.values()], options, Quiet())
+    rows = {
+        label: {
+            "fastest_ms": round(1e3 * each.fastest, 3),
+            "median_ms": round(1e3 * each.percentile(50), 3),
+            "to_products": round(each.fastest / found.floor.total, 4),
+        }
+        for label, each in zip(paths, found.contenders, strict=True)
+    }
+    total = round(1e3 * found.floor.total, 3)
+    return {"rounds": asked.rounds, "products_ms": total, "files": rows}
+
+
+def header(busy: bool) -> Row:
+    """What was measured where, and with what."""
+    libraries = ("jax", "onnxruntime", "onnx-ir", "numpy")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "versions": {library: version(library) for library in libraries},
+        "note": BUSY if busy else None,
+    }
+
+
+def peer_versions(pythons: dict[str, str]) -> dict[str, str]:
+    """What the others are, as their environments say."""
+    names = {
+        "torch": ("torch", "transformers"),
+        "optimum": ("optimum-onnx", "torch", "transformers"),
+        "jax2onnx": ("jax2onnx", "jax"),
+    }
+    told = {}
+    for exporter, python in pythons.items():
+        script = "from importlib.metadata import version\n"
+        script += "\n".join(f"print('{name}', version('{name}'))" for name in names[exporter])
+        done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+        told[exporter] = ", ".join(done.stdout.strip().splitlines())
+    return told
+
+
+class Results:
+    """The JSON file: what is in it is not measured again."""
+
+    def __init__(self, path: Path, first: Row) -> None:
+        self.path = path
+        self.content = json.loads(path.read_text()) if path.exists() else first
+
+    def fill(self, *keys: str, make: Callable[[], Any]) -> None:
+        """Measure what is not there yet, and write it down."""
+        place = self.content
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        if keys[-1] not in place:
+            print(*keys, file=sys.stderr, flush=True)
+            place[keys[-1]] = make()
+            self.path.write_text(json.dumps(self.content, indent=1) + "\n")
+
+
+def measure(results: Results, asked: argparse.Namespace, pythons: dict[str, str]) -> None:
+    """Everything that is not there yet, model by model."""
+    for model in asked.models:
+        place = asked.files / model
+        if not (place / "checkpoint").exists():
+            write_checkpoint(model, place / "checkpoint")
+        for label, make in exports(model, place, pythons).items():
+            results.fill("files", model, label, make=make)
+        files = results.content["files"][model]
+        for batch, threads in product(asked.batches, asked.threads):
+            key = f"batch {batch}, {threads} threads"
+            results.fill(
+                *("speed", model, key),
+                make=lambda b=batch, t=threads, f=files: speed(f, b, t, asked),
+            )
+    results.content.setdefault("depth", {})
+    makers = {"ours": sys.executable}
+    makers |= {"jax2onnx": pythons["jax2onnx"]} if "jax2onnx" in pythons else {}
+    for network, (maker, python) in product(depth.NETWORKS, makers.items()):
+        results.fill(
+            *("depth", f"{maker}, {network}"),
+            make=lambda p=python, m=maker, n=network: depth.deepen(p, m, n, asked.depth_rounds),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", required=True)
+    parser.add_argument("--files", type=Path, metavar="FOLDER", default=Path(".cache/peers"))
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS, metavar="MODEL")
+    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
+    parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--depth-rounds", type=int, default=3)
+    told = "count what one thread computes, not how long it waits; the page says so"
+    parser.add_argument("--busy", action="store_true", help=told)
+    for exporter in ("torch", "optimum", "jax2onnx"):
+        parser.add_argument(f"--{exporter}", metavar="PYTHON")
+    asked = parser.parse_args()
+    named = {"torch": asked.torch, "optimum": asked.optimum, "jax2onnx": asked.jax2onnx}
+    pythons = {exporter: python for exporter, python in named.items() if python}
+    if asked.busy:
+        asked.threads = [1]
+    first = header(asked.busy) | {"peers": peer_versions(pythons)}
+    measure(Results(asked.json, first), asked, pythons)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""The page about performance, its pictures and README's table, from what `peers.py` measured.
+
+python benchmarks/performance.py docs/performance.json
+"""
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from zoo.show.chart import COLOURS, FAINT, GAP, INK, LINE, MARGIN, PAPER, bars, font
+
+ROOT = Path(__file__).parents[1]
+IMAGES = "images"
+FIRST = "dinov3_vits16"
+"""The model that README shows."""
+
+USUAL = ("batch 1, 2 threads", "batch 1, 1 threads")
+"""What pictures and README show: the first of these that was measured."""
+
+HIDDEN = ("zoo build", "zoo export")
+"""Commands that are no file."""
+
+MARKS = ("<!-- performance: written by benchmarks/performance.py -->", "<!-- end -->")
+
+Row = dict[str, Any]
+
+
+def tables(content: Row) -> Iterator[str]:
+    """The page, part by part."""
+    yield INTRODUCTION
+    yield from about(content)
+    if not content["files"]:
+        return
+    yield "\n## Speed\n\n" + SPEED
+    yield f"![{SHOWN}]({IMAGES}/performance.png)\n"
+    for model, found in content["speed"].items():
+        yield from speed_table(model, found)
+    yield "\n## Export\n\n" + EXPORT
+    for model, found in content["files"].items():
+        yield from export_table(model, found)
+    if any(len(rows) > 1 for rows in content["depth"].values()):
+        yield "\n## Conversion over depth\n\n" + DEPTH
+        yield f"![{SHOWN_DEPTH}]({IMAGES}/depth.png)\n"
+        yield from depth_table(content["depth"])
+
+
+def about(content: Row) -> Iterator[str]:
+    """Where and with what it was measured."""
+    if not content["files"]:
+        yield "**Nothing has been measured yet.**"
+        return
+    if content["note"]:
+        yield f"**{content['note']}**\n"
+    versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
+    yield f"Measured on {content['date']}: {content['machine']}; {versions}."
+    for peer, told in content["peers"].items():
+        yield f"The environment of {peer} has {told}."
+
+
+def table(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Markdown; all columns but the first to the right."""
+    yield "| " + " | ".join(headings) + " |"
+    yield "|---" + "|---:" * (len(headings) - 1) + "|"
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def speed_table(model: str, found: Row) -> Iterator[str]:
+    """A row a file, a column for each batch and number of threads."""
+    names = list(dict.fromkeys(name for each in found.values() for name in each["files"]))
+    rows = [
+        [name, *(ratio(each["files"].get(name, {}).get("to_products")) for each in found.values())]
+        for name in names
+    ]
+    rows.append(["products, ms", *(f"{each['products_ms']:.1f}" for each in found.values())])
+    yield f"**{model}**\n"
+    yield from table(["fastest run over its products", *found], rows)
+
+
+def ratio(value: float | None) -> str:
+    """Two digits behind the point."""
+    return "" if value is None else f"{value:.2f}"
+
+
+def export_table(model: str, found: Row) -> Iterator[str]:
+    """A row for each command and file."""
+    rows = [
+        [
+            name,
+            number(row.get("seconds"), ".1f"),
+            number(row.get("processors"), ".1f"),
+            number(row.get("peak_mb"), ",.0f"),
+            number(row.get("mb"), ".1f"),
+            number(row.get("nodes"), ","),
+            number(row.get("max_abs"), ".1e"),
+            number(row.get("cosine"), ".5f"),
+        ]
+        for name, row in found.items()
+        if "failed" not in row
+    ]
+    headings = ["", "seconds", "of processors", "peak MB", "file, MB", "nodes", "error", "cosine"]
+    yield f"**{model}**\n"
+    yield from table(headings, rows)
+    for name, row in found.items():
+        if "failed" in row:
+            yield f"{name} failed: `{row['failed']}`\n"
+
+
+def number(value: float | None, form: str) -> str:
+    """Empty where nothing was measured."""
+    return "" if value is None else f"{value:{form}}"
+
+
+def depth_table(found: Row) -> Iterator[str]:
+    """Seconds at each depth, and how they grow."""
+    rows = []
+    for name, runs in found.items():
+        told = [f"{row['equations']:,} equations: {row['seconds']:.1f} s" for row in runs]
+        told += ["not in time"] * (3 - len(runs))
+        rows.append([name, *told, exponent(runs)])
+    yield from table(["", "1x", "4x", "16x", "exponent"], rows)
+
+
+def exponent(runs: list[Row]) -> str:
+    """Of the growth between the last two depths."""
+    if len(runs) < 2:
+        return ""
+    before, after = runs[-2:]
+    growth = math.log(after["seconds"] / before["seconds"])
+    return f"{growth / math.log(after['equations'] / before['equations']):.2f}"
+
+
+def render(content: Row) -> str:
+    """The page as Markdown."""
+    return "\n".join(tables(content)).rstrip() + "\n"
+
+
+def speeds_picture(content: Row) -> Image.Image:
+    """The ratios of every model."""
+    usual = shown(content["speed"])
+    groups = {
+        model: {name: row["to_products"] for name, row in found[usual]["files"].items()}
+        for model, found in content["speed"].items()
+        if usual in found
+    }
+    return bars(f"Time over that of the bare matrix products, {usual}", groups, mark=1)
+
+
+def shown(speed: Row) -> str:
+    """The batch and the number of threads that pictures and README show."""
+    return next(usual for usual in USUAL if usual in speed[FIRST])
+
+
+def depth_picture(found: Row) -> Image.Image:
+    """Seconds over equations, both in logarithms: parallel to the dotted line is linear."""
+    runs = {name: rows for name, rows in found.items() if rows}
+    points = [(row["equations"], row["seconds"]) for rows in runs.values() for row in rows]
+    xs, ys = zip(*points, strict=True)
+    left, right = decade(min(xs), math.floor), decade(max(xs), math.ceil)
+    low, high = decade(min(ys), math.floor), decade(max(ys), math.ceil)
+    width, height, edge, top = 560, 320, MARGIN + 64, MARGIN + 2 * LINE
+    size = (edge + width + MARGIN, top + height + (3 + len(runs)) * LINE)
+    picture = Image.new("RGB", size, PAPER)
+    pen = ImageDraw.Draw(picture)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (math.log10(x) - left) / (right - left)
+        up = (math.log10(y) - low) / (high - low)
+        return edge + across * width, top + (1 - up) * height
+
+    pen.text((MARGIN, MARGIN), "Conversion time over depth (1, 4 and 16 times)", INK, font(16))
+    for tick in range(left, right + 1):
+        x, y = place(10**tick, 10**low)
+        pen.line((x, top, x, y), FAINT)
+        pen.text((x, y + 4), f"{10**tick:,}", INK, font(12), anchor="ma")
+    for tick in range(low, high + 1):
+        x, y = place(10**left, 10.0**tick)
+        pen.line((x, y, x + width, y), FAINT)
+        pen.text((x - 6, y), f"{10.0**tick:g} s", INK, font(12), anchor="rm")
+    span = min(right - left, high - low)
+    pen.line((*place(10**left, 10**low), *place(10 ** (left + span), 10 ** (low + span))), INK)
+    bottom = top + height + LINE
+    pen.text((edge, bottom), "equations traced by JAX; the black line is linear", INK, font(12))
+    for index, (name, rows) in enumerate(runs.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        path = [place(row["equations"], row["seconds"]) for row in rows]
+        pen.line(path, colour, 2)
+        for x, y in path:
+            pen.ellipse((x - 4, y - 4, x + 4, y + 4), colour)
+        y = bottom + (index + 1) * LINE
+        pen.rectangle((edge, y + 4, edge + 10, y + 14), colour)
+        pen.text((edge + 10 + GAP, y), f"{name}, exponent {exponent(rows)}", INK, font())
+    return picture
+
+
+def decade(value: float, rounded: Any) -> int:
+    """The power of ten next to a value."""
+    return int(rounded(math.log10(value)))
+
+
+def readme_table(content: Row) -> Iterator[str]:
+    """One model, one row for each exporter."""
+    if FIRST not in content["speed"]:
+        yield "Nothing has been measured yet."
+        return
+    usual = shown(content["speed"])
+    files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
+    rows = []
+    for name, row in files.items():
+        if name in HIDDEN or "nodes" not in row or "failed" in row:
+            continue
+        cost = files["zoo export"] if name == "zoo, fused" else row
+        rows.append(
+            [
+                name,
+                number(row["nodes"], ","),
+                fused(row),
+                ratio(speed.get(name, {}).get("to_products")),
+                number(row["mb"], ".0f"),
+                number(cost.get("processors"), ".0f"),
+                number(cost.get("peak_mb"), ",.0f"),
+            ]
+        )
+    headings = ["file", "nodes", "fused", "time / products", "MB", "export, s", "peak MB"]
+    yield from table(headings, rows)
+    yield f"Measured on {content['date']}: {content['machine']}, {usual}. {content['note'] or ''}"
+
+
+def fused(row: Row) -> str:
+    """The large operators that a file has."""
+    return ", ".join(f"{count} `{name}`" for name, count in row.get("fused", {}).items()) or "none"
+
+
+def with_table(readme: str, content: Row) -> str:
+    """README with the table of now between its marks."""
+    first, last = map(re.escape, MARKS)
+    told = "\n".join(line.rstrip() for line in readme_table(content))
+    made = f"{MARKS[0]}\n\n{told}\n\n{MARKS[1]}"
+    return re.sub(f"{first}.*?{last}", lambda _: made, readme, flags=re.DOTALL)
+
+
+INTRODUCTION = """# Performance
+
+Written by `python benchmarks/performance.py docs/performance.json` from what
+`python benchmarks/peers.py --json docs/performance.json` measured; do not edit.
+"""
+
+SPEED = """The fastest run of each file, divided by the fastest run of the network's matrix
+products alone, as ONNX Runtime multiplies them in float32. A ratio of 1.10 means that the products
+take ten parts of the time and everything else takes one. int8 multiplies other numbers, so that it
+can be below 1. The files of a table took turns in one process, on ONNX Runtime's CPU provider, with
+images of 224 x 224 pixels.
+"""
+
+EXPORT = """Each file was made by a process of its own from the same checkpoint of random weights.
+`zoo export` makes the file at opset 23 without checking it, as the others do; `zoo build` makes all
+files of a folder and checks them. *Of processors* are the seconds of all processors together, which
+a busy machine changes less. The error is the largest absolute difference of
+`last_hidden_state` from the network in JAX, on the photograph. PyTorch and Optimum export
+transformers' network, jax2onnx and the zoo the one in JAX.
+"""
+
+DEPTH = """Three networks in blocks that repeat, 1, 4 and 16 times as deep. An exponent of 1 means
+that the time grows as the number of equations that JAX traces does.
+"""
+
+SHOWN = "Time of each file over that of its matrix products"
+SHOWN_DEPTH = "Seconds of conversion over the number of equations"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("json", type=Path, metavar="FILE")
+    path = parser.parse_args().json
+    content = json.loads(path.read_text())
+    pictures = path.with_name(IMAGES)
+    pictures.mkdir(exist_ok=True)
+    speeds_picture(content).save(pictures / "performance.png", optimize=True)
+    if any(content["depth"].values()):
+        depth_picture(content["depth"]).save(pictures / "depth.png", optimize=True)
+    path.with_suffix(".md").write_text(render(content))
+    readme = ROOT / "README.md"
+    readme.write_text(with_table(readme.read_text(), content))
+
+
+if __name__ == "__main__":
+    main()
