@@ -139,7 +139,7 @@ def described(file: Path, model: str, checkpoint: Path) -> Row:
     graph = ir.load(file)
     parts = [file, *(p for p in (file.with_name(file.name + "_data"),) if p.exists())]
     told: Row = {
-        "file": str(file),
+        "file": file.relative_to(checkpoint.parent).as_posix(),
         "mb": round(sum(part.stat().st_size for part in parts) / 1e6, 1),
         "opset": graph.opset_imports[""],
         "nodes": sum(1 for _ in graph.graph.all_nodes()),
@@ -172,10 +172,12 @@ def expected(model: str, checkpoint: Path, pixels: np.ndarray) -> np.ndarray:
     return np.load(kept)
 
 
-def speed(files: dict[str, Row], batch: int, threads: int, asked: argparse.Namespace) -> Row:
+def speed(
+    place: Path, files: dict[str, Row], batch: int, threads: int, asked: argparse.Namespace
+) -> Row:
     """All files of a model beside each other; those that do not run are left out."""
     paths = {
-        label: Path(row["file"])
+        label: place / row["file"]
         for label, row in files.items()
         if "file" in row and "failed" not in row and label != "zoo export"
     }
@@ -250,12 +252,11 @@ def measure(results: Results, asked: argparse.Namespace, pythons: dict[str, str]
             results.fill("files", model, label, make=make)
         files = results.content["files"][model]
         for batch, threads in product(asked.batches, asked.threads):
-            key = f"batch {batch}, {threads} threads"
+            key = f"batch {batch}, {threads} thread{'s' * (threads > 1)}"
             results.fill(
                 *("speed", model, key),
-                make=lambda b=batch, t=threads, f=files: speed(f, b, t, asked),
+                make=lambda p=place, b=batch, t=threads, f=files: speed(p, f, b, t, asked),
             )
-    results.content.setdefault("depth", {})
     makers = {"ours": sys.executable}
     makers |= {"jax2onnx": pythons["jax2onnx"]} if "jax2onnx" in pythons else {}
     for network, (maker, python) in product(depth.NETWORKS, makers.items()):
@@ -284,6 +285,7 @@ def main() -> None:
     if asked.busy:
         asked.threads = [1]
     first = header(asked.busy) | {"peers": peer_versions(pythons)}
+    first |= {"files": {}, "speed": {}, "depth": {}}
     measure(Results(asked.json, first), asked, pythons)
 
 

@@ -20,7 +20,7 @@ IMAGES = "images"
 FIRST = "dinov3_vits16"
 """The model that README shows."""
 
-USUAL = ("batch 1, 2 threads", "batch 1, 1 threads")
+USUAL = ("batch 1, 2 threads", "batch 1, 1 thread")
 """What pictures and README show: the first of these that was measured."""
 
 HIDDEN = ("zoo build", "zoo export")
@@ -110,7 +110,7 @@ def export_table(model: str, found: Row) -> Iterator[str]:
     yield from table(headings, rows)
     for name, row in found.items():
         if "failed" in row:
-            yield f"{name} failed: `{row['failed']}`\n"
+            yield f"{name} failed: {row['failed'].replace('`', '')}\n"
 
 
 def number(value: float | None, form: str) -> str:
@@ -166,7 +166,7 @@ def depth_picture(found: Row) -> Image.Image:
     left, right = decade(min(xs), math.floor), decade(max(xs), math.ceil)
     low, high = decade(min(ys), math.floor), decade(max(ys), math.ceil)
     width, height, edge, top = 560, 320, MARGIN + 64, MARGIN + 2 * LINE
-    size = (edge + width + MARGIN, top + height + (3 + len(runs)) * LINE)
+    size = (edge + width + 2 * MARGIN, top + height + (3 + len(runs)) * LINE)
     picture = Image.new("RGB", size, PAPER)
     pen = ImageDraw.Draw(picture)
 
@@ -228,13 +228,13 @@ def readme_table(content: Row) -> Iterator[str]:
                 number(cost.get("peak_mb"), ",.0f"),
             ]
         )
-    headings = ["file", "nodes", "fused", "time / products", "MB", "export, s", "peak MB"]
+    headings = ["file", "nodes", "attention", "time / products", "MB", "export, s", "peak MB"]
     yield from table(headings, rows)
     yield f"Measured on {content['date']}: {content['machine']}, {usual}. {content['note'] or ''}"
 
 
 def fused(row: Row) -> str:
-    """The large operators that a file has."""
+    """The operators of attention that a file has."""
     return ", ".join(f"{count} `{name}`" for name, count in row.get("fused", {}).items()) or "none"
 
 
