@@ -166,7 +166,7 @@ def check_free(target: Path, form: str, force: bool) -> None:
         raise BadOutput(f"{target} is {what}, so it is not replaced: name another place.")
     if (target / INDEX).exists():
         raise BadOutput(
-            f"{target / INDEX} belongs to a checkpoint of several files, and a single one is to be "
+            f"{target / INDEX} belongs to a checkpoint in several files, and a single one is to be "
             "written: remove it, or name another folder."
         )
 

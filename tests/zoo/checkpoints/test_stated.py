@@ -28,7 +28,7 @@ def test_a_name_that_nothing_proves(vits16):
     for entry, other in ((DINO, EUPE), (EUPE, DINO)):
         found = recorded(vits16.path, entry)
         assert found.also_fits == (other.name,)
-        assert f"that it is not of {other.name}, under other terms, is the word" in origin(found)
+        assert f"it fits {other.name} too, which has other terms" in origin(found)
 
 
 def test_a_digest_settles_it(vits16, monkeypatch):
@@ -37,7 +37,9 @@ def test_a_digest_settles_it(vits16, monkeypatch):
     found = recorded(vits16.path, loading.MODELS[DINO.name])
     assert found.also_fits is None and found.is_published_file
     assert doubt(found) == ""
-    with pytest.raises(MappingError, match=r"published of dinov3_vits16, not of eupe_vits16: exp"):
+    with pytest.raises(
+        MappingError, match=r"published file of dinov3_vits16, not of eupe_vits16: exp"
+    ):
         load(vits16.path, EUPE, Quiet())
 
 
