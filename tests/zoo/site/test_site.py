@@ -97,7 +97,7 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, tmp_path, caps
     )
     assert (out / "index.html").read_bytes() == before
     # A variant that is not there is not shown, as in a folder that was pulled.
-    (digits / "onnx" / "model_int8.onnx").unlink()
+    (digits / "onnx" / "model_quantized.onnx").unlink()
     write_site([digits], out, runtime, True, Lines())
     rows = json.loads((out / "catalogue.json").read_text())["rows"]
     assert [row["variant"] for row in rows] == ["fp32"]
