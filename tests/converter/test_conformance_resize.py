@@ -257,7 +257,7 @@ GRADIENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(31, full=2)
+@pytest.mark.sampled(31, full=5)
 @cases(
     [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS],
 )

@@ -106,7 +106,7 @@ def test_every_row_is_tested():
     assert {*ROWS, *LAYOUT, "integer_pow", "iota", "convert_element_type"} == {*NUMPY, *FLOATING}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, full=2)
 @pytest.mark.parametrize(
     ("op", "dtype"), [(op, dtype) for op, row in ROWS.items() for dtype in row.dtypes]
 )
@@ -120,7 +120,7 @@ def test_elementwise(op, dtype):
     assert_as_jax(traced(row.fn, *scalars), scalars, row.units)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, full=2)
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_powers(dtype):
     numbers = edges(dtype)
@@ -130,7 +130,7 @@ def test_powers(dtype):
             assert_as_jax(node, [numbers], 8 * ROUNDED)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, full=2)
 @pytest.mark.parametrize("target", ALL)
 @pytest.mark.parametrize("dtype", ALL)
 def test_conversions(dtype, target):

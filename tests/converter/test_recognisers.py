@@ -371,14 +371,14 @@ ALL = [
 ]
 
 
-@pytest.mark.sampled(21, full=3)
+@pytest.mark.sampled(21, full=7)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_recognised(form, how):
     assert_recognised(form, how)
 
 
-@pytest.mark.sampled(61, full=6)
+@pytest.mark.sampled(61, full=12)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["f16", "bf16"])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
@@ -387,7 +387,7 @@ def test_recognised_in_low_precision(form, dtype, how):
     assert_recognised(low, how, dtype)
 
 
-@pytest.mark.sampled(31, full=5)
+@pytest.mark.sampled(31, full=10)
 @pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
 @pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
 def test_opsets(form, opset):
@@ -396,7 +396,7 @@ def test_opsets(form, opset):
     assert_recognised(replace(form, ops=ops), "vmap1", opset=opset)
 
 
-@pytest.mark.sampled(41, full=3)
+@pytest.mark.sampled(41, full=6)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", ATTENTIONS, ids=[f.name for f in ATTENTIONS])
 def test_three_dimensional_layout(form, how):

@@ -170,7 +170,7 @@ SIDES = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, full=2)
 @pytest.mark.parametrize(
     ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"), SIDES
 )
