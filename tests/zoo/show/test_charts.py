@@ -66,8 +66,8 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     assert call(app, ["verify", file, "--plot", "file.png"]) == 0
     assert call(app, ["verify", folder, "--plot", "folder.png", "--json"]) == 0
     assert '"residuals"' not in capsys.readouterr().out
-    one, two = Image.open("file.png"), Image.open("folder.png")
-    assert two.width == one.width and two.height == 2 * one.height
+    with Image.open("file.png") as one, Image.open("folder.png") as two:
+        assert two.width == one.width and two.height == 2 * one.height
     command = ["bench", file, f"{folder}/onnx/model.onnx", "--rounds", "2", "--plot", "bench.png"]
     assert call(app, command) == 0
     before = (tmp_path / "bench.png").read_bytes()
