@@ -60,10 +60,10 @@ def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is sampled, the default tier runs one case in so many, the full tier the rest.
+    """Of a test that is sampled, the default tier runs one case in so many.
 
     It is one of every so many neighbours, at a place that moves on: of each form, say, another
-    transformation. With `full`, the full tier has one in so many of the rest, the hunt the others.
+    transformation. The full tier has one in `full` of the rest, or one in three, the hunt the others.
     """
     seen, left = Counter[str](), Counter[str]()
     for item in items:
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen[name] += 1
         if place != group % size:
             left[name] += 1
-            item.add_marker("hunt" if left[name] % mark.kwargs.get("full", 1) else "full")
+            item.add_marker("hunt" if left[name] % mark.kwargs.get("full", 3) else "full")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -94,6 +94,8 @@ NEWER_LEFT = {
     "PMT": "a decoder that wants the features of a whole DINOv3, which test_equimo_classes.py has",
 }
 EVERY = [*FAMILIES, *(NEWER if NEW else ())]
+SLOW = {"DEQ"}
+"""Minutes: it looks for fixed points, in loops of loops."""
 
 
 def outputs(family: Family, network: Any, images: Any) -> Any:
@@ -102,8 +104,13 @@ def outputs(family: Family, network: Any, images: Any) -> Any:
     return jax.vmap(lambda image: call(image, key=KEY, inference=True))(images)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("family", EVERY, ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(f, id=f.name, marks=pytest.mark.hunt if f.name in SLOW else pytest.mark.full)
+        for f in EVERY
+    ],
+)
 def test_families(family):
     made = draw(eqx.filter_eval_shape(family.make))
     network = made[0] if isinstance(made, tuple) else made
