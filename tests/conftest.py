@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test that is sampled, the default tier runs one case in so many.
 
     It is one of every so many neighbours, at a place that moves on: of each form, say, another
-    transformation. The full tier has one in `full` of the rest, or one in three, the hunt the others.
+    transformation. The full tier has one in `full` of the rest, in three if nothing is said. The
+    hunt has the others.
     """
     seen, left = Counter[str](), Counter[str]()
     for item in items:
