@@ -99,7 +99,8 @@ class _Case:
 
 def _numbers(leaf: Any) -> np.ndarray:
     """Of an array, or of the number that JAX would make an array of."""
-    return np.asarray(keys.numbers(leaf) if hasattr(leaf, "dtype") else jax.device_put(leaf))
+    is_number = isinstance(leaf, bool | int | float | complex)
+    return np.asarray(jax.device_put(leaf) if is_number else keys.numbers(leaf))
 
 
 def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:

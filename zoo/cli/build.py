@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from zoo.artifacts.build.plan import USUAL
 from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result
@@ -38,7 +39,7 @@ def build(
     models: Annotated[list[str] | None, options.models(NAMES)] = None,
     all: options.All = False,
     filter: options.Filter = None,
-    variant: Annotated[list[str] | None, options.variants("fp32, fused, fp16, int8")] = None,
+    variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
     weights: options.Weights = "auto",
     out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
     force: options.ForceInexact = False,

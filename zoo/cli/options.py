@@ -112,7 +112,9 @@ INEXACT = f"{REPLACE} Also keep files of low precision that are too far from fp3
 ForceInexact = Annotated[bool, flag("--force", INEXACT)]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
-Plot = Annotated[Path | None, value("FILE", "Also draw what was found, as a .png file.")]
+Plot = Annotated[
+    Path | None, value("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
+]
 Json = Annotated[bool, flag("--json", "Print one JSON document to stdout and nothing else there.")]
 Revision = Annotated[
     str | None,

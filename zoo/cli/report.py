@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.errors import WeightsError
+from zoo.artifacts.build.plan import USUAL
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
 from zoo.errors import FAILED_CHECK, WRONG_USE, BadOutput
@@ -23,7 +24,7 @@ IMAGES = (
 def report(
     weights_dir: Annotated[Path, options.value("DIR", FOLDER)],
     filter: options.Filter = None,
-    variant: Annotated[list[str] | None, options.variants("all but bf16")] = None,
+    variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
     images: Annotated[Path | None, options.value("FOLDER", IMAGES)] = None,
     out: Annotated[Path, options.FILE_OUT] = Path("docs/pretrained.md"),
     json: options.Json = False,

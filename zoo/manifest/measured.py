@@ -1,6 +1,7 @@
 """What was measured of a manifest's files: how far they are from JAX, and how fast."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -42,6 +43,15 @@ class Verification(Model):
     limit: float = Field(description="The largest error that is right, or the least `cosine`.")
     passed: bool = Field(description="Whether all comparisons are within the limit.")
     comparisons: tuple[Comparison, ...] = Field(description="Every output at every size tried.")
+
+
+def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:
+    """The largest error, or the least cosine; None if one of them is no number."""
+    errors = [each.error(measure) for each in comparisons]
+    known = [error for error in errors if error is not None]
+    if not known or len(known) < len(errors):
+        return None
+    return min(known) if measure == "cosine" else max(known)
 
 
 class Speed(Model):

@@ -16,11 +16,12 @@ NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean noth
 
 def worst(verification: Verification, comparisons: Sequence[Comparison]) -> str:
     """The worst of some comparisons, in the measure that counts."""
-    errors = [item.error(verification.measure) for item in comparisons]
-    values = [error for error in errors if error is not None]
-    if not values or len(values) < len(errors):
+    from zoo.manifest import measured
+
+    found = measured.worst(comparisons, verification.measure)
+    if found is None:
         return "no number"
-    return f"cosine {min(values):.6f}" if verification.measure == "cosine" else f"{max(values):.1e}"
+    return f"cosine {found:.6f}" if verification.measure == "cosine" else f"{found:.1e}"
 
 
 def worst_of(variant: Variant) -> str:

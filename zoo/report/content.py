@@ -1,6 +1,5 @@
 """What a report holds: of each model its checkpoint, its files, and how good they are."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +8,7 @@ from pydantic import Field, ValidationError
 from zoo.errors import BadFile
 from zoo.manifest.choices import Precision
 from zoo.manifest.fields import Count, Digest, Line, Model, Side
-from zoo.manifest.measured import Comparison, Verification
+from zoo.manifest.measured import Verification, worst
 
 
 class Against(Model):
@@ -47,18 +46,12 @@ class OneFile(Model):
     @property
     def max_abs(self) -> float | None:
         """The largest absolute difference of any output."""
-        found = [each.max_abs for each in self._compared]
-        return None if None in found else max(error for error in found if error is not None)
+        return worst(self.verification.comparisons, "max_abs")
 
     @property
     def cosine(self) -> float | None:
         """The least cosine of any output."""
-        found = [each.cosine for each in self._compared]
-        return None if None in found else min(error for error in found if error is not None)
-
-    @property
-    def _compared(self) -> Sequence[Comparison]:
-        return self.verification.comparisons
+        return worst(self.verification.comparisons, "cosine")
 
 
 class Measured(Model):

@@ -12,7 +12,7 @@ from weights.progress import Progress
 from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec
 from zoo.bench.products import products
-from zoo.manifest.measured import Measure
+from zoo.manifest.measured import Measure, worst
 from zoo.manifest.schema import Manifest, Variant
 from zoo.site.folders import Built
 
@@ -111,13 +111,7 @@ def _input(manifest: Manifest) -> str:
 
 
 def _worst(variant: Variant, measure: Measure) -> float | None:
-    """The worst of all comparisons; None if one of them has no number."""
-    found = variant.verification.comparisons if variant.verification else ()
-    errors = [item.error(measure) for item in found]
-    known = [error for error in errors if error is not None]
-    if not known or len(known) < len(errors):
-        return None
-    return min(known) if measure == "cosine" else max(known)
+    return worst(variant.verification.comparisons, measure) if variant.verification else None
 
 
 def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
