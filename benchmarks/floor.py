@@ -21,8 +21,8 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 
 VARIANTS = {
-    "opset 23, 3-D": "--opset 23 --attention-layout 3d",
-    "opset 23, 4-D": "--opset 23",
+    "opset 23, 3-D": "--opset 23",
+    "opset 23, 4-D": "--opset 23 --attention-layout 4d",
     "opset 18": "--opset 18",
 }
 

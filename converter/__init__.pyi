@@ -19,12 +19,13 @@ from .metadata import Metadata
 from .precision import emulate_bfloat16, lower_precision
 from .result import Export, Report, report
 from .scopes import extensions
-from .settings import AttentionLayout
+from .targets import TARGETS, AttentionLayout
 from .verdict import Difference, Errors, Verdict, compare
 
 __all__ = [
     "IR_VERSIONS",
     "OPSETS",
+    "TARGETS",
     "AttentionLayout",
     "Builder",
     "Change",

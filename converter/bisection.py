@@ -13,8 +13,8 @@ from converter.interface import Subject
 from converter.jaxprs.specs import Spec
 from converter.judge.samples import refuse_forbidden
 from converter.judge.watch import Change, Changed, Watch
-from converter.settings import AttentionLayout, Fuse, Settings
-from converter.targets import ONNXRUNTIME
+from converter.settings import Fuse, Settings
+from converter.targets import ONNXRUNTIME, AttentionLayout
 
 
 def bisect(
@@ -26,7 +26,7 @@ def bisect(
     kwargs: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
     opset: int = 23,
-    attention_layout: AttentionLayout = "4d",
+    attention_layout: AttentionLayout | None = None,
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,

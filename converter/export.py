@@ -23,8 +23,8 @@ from converter.lower import OPSETS, lower
 from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
 from converter.result import Export, report
-from converter.settings import AttentionLayout, Fuse, Settings
-from converter.targets import ONNXRUNTIME
+from converter.settings import Fuse, Settings
+from converter.targets import ONNXRUNTIME, AttentionLayout
 from converter.tidy import tidy
 from converter.trace import source_line
 
@@ -41,7 +41,7 @@ def to_onnx(
     opset: int = 23,
     path: str | os.PathLike[str] | None = None,
     external_data: bool | None = None,
-    attention_layout: AttentionLayout = "4d",
+    attention_layout: AttentionLayout | None = None,
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,
@@ -79,7 +79,7 @@ def to_onnx(
         external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
             2 GB; false forbids that.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
-            or [batch, positions, heads * width] (``"3d"``).
+            or [batch, positions, heads * width] (``"3d"``); by default what the target runs best.
         strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
             does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
             what there is.
@@ -89,8 +89,9 @@ def to_onnx(
         fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
             wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
             would fuse.
-        target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; or ``"standard"``,
-            what ONNX defines and nothing else, for runtimes that have all of it.
+        target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; ``"tensorrt"``,
+            ``"openvino"`` or ``"web"``, of which ``docs/how-to/conversion.md`` says what each gets;
+            or ``"standard"``, what ONNX defines and nothing else, for runtimes that have it all.
         input_names: instead of the names found in ``fn``, which get a number (``x_1``) where
             something else has them.
         output_names: the same for outputs.

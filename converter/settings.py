@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.fusions import NEEDS, names
 from converter.fuse.match import NearMiss
 from converter.graph import Node
-from converter.targets import ONNXRUNTIME, TARGETS, Target
-
-AttentionLayout: TypeAlias = Literal["4d", "3d"]
-"""Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
+from converter.targets import ONNXRUNTIME, TARGETS, AttentionLayout, Target
 
 Fuse: TypeAlias = bool | Sequence[str]
 
@@ -34,7 +31,7 @@ class Settings:
     """
 
     opset: int
-    attention_layout: AttentionLayout = "4d"
+    attention_layout: AttentionLayout | None = None
     strict: bool = False
     fold: bool = True
     fuse: Fuse = True
@@ -44,12 +41,13 @@ class Settings:
     newer: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        if self.attention_layout not in ("4d", "3d"):
+        if self.attention_layout not in ("4d", "3d", None):
             raise SpecError(
-                f"attention_layout must be '4d' or '3d', received {self.attention_layout!r}"
+                "attention_layout must be '4d' or '3d', or None for what the target runs best; "
+                f"received {self.attention_layout!r}"
             )
         if self.target not in TARGETS:
-            raise SpecError(f"target must be {' or '.join(TARGETS)}, received {self.target!r}")
+            raise SpecError(f"target must be {', '.join(TARGETS)}; received {self.target!r}")
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -62,6 +60,10 @@ class Settings:
     @property
     def runtime(self) -> Target:
         return TARGETS[self.target]
+
+    @property
+    def layout(self) -> AttentionLayout:
+        return self.attention_layout or self.runtime.attention_layout
 
     def fuses(self, name: str) -> bool:
         """Whether structures of this name are recognised."""

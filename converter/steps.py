@@ -196,7 +196,7 @@ def windows(graph: Graph, settings: Settings) -> bool:
 
 
 def attention_3d(graph: Graph, settings: Settings) -> bool:
-    if settings.attention_layout != "3d":
+    if settings.layout != "3d":
         return False
     return sweep(graph, {"attention": heads.attention_3d}).changed
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from converter.targets.onnxruntime import ONNXRUNTIME
+from converter.targets.onnxruntime import ONNXRUNTIME, WEB
+from converter.targets.openvino import OPENVINO
 from converter.targets.standard import STANDARD
-from converter.targets.target import Target
+from converter.targets.target import AttentionLayout, Target
+from converter.targets.tensorrt import TENSORRT
 
-__all__ = ["ONNXRUNTIME", "TARGETS", "Target"]
+__all__ = ["ONNXRUNTIME", "TARGETS", "AttentionLayout", "Target"]
 
-TARGETS = {target.name: target for target in (ONNXRUNTIME, STANDARD)}
+TARGETS = {target.name: target for target in (ONNXRUNTIME, TENSORRT, OPENVINO, WEB, STANDARD)}
 """By the name that ``to_onnx`` takes."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 Detour = Mapping[str, str]
+
+AttentionLayout: TypeAlias = Literal["4d", "3d"]
+"""Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Target:
     operators. ``bfloat16`` has the operations that take it; without, all do. With
     ``rounds_reductions`` sums, products and extremes of integers are written so that they stay
     exact in a runtime that reduces in floats; with ``rewrites`` products and pads so that an
-    optimiser that moves transpositions and zeros leaves them right.
+    optimiser that moves transpositions and zeros leaves them right. ``attention_layout`` is what it
+    runs best of what it takes.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Target:
     bfloat16: frozenset[str] | None = None
     rounds_reductions: bool = False
     rewrites: bool = False
+    attention_layout: AttentionLayout = "4d"
 
     def has_kernel(self, operator: str, dtype: Any) -> bool:
         """Whether the operator takes a dtype; asked where a formula can stand in for it."""

@@ -1,8 +1,9 @@
-"""Files for the standard alone: every operand is of a dtype that ONNX's operator takes."""
+"""Files for one runtime or another: what each takes, and that OpenVINO computes what JAX does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +15,17 @@ from jax import lax
 from onnx.reference import ReferenceEvaluator
 
 import converter
+import zoo
+from tests.judges.runtimes import Apart
+from zoo.export.make import convert
+from zoo.export.request import Signature
+from zoo.manifest import choices
+from zoo.models.build import abstract
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
+ALLOWED = {ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
+COMPUTING = {"Add", "Sub", "Mul", "Div", "Mod", "ReduceSum", "CumSum", "Min", "Max", "Clip", "Neg"}
 
 ARITHMETIC = {
     "add": lambda x, y: x + y,
@@ -107,5 +116,71 @@ def test_what_only_a_runtime_needs_is_left_out():
     assert "Erf" not in ours
     assert ours["Cast"] == 2
     assert ours["TopK"] == 1
-    with pytest.raises(converter.SpecError, match="target must be onnxruntime or standard"):
-        converter.to_onnx(fn, spec, target="tensorrt")
+    with pytest.raises(converter.SpecError, match="target must be onnxruntime, tensorrt, openvino"):
+        converter.to_onnx(fn, spec, target="qnn")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", *FLOATS[:2]])
+def test_openvino(dtype):
+    """Products of integers beyond 8 bits are not right there in a file for ONNX Runtime."""
+    table = ARITHMETIC | (SMOOTH if dtype in FLOATS else {})
+    if dtype[0] == "u":
+        table = {k: v for k, v in table.items() if k != "sign"}
+    given = inputs(dtype)
+
+    def everything(x, y):
+        return [fn(x, y) for fn in table.values()]
+
+    wanted = everything(*map(jnp.asarray, given))
+    run = Apart("openvino")
+    for opset in (18, 23):
+        export = converter.to_onnx(everything, given, opset=opset, target="openvino")
+        found = run(ir.to_proto(export.model).SerializeToString(), given)
+        assert not isinstance(found, BaseException), found
+        close = {"rtol": 2e-3 if dtype == "float16" else 1e-5, "atol": 1e-5}
+        for name, got, want in zip(table, found, wanted, strict=True):
+            np.testing.assert_allclose(got, want, err_msg=name, **close)
+    run.close()
+
+
+DEVICES = ("tensorrt", "openvino", "web")
+
+
+@pytest.mark.parametrize("size", [(96, 128), None], ids=["fixed", "open"])
+@pytest.mark.parametrize("target", DEVICES)
+def test_what_devices_take(target, size):
+    """Attention with an axis of heads and one output, and integers of 64 bits for places alone."""
+    model = abstract(zoo.info("dinov3_vits16").config)
+    export = convert(model, 23, Signature(size, None), target=target)
+    nodes = [*export.model.graph.all_nodes()]
+    attentions = [node for node in nodes if node.op_type == "Attention"]
+    assert len(attentions) == 12
+    for node in attentions:
+        assert [len(value.shape) for value in node.inputs] == [4, 4, 4]
+        assert len(node.outputs) == 1
+        assert "q_num_heads" not in node.attributes
+    assert not {"If", "Loop", "Scan"} & {node.op_type for node in nodes}
+    assert {value.dtype for node in nodes for value in node.outputs if value.dtype} <= ALLOWED
+    for node in nodes:
+        if node.op_type in COMPUTING and node.outputs[0].dtype == ir.DataType.INT64:
+            assert len(node.outputs[0].shape or ()) == 0 or node.outputs[0].shape.numpy() == (1,)
+
+
+def test_a_target_has_a_layout_that_can_be_changed():
+    x = (2, 5, 4, 8)
+    for target in converter.TARGETS:
+        for layout in (None, "3d", "4d"):
+            found = converter.to_onnx(
+                jax.nn.dot_product_attention,
+                [x, x, x],
+                target=target,
+                attention_layout=layout,
+            )
+            (node,) = (n for n in found.model.graph if n.op_type == "Attention")
+            flat = layout == "3d" or (layout is None and target == "onnxruntime")
+            assert ("q_num_heads" in node.attributes) == flat
+
+
+def test_the_zoo_knows_every_target():
+    assert get_args(choices.Target) == tuple(converter.TARGETS)

@@ -138,9 +138,24 @@ Precision = Annotated[
         FILE,
     ),
 ]
+Target = Annotated[
+    choices.Target,
+    value(
+        "NAME",
+        "The runtime that the file is for: onnxruntime, tensorrt, openvino or web; or standard, "
+        "for any that has all operators of the opset.",
+        FILE,
+    ),
+]
 AttentionLayout = Annotated[
-    choices.Layout,
-    value(None, "4d runs everywhere, and 3d is a little faster in ONNX Runtime.", FILE),
+    choices.Layout | None,
+    value(
+        "4d|3d",
+        "How attention takes its operands: 4d has an axis of heads, and 3d has the heads side by "
+        "side, which is faster in ONNX Runtime.",
+        FILE,
+        show_default="3d for onnxruntime, 4d for others",
+    ),
 ]
 NoVerify = Annotated[bool, flag("--no-verify", "Do not compare the file with JAX.", FILE)]
 Batch = Annotated[

@@ -14,7 +14,7 @@ from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
 from zoo.manifest import schema
-from zoo.manifest.choices import Layout
+from zoo.manifest.choices import Layout, Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.registry.entry import ModelInfo
 from zoo.version import __version__
@@ -25,7 +25,8 @@ LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 def describe(request: Request, file: Path, made: Made, provenance: weights.Provenance) -> Manifest:
     """The manifest of one exported file."""
     files = tuple(File.at(path) for path in (file, sidecar_path(file)) if path.exists())
-    variant = describe_variant(made, request.options.layout, [each.name for each in files])
+    names = [each.name for each in files]
+    variant = describe_variant(made, request.layout, names, request.options.target)
     # From opset 23 on there is an operator for all of attention.
     fused = variant.precision == "fp32" and variant.opset >= 23
     name = "fused" if fused else variant.precision
@@ -58,7 +59,9 @@ def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenanc
     )
 
 
-def describe_variant(made: Made, layout: Layout, files: Sequence[str]) -> Variant:
+def describe_variant(
+    made: Made, layout: Layout, files: Sequence[str], target: Target = "onnxruntime"
+) -> Variant:
     """What a file takes, gives and consists of, and how it was checked."""
     model, report = made.model, converter.report(made.model)
     return Variant(
@@ -66,6 +69,7 @@ def describe_variant(made: Made, layout: Layout, files: Sequence[str]) -> Varian
         opset=model.opset_imports[""],
         ir_version=model.ir_version,
         precision=made.precision,
+        target=target,
         attention_layout=layout,
         inputs=tuple(map(_tensor, model.graph.inputs)),
         outputs=tuple(map(_tensor, model.graph.outputs)),

@@ -20,7 +20,7 @@ from zoo.files.staging import writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.manifest.choices import Layout, Precision
+from zoo.manifest.choices import Layout, Precision, Target
 from zoo.manifest.measured import Verification
 from zoo.models.build import Model, batched, networks_in
 from zoo.registry.entry import ModelInfo
@@ -58,11 +58,12 @@ class Maker:
     signature: Signature
     layout: Layout
     samples: Sequence[Sample]
+    target: Target = "onnxruntime"
 
     def float32(self, opset: int, file: Path, progress: Progress) -> converter.Export:
         """Write the model in float32."""
         progress.stage(f"opset {opset}: converting")
-        export = convert(self.model, opset, self.signature, self.layout)
+        export = convert(self.model, opset, self.signature, self.layout, self.target)
         progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
         with writing(file):
             export.save(
@@ -105,7 +106,11 @@ class Maker:
 
 
 def convert(
-    model: Model, opset: int, signature: Signature, layout: Layout = "4d"
+    model: Model,
+    opset: int,
+    signature: Signature,
+    layout: Layout | None = None,
+    target: Target = "onnxruntime",
 ) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
     (network,) = networks_in(model)
@@ -117,6 +122,7 @@ def convert(
         params=model,
         opset=opset,
         attention_layout=layout,
+        target=target,
         input_names=["pixel_values"],
     )
     name_states(export.model.graph, signature.layers)

@@ -9,7 +9,7 @@ from typing import get_args
 from zoo.checkpoints.choice import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, manifest_path, sidecar_path
-from zoo.manifest.choices import Input, Layout, Precision
+from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.registry.entry import ModelInfo
 
 
@@ -41,7 +41,8 @@ class Options:
     layers: str | None = None
     reshape: bool = False
     input: Input = "float32"
-    layout: Layout = "4d"
+    target: Target = "onnxruntime"
+    layout: Layout | None = None
     precision: Precision = "fp32"
     out: Path | None = None
     force: bool = False
@@ -60,6 +61,13 @@ class Request:
     signature: Signature
     targets: tuple[Path, ...]
 
+    @property
+    def layout(self) -> Layout:
+        """Of attention: what the runtime runs best, unless asked for."""
+        import converter
+
+        return self.options.layout or converter.TARGETS[self.options.target].attention_layout
+
 
 def read_request(entry: ModelInfo, options: Options, supported: range) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
@@ -69,12 +77,13 @@ def read_request(entry: ModelInfo, options: Options, supported: range) -> Reques
             raise BadRequest(
                 f"--opset {opset} is not supported: choose from {supported[0]} to {supported[-1]}."
             )
-    targets = read_targets(entry.name, opsets, options.precision, options.out)
+    targets = read_targets(entry.name, opsets, options)
     for target in targets:
         check_free(target, options.force)
     for option, value, known in (
         ("--precision", options.precision, get_args(Precision)),
         ("--input", options.input, get_args(Input)),
+        ("--target", options.target, get_args(Target)),
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
@@ -149,10 +158,9 @@ def read_batch(text: str) -> int | None:
     return int(text)
 
 
-def read_targets(
-    name: str, opsets: tuple[int, ...], precision: Precision, out: Path | None
-) -> tuple[Path, ...]:
+def read_targets(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, ...]:
     """The `.onnx` file to write for each opset."""
+    out = options.out
     if out is not None and out.suffix == ".onnx":
         if len(opsets) > 1:
             raise BadRequest(
@@ -165,8 +173,9 @@ def read_targets(
             )
         return (out,)
     folder = out or Path()
-    ending = ".onnx" if precision == "fp32" else f"-{precision}.onnx"
-    return tuple(folder / f"{name}-opset{opset}{ending}" for opset in opsets)
+    usual = (Options.target, Options.precision)
+    told = [part for part in (options.target, options.precision) if part not in usual]
+    return tuple(folder / f"{'-'.join((name, f'opset{n}', *told))}.onnx" for n in opsets)
 
 
 def check_free(target: Path, force: bool) -> None:

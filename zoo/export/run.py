@@ -42,7 +42,7 @@ def run(request: Request, progress: Progress) -> list[Exported]:
 
 def export(request: Request, model: Model, weights: Weights, progress: Progress) -> list[Exported]:
     """Export a model with abstract leaves, and the values of these, at each opset of a request."""
-    entry, signature, layout = request.model, request.signature, request.options.layout
+    entry, signature = request.model, request.signature
     samples: list[Sample] = []
     if request.options.verify:
         # ONNX Runtime is imported only where a file is verified.
@@ -50,7 +50,8 @@ def export(request: Request, model: Model, weights: Weights, progress: Progress)
 
         progress.stage("running the model in JAX")
         samples = reference(entry, model, weights.arrays, signature)
-    maker = Maker(entry, model, weights, signature, layout, samples)
+    target = request.options.target
+    maker = Maker(entry, model, weights, signature, request.layout, samples, target)
     return [
         export_one(request, opset, target, maker, progress)
         for opset, target in zip(request.opsets, request.targets, strict=True)

@@ -12,7 +12,7 @@ from zoo.errors import BadRequest, NotVerified
 from zoo.progress import bar
 
 if TYPE_CHECKING:
-    from zoo.manifest.choices import Input, Precision
+    from zoo.manifest.choices import Input, Precision, Target
     from zoo.manifest.schema import Manifest
 
 Size = int | tuple[int, int] | str | None
@@ -26,6 +26,7 @@ def to_onnx(
     size: Size = None,
     batch: int | None = None,
     precision: Precision = "fp32",
+    target: Target = "onnxruntime",
     input: Input = "float32",
     layers: Sequence[int] | str | None = None,
     verify: bool = True,
@@ -48,6 +49,8 @@ def to_onnx(
       default.
     - `batch`: images at once; open by default.
     - `precision`: `"fp32"`, `"fp16"`, `"bf16"`, `"int8"`, `"q4"` or `"q4f16"`.
+    - `target`: the runtime that the file is for: `"onnxruntime"`, `"tensorrt"`, `"openvino"`,
+      `"web"`, or `"standard"` for any that has all operators of the opset.
     - `input`: `"float32"` for `pixel_values [batch, 3, height, width]`, `"uint8"` for images
       `[batch, height, width, 3]` of any size, which the file preprocesses itself.
     - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a
@@ -71,9 +74,9 @@ def to_onnx(
     from zoo.export.room import check_room
     from zoo.export.run import export
 
-    target = Path(path)
-    if target.suffix != ".onnx":
-        raise BadRequest(f"{target} is no name of an ONNX file: end it in .onnx.")
+    out = Path(path)
+    if out.suffix != ".onnx":
+        raise BadRequest(f"{out} is no name of an ONNX file: end it in .onnx.")
     subject = own(model)
     if layers is not None and not subject.is_network:
         raise BadRequest(
@@ -87,7 +90,8 @@ def to_onnx(
         layers=layers if layers is None or isinstance(layers, str) else ",".join(map(str, layers)),
         input=input,
         precision=precision,
-        out=target,
+        target=target,
+        out=out,
         force=True,
         verify=verify,
     )
@@ -99,7 +103,7 @@ def to_onnx(
         named = ", ".join(exported.nonfinite[:10])
         warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)
     if not exported.published:
-        raise NotVerified(f"{target} was not written, for it is too far from JAX.")
+        raise NotVerified(f"{out} was not written, for it is too far from JAX.")
     return exported.manifest
 
 

@@ -4,6 +4,9 @@ from typing import Literal
 
 Layout = Literal["4d", "3d"]
 
+Target = Literal["onnxruntime", "tensorrt", "openvino", "web", "standard"]
+"""The runtime that a file is for, as the converter knows them."""
+
 Precision = Literal["fp32", "fp16", "bf16", "int8", "q4", "q4f16"]
 
 Input = Literal["float32", "uint8"]

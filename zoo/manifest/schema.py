@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from weights.files import sha256
 from zoo.errors import BadRequest
 from zoo.files.staging import links
-from zoo.manifest.choices import Input, Layout, Precision
+from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Three
 from zoo.manifest.measured import Speeds, Verification
 from zoo.models import config
@@ -141,6 +141,7 @@ class Variant(Model):
     opset: Count = Field(description="Version of ONNX's operators.")
     ir_version: Count = Field(description="Version of ONNX's file format.")
     precision: Precision = Field(description="Of the weights and of what is computed inside.")
+    target: Target = Field("onnxruntime", description="The runtime that it was written for.")
     attention_layout: Layout = Field(description="4d: `[B, heads, T, D]`; 3d: `[B, T, heads * D]`.")
     inputs: tuple[Tensor, ...] = Field(description="What it takes.")
     outputs: tuple[Tensor, ...] = Field(description="What it gives.")

@@ -48,7 +48,7 @@ VARIANTS = {
     for variant in (
         # Opset 18 holds nothing that a runtime of the last years does not know.
         Variant("fp32", "onnx/model.onnx", 18, "fp32"),
-        Variant("fused", "onnx/model_fused.onnx", 23, "fp32"),
+        Variant("fused", "onnx/model_fused.onnx", 23, "fp32", "3d"),
         Variant("fp16", "onnx/model_fp16.onnx", 18, "fp16"),
         # Convolutions take bfloat16 from opset 22 on.
         Variant("bf16", "onnx/model_bf16.onnx", 23, "bf16"),
