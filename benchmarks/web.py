@@ -2,9 +2,9 @@
 
     python benchmarks/web.py [FILE ...] [--model dinov3_vits16] [--rounds 10]
 
-Without files the model is exported in both layouts of attention and at opset 18, as `floor.py` does.
-All files run once in every round, and the fastest run of each counts. It needs Node and npm, which
-fetches the version that the pages of `zoo site` have.
+Without files the model is exported in both layouts of attention and at opset 18, as `floor.py`
+does. All files run once in every round, and the fastest run of each counts. It needs Node and npm,
+which fetches the version that the pages of `zoo site` have.
 """
 
 import argparse
@@ -31,7 +31,14 @@ def main() -> None:
         files = asked.files or exported(asked.model, Path(workshop))
         install = ["npm", "install", "--ignore-scripts", "--silent", f"{PACKAGE}@{VERSION}"]
         subprocess.run([*install, "--prefix", workshop], check=True)
-        command = ["node", SCRIPT, workshop, str(asked.rounds), str(SIDE), *map(Path.resolve, files)]
+        command = [
+            "node",
+            SCRIPT,
+            workshop,
+            str(asked.rounds),
+            str(SIDE),
+            *map(Path.resolve, files),
+        ]
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     times = json.loads(told)
     first = next(iter(times.values()))

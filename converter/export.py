@@ -79,7 +79,8 @@ def to_onnx(
         external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
             2 GB; false forbids that.
         attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
-            or [batch, positions, heads * width] (``"3d"``); by default what the target runs best.
+            or [batch, positions, heads * width] (``"3d"``); by default what the target runs best,
+            which for ONNX Runtime depends on where the operands come from.
         strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
             does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
             what there is.

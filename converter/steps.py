@@ -198,7 +198,9 @@ def windows(graph: Graph, settings: Settings) -> bool:
 def attention_3d(graph: Graph, settings: Settings) -> bool:
     if settings.layout != "3d":
         return False
-    return sweep(graph, {"attention": heads.attention_3d}).changed
+    asked = settings.attention_layout is not None
+    rule = heads.attention_3d if asked else heads.attention_3d_of_turned
+    return sweep(graph, {"attention": rule}).changed
 
 
 def turn_regions(graph: Graph, _: Settings) -> bool:

@@ -105,6 +105,24 @@ def attention_3d(node: Node, editor: Editor) -> Value | None:
     return editor.transpose(editor.reshape(out, (batch, rows, heads, width)), (0, 2, 1, 3))
 
 
+def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
+    """The same where its operands were turned to four dimensions; else that would turn them."""
+    return attention_3d(node, editor) if all(map(_is_turned, node.inputs[:3])) else None
+
+
+MOVES = frozenset({"reshape", "rotary_heads", "slice", "transpose"})
+
+
+def _is_turned(value: Value) -> bool:
+    """Whether a transposition is among what only moved it since it was computed."""
+    node = value.node
+    while node is not None and node.op in MOVES:
+        if node.op == "transpose":
+            return True
+        node = node.inputs[0].node
+    return False
+
+
 def _flatten(editor: Editor, value: Value) -> Value:
     """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
     node = value.node

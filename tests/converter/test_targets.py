@@ -168,6 +168,7 @@ def test_what_devices_take(target, size):
 
 
 def test_a_target_has_a_layout_that_can_be_changed():
+    """By default heads that were side by side stay so, and others are not turned for it."""
     x = (2, 5, 4, 8)
     for target in converter.TARGETS:
         for layout in (None, "3d", "4d"):
@@ -180,6 +181,8 @@ def test_a_target_has_a_layout_that_can_be_changed():
             (node,) = (n for n in found.model.graph if n.op_type == "Attention")
             flat = layout == "3d" or (layout is None and target == "onnxruntime")
             assert ("q_num_heads" in node.attributes) == flat
+    there = converter.to_onnx(lambda q: jax.nn.softmax(q @ q.mT) @ q, [(2, 4, 5, 8)])
+    assert there.report.histogram.get("Transpose", 0) == 0
 
 
 def test_the_zoo_knows_every_target():

@@ -226,6 +226,7 @@ def _rounded(product: Callable[[Coefficients], Array], weights: Weights) -> Arra
     coefficients = _coefficients(weights)
     upper = jnp.round(coefficients / 2**LOWER)
     lower = coefficients - upper * 2**LOWER
-    total = product(upper).astype(np.int32) * 2**LOWER + product(lower).astype(np.int32)
-    level = lax.div(total + 2 ** (PLACES - 1), jnp.int32(2**PLACES))
-    return jnp.clip(level, 0, 255).astype(np.float32)
+    # In the unit of the upper part, where the rest of the lower one changes no whole number.
+    total = product(upper) + jnp.floor(product(lower) / 2**LOWER)
+    half, unit = 2 ** (PLACES - LOWER - 1), 2 ** (PLACES - LOWER)
+    return jnp.clip(jnp.floor((total + half) / unit), 0, 255)

@@ -81,11 +81,18 @@ def test_weights():
 
 def test_targets():
     both = Path("m-opset18.onnx"), Path("m-opset23.onnx")
-    assert read_targets("m", (18, 23), "fp32", None) == both
-    assert read_targets("m", (23,), "int8", Path("a")) == (Path("a/m-opset23-int8.onnx"),)
-    assert read_targets("m", (23,), "fp16", Path("a/b.onnx")) == (Path("a/b.onnx"),)
+    assert read_targets("m", (18, 23), Options()) == both
+    named = {"m-opset23-int8": {"precision": "int8"}, "m-opset23-web": {"target": "web"}}
+    named["m-opset23-web-fp16"] = {"target": "web", "precision": "fp16"}
+    for name, options in named.items():
+        assert read_targets("m", (23,), Options(out=Path("a"), **options)) == (
+            Path("a") / f"{name}.onnx",
+        )
+        assert read_targets("m", (23,), Options(out=Path("a/b.onnx"), **options)) == (
+            Path("a/b.onnx"),
+        )
     with pytest.raises(BadRequest, match="2 opsets"):
-        read_targets("m", (18, 23), "fp32", Path("a/b.onnx"))
+        read_targets("m", (18, 23), Options(out=Path("a/b.onnx")))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +101,14 @@ def test_targets():
 )
 def test_names_that_no_manifest_can_hold(name):
     with pytest.raises(BadRequest, match="a manifest cannot hold that name") as caught:
-        read_targets("m", (23,), "fp32", Path("a folder") / name)
+        read_targets("m", (23,), Options(out=Path("a folder") / name))
     assert str(caught.value).isprintable()
 
 
 def test_long_names():
-    assert read_targets("m", (23,), "fp32", Path(f"{'a' * 145}.onnx"))
+    assert read_targets("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
     with pytest.raises(BadRequest, match="at most 150"):
-        read_targets("m", (23,), "fp32", Path(f"{'a' * 146}.onnx"))
+        read_targets("m", (23,), Options(out=Path(f"{'a' * 146}.onnx")))
 
 
 def ask(tmp_path, **changes):
