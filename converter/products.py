@@ -1,6 +1,6 @@
 """Matrix products in a form that ONNX Runtime's optimiser leaves right.
 
-Its fusion of transpositions with products (MatmulTransposeFusion, 1.31.1) errs where the operands
+Its fusion of transpositions with products (MatmulTransposeFusion, 1.32.0) errs where the operands
 differ in their number of axes. A matrix that is turned and multiplied by a vector is taken as if it
 were not turned. And where a conversion stands between the transposition and the product, which the
 runtime writes itself around the products of float16, the transposition is taken out before the
@@ -9,14 +9,15 @@ passes have brought there from further up.
 
 So a vector becomes a column, and where such a conversion can be, operands get as many axes.
 
-Its fusion of transpositions with Gemm (GemmTransposeFusion), which it makes of a product of two
-matrices and a sum, loses a transposition of one operand that is an output of the graph where the
-other operand is turned as well. Such matrices are multiplied as a stack of one, which is no Gemm.
+The rest is of versions before 1.32. Their fusion of transpositions with Gemm (GemmTransposeFusion),
+which they make of a product of two matrices and a sum, loses a transposition of one operand that is
+an output of the graph where the other operand is turned as well. Such matrices are multiplied as a
+stack of one, which is no Gemm.
 
-Its fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion) keep a scale
-and an epsilon in float32, whatever is computed in. So a float64 number that an array of several
-axes is multiplied with, divided by or added to is written once for each entry of an axis; where
-none is known to have several, the array gets one more axis, behind which nothing is fused.
+Their fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion) keep a
+scale and an epsilon in float32, whatever is computed in. So a float64 number that an array of
+several axes is multiplied with, divided by or added to is written once for each entry of an axis;
+where none is known to have several, the array gets one more axis, behind which nothing is fused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fourier transforms as products with matrices of cosines and sines.
 
 A long transform is two short ones with a multiplication between (Cooley and Tukey, 1965), and one
-of a large prime length a convolution (Bluestein, 1970). ONNX Runtime 1.31.1's `DFT` is wrong by
+of a large prime length a convolution (Bluestein, 1970). ONNX Runtime 1.32.0's `DFT` is wrong by
 3e-4 in float32 at length 1000, as it takes large angles of Bluestein's in float32; angles here are
 reduced in integers, and their cosines rounded once.
 

@@ -100,7 +100,7 @@ ACTIVATIONS = (
     Spelling("softplus", "log1p", _softplus_turned),
     Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
     Spelling("mish", "log1p", _mish_by_hand, opsets=range(18, 27)),
-    # ONNX Runtime 1.31.1 has no kernel for it at 25 and later, and does not take it apart there.
+    # ONNX Runtime 1.32.0 has no kernel for it at 25 and later, and does not take it apart there.
     Spelling("swish", "logistic", lambda x: x * lax.logistic(x), opsets=range(24, 25)),
     Spelling(
         "swish", "logistic", lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 25)

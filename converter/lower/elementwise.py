@@ -47,7 +47,7 @@ table(
 def _(b: Builder, x: ir.Value) -> ir.Value:
     if b.out.dtype != np.int64:
         return b.op("Sign", x)
-    # ONNX Runtime 1.31.1 errs on the Sign of some numbers beyond 31 bits.
+    # Before 1.32 ONNX Runtime errs on the Sign of some numbers beyond 31 bits.
     above, below = (b.op(op, x, b.like(0)) for op in ("Greater", "Less"))
     return b.op("Sub", b.cast(above, np.int64), b.cast(below, np.int64))
 
@@ -62,7 +62,9 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @rule("rem")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The sign of the dividend, which is what ``fmod`` means; ONNX Runtime takes it in float64."""
+    """The sign of the dividend, which is what ``fmod`` means. Before 1.32 ONNX Runtime takes
+    that of 64 bits in float64.
+    """
     if b.out.dtype in (np.int64, np.uint64):
         return b.op("Sub", x, b.op("Mul", b.op("Div", x, y), y))
     return b.op("Mod", x, y, fmod=1)

@@ -1,5 +1,7 @@
 """ONNX Runtime's kernels for CPUs, measured on 1.31.1: what they lack, and what they get wrong.
 
+What 1.32.0 has mended stays in the tables, for a file has to be right in both.
+
 float16 is not listed where ONNX Runtime converts it to float32 by itself and one rounding more does
 not matter. bfloat16 is computed in float32 where nothing else is said.
 """
@@ -21,7 +23,8 @@ from converter.targets.target import (
     Target,
 )
 
-# int64 goes another way: ReduceMax compares the low halves of its numbers, as signed ones.
+# int64 goes another way: ReduceMax compares the low halves of its numbers, as signed ones (before
+# 1.32).
 EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
 # ReduceSum adds in float64 and saturates where JAX wraps; what is left exact of it is in int64.
 SUMS: Detour = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
@@ -92,8 +95,9 @@ runtimes of a browser take attention in four dimensions only, if at all."""
 
 
 UNMOVED_ZERO = -0.0
-"""ONNX Runtime moves a Pad whose filler is zero into the pooling behind it: that pads a MaxPool
-with -inf, and an AveragePool with more than it takes. It leaves a filler of -0.0 where it is."""
+"""Before 1.32 ONNX Runtime moves a Pad whose filler is zero into the pooling behind it: that pads
+a MaxPool with -inf, and an AveragePool with more than it takes. It leaves a filler of -0.0 where it
+is."""
 
 MOVES_TRANSPOSITIONS = frozenset(
     {

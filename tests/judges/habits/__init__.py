@@ -1,7 +1,8 @@
 """What runtimes get wrong or cannot run: a minimal file each, `python -m tests.judges.habits`.
 
 The tables are what `docs/runtimes.md` shows. A test runs every file, so that one that a newer
-runtime has mended is noticed and leaves.
+runtime has mended is noticed. It stays, with the version that mended it, as long as a version
+before that one is supported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Habit:
     thing, and the standard's evaluator if the text settles it; ``seen`` what the runtime gives, a
     part of what it says where it refuses, or that the process ends. ``standard`` tells what the
     operator's text says, ``ours`` what the converter does about it; ``settled`` is false where the
-    text leaves the result open, so that no runtime is at fault.
+    text leaves the result open, so that no runtime is at fault. ``mended`` is the first version
+    that gives what is right, if there is one.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Habit:
     settled: bool = True
     opset: int = 23
     ir_version: int = 10
+    mended: str | None = None
 
     @property
     def text(self) -> str:

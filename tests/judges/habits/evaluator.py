@@ -7,7 +7,7 @@ import numpy as np
 from tests.judges.habits import Habit
 from tests.judges.habits.arrays import INF, NAN, f32
 
-VERSION = "1.23.2"
+VERSIONS = ("1.23.2",)
 
 HABITS = {
     "Other numbers": [

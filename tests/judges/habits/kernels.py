@@ -21,20 +21,23 @@ MISSING = {
     "bfloat16 float64": "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cosh Erf "
     "Gelu GlobalAveragePool Sinh Softplus Tan",
     "bfloat16 int16 int64": "Relu",
-    "bfloat16 int16 uint16": "Clip Max Min Pad",
+    "bfloat16 int16 uint16": "Clip Max Min",
     "bfloat16 int16 uint16 uint32 uint64": "ArgMax ArgMin",
     "bfloat16 int16 uint16 uint64 bool": "Where",
     "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool": "Resize",
     "bfloat16 int8 int16 uint8 uint16 uint32 uint64": "Trilu",
     "bfloat16 uint32 uint64": "CumSum ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
     "ReduceProd ReduceSum ReduceSumSquare",
-    "uint16": "BitShift",
+    "int16 uint16": "Pad",
     "uint16 uint32 uint64": "TopK",
-    "": "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Concat Gather GatherElements GatherND Identity "
-    "IsInf IsNaN LayerNormalization Range Reshape ScatterElements ScatterND Sign Slice Squeeze "
-    "Transpose Unsqueeze",
+    "": "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Concat Gather GatherElements GatherND "
+    "Identity IsInf IsNaN LayerNormalization Range Reshape ScatterElements ScatterND Sign Slice "
+    "Squeeze Transpose Unsqueeze",
 }
-"""Operators by the types that their schemas have at opset 23, and ONNX Runtime 1.31.1 has not."""
+"""Operators by the types that their schemas have at opset 23, and no version looked at has."""
+
+ADDED = {"1.32.0": {"BitShift": "uint16", "Pad": "bfloat16"}}
+"""What the versions before lack as well, by the version that has it."""
 
 DTYPES = {
     "float16": TensorProto.FLOAT16,

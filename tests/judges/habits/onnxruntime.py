@@ -20,7 +20,7 @@ from tests.judges.habits.arrays import (
     u64,
 )
 
-VERSION = "1.31.1"
+VERSIONS = ("1.31.1", "1.32.0")
 
 SMALL_INTEGERS = "computes in a wider type and converts back, which wraps as JAX does"
 OPEN_NAN = "leaves open what becomes of NaN; JAX returns it"
@@ -64,6 +64,7 @@ NUMBERS = [
         [np.full((2, 2), np.float32(0.2), np.float64)],
         "the product with 0.1; the optimiser keeps a scale in float32, and an epsilon of a norm",
         "repeats such a number along an axis, where one has a known size",
+        mended="1.32.0",
     ),
     Habit(
         "A padding in front of a pool of maxima",
@@ -75,6 +76,7 @@ NUMBERS = [
         "`Pad` writes zeros, which are larger than the rest; the optimiser makes it the pool's own "
         "padding, which does not count",
         "pads with -0.0, which the optimiser leaves where it is",
+        mended="1.32.0",
     ),
     Habit(
         "Largest of many 64-bit integers",
@@ -84,6 +86,7 @@ NUMBERS = [
         [i64(1)],
         "the maximum; only the low halves are compared, as signed numbers",
         "takes uint32 through float64, which is exact, and the first of 64 bits sorted by TopK",
+        mended="1.32.0",
     ),
     Habit(
         "Attention of a row that a finite mask hides",
@@ -122,6 +125,7 @@ NUMBERS = [
         [i64([-1, -1, 1])],
         "1 where x > 0",
         "compares with zero instead",
+        mended="1.32.0",
     ),
     Habit(
         "Sum of integers beyond their range",
@@ -150,6 +154,7 @@ NUMBERS = [
         [i64([2**62 % 7])],
         "the remainder of integers; it is taken in doubles",
         "divides, multiplies and subtracts",
+        mended="1.32.0",
     ),
     Habit(
         "Power of integers",
@@ -199,6 +204,7 @@ NUMBERS = [
         OPEN_NAN,
         EXACTNESS,
         settled=False,
+        mended="1.32.0",
     ),
     Habit(
         "Floats beyond the range of integers",
@@ -230,7 +236,8 @@ REFUSED = [
         [i32([0])],
         DIES,
         "integer remainder",
-        "as for the quotient",
+        "takes the remainder by 1 instead, where the divisor may be -1",
+        mended="1.32.0",
     ),
     Habit(
         "A product of a matrix that is turned and converted",
@@ -255,6 +262,7 @@ REFUSED = [
         "numpy's `matmul`; the optimiser makes a Gemm of product and sum, takes both "
         "transpositions into it and loses the output",
         "multiplies such matrices as a stack of one, which does not become a Gemm",
+        mended="1.32.0",
     ),
     Habit(
         "A resizing between transpositions",
@@ -298,6 +306,7 @@ REFUSED = [
         "IR 14 is what onnx 1.23 writes unless told otherwise",
         "writes IR 8 to 11, by opset",
         ir_version=14,
+        mended="1.32.0",
     ),
     Habit(
         "Newer operators",
@@ -309,6 +318,7 @@ REFUSED = [
         "writes opset 17 to 26",
         opset=27,
         ir_version=11,
+        mended="1.32.0",
     ),
 ]
 """It says so, or the process ends."""

@@ -15,7 +15,7 @@ from tests.judges.habits.arrays import (
     u32,
 )
 
-VERSION = "2026.4.1"
+VERSIONS = ("2026.4.1",)
 
 NOTHING = "nothing: the file is right by the standard"
 

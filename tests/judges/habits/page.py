@@ -13,11 +13,12 @@ TABLES: Mapping[Runtime, Mapping[str, Sequence[Habit]]] = {
     "openvino": openvino.HABITS,
     "onnx.reference": evaluator.HABITS,
 }
-VERSIONS: Mapping[Runtime, str] = {
-    "onnxruntime": onnxruntime.VERSION,
-    "openvino": openvino.VERSION,
-    "onnx.reference": evaluator.VERSION,
+VERSIONS: Mapping[Runtime, Sequence[str]] = {
+    "onnxruntime": onnxruntime.VERSIONS,
+    "openvino": openvino.VERSIONS,
+    "onnx.reference": evaluator.VERSIONS,
 }
+"""Those that were looked at, the newest last."""
 TITLES: Mapping[Runtime, str] = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
@@ -30,8 +31,10 @@ Written by `python -m tests.judges.habits`; do not edit.
 
 What runtimes get wrong, or cannot run, of files that are right by the standard: each with a
 minimal file in ONNX's text form (`onnx.parser.parse_model`), what JAX gives for it, what the
-runtime gives, and what our converter does about it. `tests/judges/test_habits.py` runs every file,
-so that what a newer version has mended leaves this page. All of it was seen on CPUs.
+runtime gives, and what our converter does about it. It was seen on CPUs, in all versions that the
+heading names. What the newest of them has mended is listed apart. The converter does the same about
+it as before, since files have to be right in older versions too. `tests/judges/test_habits.py` runs
+every file.
 """
 
 
@@ -42,22 +45,42 @@ def page() -> str:
 
 
 def _section(runtime: Runtime) -> Iterator[str]:
-    yield f"## {TITLES[runtime]} {VERSIONS[runtime]}\n"
-    for title, habits in TABLES[runtime].items():
+    yield f"## {TITLES[runtime]} {' and '.join(VERSIONS[runtime])}\n"
+    for title, habits in _tables(runtime).items():
         yield f"### {title}\n"
         for habit in habits:
             yield from _entry(habit)
 
 
+def _tables(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
+    """The habits by title; what is mended comes last, by the version that mended it."""
+    found: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
+    for title, habits in TABLES[runtime].items():
+        for habit in habits:
+            found.setdefault(_mended(runtime, habit) or title, []).append(habit)
+    return found
+
+
+def _mended(runtime: Runtime, habit: Habit) -> str:
+    if habit.mended is None:
+        return ""
+    versions = VERSIONS[runtime]
+    before = " and ".join(versions[: versions.index(habit.mended)])
+    return f"Seen in {before}, mended in {habit.mended}"
+
+
 def _kernels() -> Iterator[str]:
-    version, opset = VERSIONS["onnxruntime"], kernels.OPSET
-    yield f"## Types without a kernel in ONNX Runtime {version} at opset {opset}\n"
+    versions = " and ".join(VERSIONS["onnxruntime"])
+    yield f"## Types without a kernel in ONNX Runtime {versions} at opset {kernels.OPSET}\n"
     yield "Of the types that the operators have by the standard. What it lacks in float16, it"
     yield "converts by itself.\n"
     yield "| types | operators |"
     yield "|---|---|"
     for types, operators in kernels.MISSING.items():
         yield f"| {types or 'none'} | {operators} |"
+    for version, added in kernels.ADDED.items():
+        listed = ", ".join(f"{operator} of {types}" for operator, types in added.items())
+        yield f"\nBefore {version} also {listed}."
     yield ""
 
 
