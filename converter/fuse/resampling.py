@@ -36,7 +36,7 @@ class Row:
 
 
 # The first that fits is taken. Cubic always antialiases, which changes nothing when enlarging:
-# ONNX Runtime 1.31.1 takes 10 to 100 times as long without (measured, CPU), longer than products.
+# ONNX Runtime 1.32.0 takes 10 to 100 times as long without (measured, CPU), longer than products.
 ROWS = (
     Row(("linear", False), 17),
     Row(("linear", True), 18),

@@ -30,7 +30,7 @@ REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "flo
 
 @rule("resize")
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
-    """All sizes, not ``axes`` and theirs (opset 18): ONNX Runtime 1.31.1 moves transposes through
+    """All sizes, not ``axes`` and theirs (opset 18): ONNX Runtime 1.32.0 moves transposes through
     ``Resize``, and takes every one of the sizes for an axis of its own as it does.
     """
     del sizes
