@@ -14,7 +14,7 @@ from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
 from zoo.manifest import schema
-from zoo.manifest.choices import Layout, Target
+from zoo.manifest.choices import Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.registry.entry import ModelInfo
 from zoo.version import __version__
@@ -26,7 +26,7 @@ def describe(request: Request, file: Path, made: Made, provenance: weights.Prove
     """The manifest of one exported file."""
     files = tuple(File.at(path) for path in (file, sidecar_path(file)) if path.exists())
     names = [each.name for each in files]
-    variant = describe_variant(made, request.layout, names, request.options.target)
+    variant = describe_variant(made, names, request.options.target)
     # From opset 23 on there is an operator for all of attention.
     fused = variant.precision == "fp32" and variant.opset >= 23
     name = "fused" if fused else variant.precision
@@ -59,9 +59,7 @@ def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenanc
     )
 
 
-def describe_variant(
-    made: Made, layout: Layout, files: Sequence[str], target: Target = "onnxruntime"
-) -> Variant:
+def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxruntime") -> Variant:
     """What a file takes, gives and consists of, and how it was checked."""
     model, report = made.model, converter.report(made.model)
     return Variant(
@@ -70,7 +68,7 @@ def describe_variant(
         ir_version=model.ir_version,
         precision=made.precision,
         target=target,
-        attention_layout=layout,
+        attention_layout="3d" if any(map(_is_flat, model.graph)) else "4d",
         inputs=tuple(map(_tensor, model.graph.inputs)),
         outputs=tuple(map(_tensor, model.graph.outputs)),
         nodes=report.nodes,
@@ -81,6 +79,11 @@ def describe_variant(
         ),
         verification=made.verification,
     )
+
+
+def _is_flat(node: ir.Node) -> bool:
+    """Whether it is attention on heads side by side, which has to be told how many there are."""
+    return node.op_type == "Attention" and "q_num_heads" in node.attributes
 
 
 def _tensor(value: ir.Value) -> Tensor:

@@ -56,8 +56,8 @@ class Maker:
     model: Model
     weights: Weights
     signature: Signature
-    layout: Layout
     samples: Sequence[Sample]
+    layout: Layout | None = None
     target: Target = "onnxruntime"
 
     def float32(self, opset: int, file: Path, progress: Progress) -> converter.Export:

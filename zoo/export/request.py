@@ -61,13 +61,6 @@ class Request:
     signature: Signature
     targets: tuple[Path, ...]
 
-    @property
-    def layout(self) -> Layout:
-        """Of attention: what the runtime runs best, unless asked for."""
-        import converter
-
-        return self.options.layout or converter.TARGETS[self.options.target].attention_layout
-
 
 def read_request(entry: ModelInfo, options: Options, supported: range) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""

@@ -50,8 +50,8 @@ def export(request: Request, model: Model, weights: Weights, progress: Progress)
 
         progress.stage("running the model in JAX")
         samples = reference(entry, model, weights.arrays, signature)
-    target = request.options.target
-    maker = Maker(entry, model, weights, signature, request.layout, samples, target)
+    asked = request.options
+    maker = Maker(entry, model, weights, signature, samples, asked.layout, asked.target)
     return [
         export_one(request, opset, target, maker, progress)
         for opset, target in zip(request.opsets, request.targets, strict=True)

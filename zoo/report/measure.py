@@ -60,7 +60,7 @@ def measure(entry: ModelInfo, path: Path, asked: Asked, progress: Progress) -> M
     progress.stage("running the model in JAX")
     model, signature = abstract(loaded.config), asked.signature
     samples = reference(entry, model, loaded.weights.arrays, signature)
-    maker = Maker(entry, model, loaded.weights, signature, "4d", samples)
+    maker = Maker(entry, model, loaded.weights, signature, samples)
     files: dict[str, OneFile] = {}
     in_file = None
     with TemporaryDirectory() as folder:

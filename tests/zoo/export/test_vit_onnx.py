@@ -29,15 +29,15 @@ GIANT = {"Attention": 40, "LayerNormalization": 81}
 ROTARY = {**PLAIN, "RotaryEmbedding": 24}
 VIT5 = {"Attention": 12, "RotaryEmbedding": 24, "RMSNormalization": 49, "Gelu": 12}
 STRUCTURES = {
-    "dinov2_vits14": (347, 263, PLAIN),
-    "dinov2_vits14_reg": (346, 262, PLAIN),
-    "dinov2_vitg14_reg": (1090, 970, GIANT),
-    "tips_vits14_hr": (346, 262, PLAIN),
-    "eupe_vitt16": (465, 287, ROTARY),
-    "siglip2_vitb16_224": (423, 280, POOLED),
-    "siglip2_vitb16_224-equimo": (389, 257, PLAIN),
-    "vit_tiny_patch16_224": (399, 267, PLAIN),
-    "vit_tiny_patch16_224-timm": (349, 265, PLAIN),
+    "dinov2_vits14": (347, 191, PLAIN),
+    "dinov2_vits14_reg": (346, 190, PLAIN),
+    "dinov2_vitg14_reg": (1090, 730, GIANT),
+    "tips_vits14_hr": (346, 190, PLAIN),
+    "eupe_vitt16": (465, 215, ROTARY),
+    "siglip2_vitb16_224": (423, 208, POOLED),
+    "siglip2_vitb16_224-equimo": (389, 185, PLAIN),
+    "vit_tiny_patch16_224": (399, 195, PLAIN),
+    "vit_tiny_patch16_224-timm": (349, 193, PLAIN),
     "vit5_small": (1067, 353, VIT5),
     "vit5_small-original": (968, 302, VIT5),
 }

@@ -1,7 +1,6 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from weights.progress import Progress
@@ -43,7 +42,7 @@ def build(plan: Plan, progress: Progress) -> Outcome:
         progress.stage("running the model in JAX")
         model = abstract(loaded.config)
         samples = reference(entry, model, loaded.weights.arrays, plan.signature)
-        maker = Maker(entry, model, loaded.weights, plan.signature, "4d", samples)
+        maker = Maker(entry, model, loaded.weights, plan.signature, samples)
         missing = [VARIANTS[name] for name in plan.variants if name not in there]
         right = {
             variant.name: settle(plan, ledger, variant, file, made)
@@ -60,14 +59,14 @@ def make_variants(
     plan: Plan, maker: Maker, missing: Sequence[Variant], progress: Progress
 ) -> Iterator[tuple[Variant, Path, Made]]:
     """Make variants, each staged as a file until the next one is asked for."""
-    for opset, layout in sorted({variant.source for variant in missing}):
+    for opset in sorted({variant.opset for variant in missing}):
         with staged(plan.folder, OWNER) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
-            source = workshop / FLOAT32.get((opset, layout), "float32.onnx")
-            export = replace(maker, layout=layout).float32(opset, source, progress)
+            source = workshop / FLOAT32[opset]
+            export = maker.float32(opset, source, progress)
             # The float32 file itself comes last, for publishing moves it away.
             for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
-                if variant.source == (opset, layout):
+                if variant.opset == opset:
                     file = source.with_name(Path(variant.file).name)
                     if variant.precision != "fp32":
                         maker.lower(source, file, variant.precision, progress)
@@ -75,8 +74,8 @@ def make_variants(
                     yield variant, file, maker.checked(file, variant.precision, export, progress)
 
 
-FLOAT32 = {v.source: Path(v.file).name for v in VARIANTS.values() if v.precision == "fp32"}
-"""The names of the variants in float32, by opset and layout."""
+FLOAT32 = {v.opset: Path(v.file).name for v in VARIANTS.values() if v.precision == "fp32"}
+"""The names of the variants in float32, which the others are made from, by opset."""
 
 
 def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made) -> bool:
@@ -87,7 +86,7 @@ def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made)
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
     names = [(folder / path.name).as_posix() for path in paths]
-    described = describe_variant(made, variant.layout, names)
+    described = describe_variant(made, names)
     variants = {**ledger.content.variants, variant.name: described}
     in_order = {name: variants[name] for name in VARIANTS if name in variants}
     ledger.publish(file.parent, names, variants=in_order)

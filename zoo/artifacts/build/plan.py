@@ -7,7 +7,7 @@ from pathlib import Path
 from zoo.checkpoints.choice import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import Signature
-from zoo.manifest.choices import Layout, Precision
+from zoo.manifest.choices import Precision
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,6 @@ class Variant:
     file: str
     opset: int
     precision: Precision
-    layout: Layout = "4d"
-
-    @property
-    def source(self) -> tuple[int, Layout]:
-        """Opset and layout of the float32 file that it is made from."""
-        return self.opset, self.layout
 
 
 VARIANTS = {
@@ -48,14 +42,14 @@ VARIANTS = {
     for variant in (
         # Opset 18 holds nothing that a runtime of the last years does not know.
         Variant("fp32", "onnx/model.onnx", 18, "fp32"),
-        Variant("fused", "onnx/model_fused.onnx", 23, "fp32", "3d"),
+        Variant("fused", "onnx/model_fused.onnx", 23, "fp32"),
         Variant("fp16", "onnx/model_fp16.onnx", 18, "fp16"),
         # Convolutions take bfloat16 from opset 22 on.
         Variant("bf16", "onnx/model_bf16.onnx", 23, "bf16"),
         # On a CPU what is no product counts twice as much beside products of integers: one operator
         # instead of several, and no transpositions around attention.
         # transformers.js asks for a file of this name in a browser.
-        Variant("int8", "onnx/model_quantized.onnx", 23, "int8", "3d"),
+        Variant("int8", "onnx/model_quantized.onnx", 23, "int8"),
         # For GPUs, some of whose runtimes have no attention of opset 23.
         Variant("q4", "onnx/model_q4.onnx", 18, "q4"),
         Variant("q4f16", "onnx/model_q4f16.onnx", 18, "q4f16"),
