@@ -79,8 +79,9 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     found = next(search(published, listener), None)
     if found is None:
         file, advice = downloadable(published, offline)
-        tell_terms(published, file, listener)
+        tell_owner(published, file, listener)
         path, digest = cache.fill(file, advice, listener)
+        tell_terms(published, listener)
         found = _from_hub(path, file, f"the hub ({file})", digest)
     listener.stage(f"weights: {found.path.name}, from {found.where}")
     return found
@@ -100,13 +101,14 @@ def downloadable(
     return files[0], f"There is {nowhere}. {published.advice}"
 
 
-def tell_terms(published: Published, file: HubFile, listener: Progress) -> None:
-    """Say under which terms a download is, the first time, and whose it is, if not the publishers'.
-
-    Who downloads again has been told.
-    """
+def tell_owner(published: Published, file: HubFile, listener: Progress) -> None:
+    """Say whose file is about to be downloaded, if it is not the publishers'."""
     if file in published.mirrors:
         listener.note(f"{file.repository} is a copy by {file.owner}, who is not the publisher")
+
+
+def tell_terms(published: Published, listener: Progress) -> None:
+    """Say under which terms the weights are that have come; who downloads again has been told."""
     told = cache.root() / TERMS / quote(published.terms, safe="")
     if not told.exists():
         listener.note(f"these weights have terms of their own: {published.terms}")

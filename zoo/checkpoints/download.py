@@ -9,7 +9,7 @@ from weights.files import sha256
 from weights.progress import Progress
 from weights.sources import cache, transfer
 from weights.sources.hub import ask
-from weights.sources.locate import downloadable, search, tell_terms
+from weights.sources.locate import downloadable, search, tell_owner, tell_terms
 from zoo.errors import BadOutput
 from zoo.files.staging import locked, staged, writing
 from zoo.registry.entry import ModelInfo
@@ -52,7 +52,7 @@ def _fetch(
     path = cache.place(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
     if not dry_run:
-        tell_terms(entry.places, file, progress)
+        tell_owner(entry.places, file, progress)
     if not dry_run and out is None:
         cache.fill(file, advice, progress)
     elif not dry_run:
@@ -61,6 +61,8 @@ def _fetch(
                 _check_same(path, asked.sha256)
             else:
                 transfer.download(asked, path, advice, progress)
+    if not dry_run:
+        tell_terms(entry.places, progress)
     return Brought(entry.name, path, f"the hub ({file})", size)
 
 

@@ -53,7 +53,8 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
     except (ZooError, WeightsError) as error:
         return _complain(str(error))
     except typer.TyperException as error:
-        message = error.format_message()
+        # pydantic, which checks values for Typer, begins some of its sentences so.
+        message = error.format_message().replace(": Value error, ", ": ")
         return _complain(message if message.endswith((".", "?")) else f"{message}.")
     except typer.Abort:
         print(INTERRUPTION, file=sys.stderr)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
-
 from zoo.files.staging import staged, writing
+from zoo.manifest.markdown import markdown
 from zoo.manifest.read import to_text
 from zoo.registry.lookup import MODELS
 from zoo.report.content import Measured, OneFile, Report
@@ -40,11 +38,8 @@ def write(report: Report, page: Path) -> None:
 
 def render(report: Report) -> str:
     """The page as Markdown."""
-    text = (files("zoo") / "data" / TEMPLATE).read_text(encoding="utf-8")
-    environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
-    )
-    return environment.from_string(text).render(
+    return markdown(
+        TEMPLATE,
         models=report.models,
         rows=[(each, *row) for each in report.models for row in file_rows(each)],
         tasks=[each for each in report.models if each.neighbours],

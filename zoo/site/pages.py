@@ -26,31 +26,35 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Column:
-    """Of the table: what a field of `Row` is called and, of a number, how a row shows it."""
+    """Of the table: its name, and a row's value in it; of a number also how it is shown."""
 
     field: str
     heading: str
+    value: Callable[[Row], Any]
     unit: str = ""
     shown: Callable[[Any], str] | None = None
 
 
 COLUMNS = (
-    Column("variant", "Variant"),
-    Column("family", "Family"),
-    Column("precision", "Precision"),
-    Column("parameters", "Parameters", "M", lambda row: f"{row.parameters / 1e6:.1f}"),
-    Column("bytes", "Size", "MB", lambda row: f"{row.bytes / 1e6:.1f}"),
-    Column("input", "Input"),
-    Column("licence", "Licence"),
-    Column("error", "Error", "largest", lambda row: f"{row.error:.1e}"),
-    Column("p50_ms", "Speed", "ms", lambda row: f"{row.p50_ms:.3g}"),
+    Column("variant", "Variant", lambda row: row.variant),
+    Column("family", "Family", lambda row: row.family),
+    Column("precision", "Precision", lambda row: row.precision),
+    Column("parameters", "Parameters", lambda row: row.parameters, "M", lambda n: f"{n / 1e6:.1f}"),
+    Column("bytes", "Size", lambda row: row.bytes, "MB", lambda n: f"{n / 1e6:.1f}"),
+    Column("input", "Input", lambda row: row.input),
+    Column("licence", "Licence", lambda row: row.licence),
+    Column("error", "Error", lambda row: row.error, "largest", lambda n: f"{n:.1e}"),
+    Column("p50_ms", "Speed", lambda row: row.p50_ms, "ms", lambda n: f"{n:.3g}"),
     Column(
         "multiply_adds",
         "Multiply-adds",
+        lambda row: row.multiply_adds,
         "G",
-        lambda row: f"{'≥ ' * bool(row.uncounted)}{row.multiply_adds / 1e9:.3g}",
+        lambda n: f"{n / 1e9:.3g}",
     ),
-    Column("peak_bytes", "Peak memory", "MB", lambda row: f"{row.peak_bytes / 1e6:.0f}"),
+    Column(
+        "peak_bytes", "Peak memory", lambda row: row.peak_bytes, "MB", lambda n: f"{n / 1e6:.0f}"
+    ),
 )
 """After the model's name, which is the first."""
 
@@ -78,7 +82,11 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
         rows=found.rows,
         found=found,
         timed={(built.speeds.runtime, built.speeds.machine) for built in models},
-        choices={name: sorted({getattr(row, name) for row in found.rows}) for name in FILTERS},
+        choices={
+            column.field: sorted({column.value(row) for row in found.rows})
+            for column in COLUMNS
+            if column.field in FILTERS
+        },
     )
     template = environment.get_template("model.html.jinja")
     made = {f"{built.name}.html": template.render(facts(built, found)) for built in models}
@@ -94,10 +102,13 @@ def cells(row: Row) -> dict[str, Cell]:
 
 
 def _cell(column: Column, row: Row) -> Cell:
-    value = getattr(row, column.field)
+    value = column.value(row)
     if column.shown is None:
         return Cell(value, None)
-    return Cell("not measured" if value is None else column.shown(row), value)
+    if value is None:
+        return Cell("not measured", None)
+    more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
+    return Cell(more + column.shown(value), value)
 
 
 def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:

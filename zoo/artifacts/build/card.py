@@ -1,10 +1,6 @@
 """The card of a folder: what a person has to know to use it, from its manifest."""
 
-import json
-from importlib.resources import files
-
-from jinja2 import Environment, StrictUndefined
-
+from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, steps
 from zoo.models.config import ViTConfig
@@ -18,16 +14,11 @@ LICENCES = {"apache-2.0.txt": "apache-2.0", "cc-by-4.0.txt": "cc-by-4.0"}
 
 def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
-    text = (files("zoo") / "data" / TEMPLATE).read_text(encoding="utf-8")
-    # It is no HTML, so nothing is escaped.
-    environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
-    )
-    environment.filters["quoted"] = json.dumps
     entry, how = info(manifest.model), manifest.preprocessing.settings
     variants = manifest.variants
-    return environment.from_string(text).render(
-        dict(manifest),
+    return markdown(
+        TEMPLATE,
+        **dict(manifest),
         hub_licence=LICENCES.get(manifest.licence.text),
         config=entry.config,
         is_vit=isinstance(entry.config, ViTConfig),
