@@ -40,6 +40,11 @@ def test_places_that_are_named_are_there(page):
     assert not [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
 
 
+def test_the_example_of_an_operation_is_the_code():
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert shown in (ROOT / "converter" / "lower" / "cumulative.py").read_text()
+
+
 def test_the_page_on_security_says_what_the_readers_hold():
     said = (ROOT / "docs" / "security.md").read_text()
     counts = (bounds.MOST_TENSORS, MOST_VALUES, BUDGET, lz4.FREE_BLOCKS, MOST_IN_MANIFEST)

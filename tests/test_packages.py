@@ -39,6 +39,8 @@ def test_a_wheel_of_the_sources_runs(tmp_path):
     code = "import zoo; print(zoo.__file__, zoo.__version__)"
     told = run(sys.executable, "-c", code, cwd=tmp_path, env=paths).split()
     assert told == [str(place / "zoo" / "__init__.py"), __version__]
+    code = "import zoo; print(len(zoo.info('vit5_small').class_names))"
+    assert run(sys.executable, "-c", code, cwd=tmp_path, env=paths).split() == ["1000"]
     script = (
         "import zoo, converter, jax\n"
         "model = zoo.from_pretrained('vit_digits')\n"

@@ -79,7 +79,7 @@ def disguise(root: Path, model: str, network: Folder) -> Path:
     (folder / "onnx" / "model.onnx").symlink_to(network.path / "onnx" / "model.onnx")
     entry = info(model)
     settings = {
-        "config.json": portable_config(entry.config, entry.family),
+        "config.json": portable_config(entry.config, entry.class_names, entry.family),
         "preprocessor_config.json": transformers_processor(entry.preprocessing),
     }
     for name, content in settings.items():

@@ -28,8 +28,8 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
             "--against torch needs to know the architecture: let the first file be one that takes "
             "float32 pixel_values and has its manifest beside it or in the folder above."
         )
-    config = info(model).config
-    settings = transformers_config(config, key_bias=False)
+    config, names = info(model).config, info(model).class_names
+    settings = transformers_config(config, names, key_bias=False)
     kind = settings.pop("model_type")
     torch.set_num_threads(threads)
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)

@@ -187,7 +187,7 @@ def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress)
     """A folder that transformers loads."""
     path.mkdir()
     key_bias = any(key.endswith(".k_proj.bias") for key in items)
-    write_json(path / CONFIG, transformers_config(entry.config, key_bias))
+    write_json(path / CONFIG, transformers_config(entry.config, entry.class_names, key_bias))
     how = transformers_processor(entry.preprocessing)
     write_json(path / PROCESSOR, how)
     write_safetensors(path / TENSORS, items, progress)

@@ -41,7 +41,9 @@ class ModelInfo:
     timm's files on the hub; `hub` are files that are downloaded, which their publishers have there,
     and `mirrors` copies that others keep. What there is none of is empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
-    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is.
+    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels` is
+    the file in `zoo/data` with a line for each class of a classifier; without one, classes are
+    called by their numbers.
     """
 
     name: str
@@ -60,8 +62,16 @@ class ModelInfo:
     parameters: int
     source: str
     pooler: str
+    labels: str = ""
     published: Mapping[str, Config] = field(default_factory=dict)
     embedded: bool = False
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes of `logits` are called, in their order; none without a classifier."""
+        if not self.labels:
+            return tuple(map(str, range(self.config.classes)))
+        return tuple((DATA / self.labels).read_text(encoding="utf-8").splitlines())
 
     @property
     def names(self) -> tuple[str, ...]:

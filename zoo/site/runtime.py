@@ -68,7 +68,7 @@ def _ask_npm(workshop: Path, progress: Progress) -> Path:
             f"machine that has npm, {ADVICE}."
         )
     progress.stage(f"fetching {PACKAGE} with npm")
-    command = [npm, "pack", "--silent", "--ignore-scripts", "--prefer-offline"]
+    command = [npm, "pack", "--loglevel=error", "--ignore-scripts", "--prefer-offline"]
     done = subprocess.run(
         [*command, "--pack-destination", str(workshop), f"{PACKAGE}@{VERSION}"],
         capture_output=True,
@@ -77,8 +77,7 @@ def _ask_npm(workshop: Path, progress: Progress) -> Path:
     )
     found = list(workshop.glob("*.tgz"))
     if done.returncode or not found:
-        said = done.stderr.strip().splitlines()
-        raise BadFile(
-            f"npm could not fetch {PACKAGE} ({said[-1] if said else 'no word'}): {ADVICE}."
-        )
+        # A code and what it means come first, advice and the place of a log last.
+        said = [line.removeprefix("npm error ") for line in done.stderr.splitlines()[:2]]
+        raise BadFile(f"npm could not fetch {PACKAGE} ({'; '.join(said) or 'no word'}): {ADVICE}.")
     return found[0]

@@ -87,7 +87,7 @@ def test_operations_of_vits16(vits16):
     transformers = pytest.importorskip("transformers")
     from torch.utils.flop_counter import FlopCounterMode
 
-    settings = transformers_config(info("dinov3_vits16").config, key_bias=False)
+    settings = transformers_config(info("dinov3_vits16").config, (), key_bias=False)
     kind = settings.pop("model_type")
     config = transformers.AutoConfig.for_model(kind, **settings, attn_implementation="eager")
     with torch.device("meta"), FlopCounterMode(display=False) as counter:

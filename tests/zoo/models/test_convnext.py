@@ -346,7 +346,7 @@ def test_a_reference_by_transformers(nano, tmp_path):
 
 def test_configurations_of_others():
     config = zoo.info("dinov3_convnext_base").config
-    assert transformers_config(config, False)["hidden_sizes"] == [128, 256, 512, 1024]
+    assert transformers_config(config, (), False)["hidden_sizes"] == [128, 256, 512, 1024]
     assert equimo_metadata(config)["model_config"]["depths"] == [3, 3, 27, 3]
 
 

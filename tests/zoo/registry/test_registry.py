@@ -55,6 +55,17 @@ def test_full_identifiers():
     assert zoo.info("dinov3_vitl16_pretrain_sat493m").name == "dinov3_vitl16_sat493m"
 
 
+def test_classes_have_the_names_of_imagenet():
+    """What torchvision's and timm's classifiers call these numbers."""
+    names = zoo.info("vit_tiny_patch16_224").class_names
+    assert names == zoo.info("vit5_small").class_names and len(set(names)) == 1000
+    known = {0: "tench, Tinca tinca", 207: "golden retriever", 285: "Egyptian cat"}
+    known |= {817: "sports car, sport car", 999: "toilet tissue, toilet paper, bathroom tissue"}
+    assert {number: names[number] for number in known} == known
+    assert zoo.info("vit_digits").class_names == tuple("0123456789")
+    assert zoo.info("dinov3_vits16").class_names == ()
+
+
 def test_unknown_names_bring_the_nearest():
     with pytest.raises(UnknownModel, match="dinov3_vits16"):
         zoo.info("dinov3_vits_16")

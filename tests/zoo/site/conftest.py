@@ -92,6 +92,7 @@ class Visit:
     page: object
     address: str
     shots: Path
+    scheme: str
 
     def open(self, name="index.html"):
         self.page.goto(self.address + name)
@@ -99,7 +100,7 @@ class Visit:
 
     def shoot(self, name, place=None):
         """Keep a picture of the page, or of a part of it."""
-        width = self.page.viewport_size["width"]
+        width = f"{self.page.viewport_size['width']}-{self.scheme}"
         whole = {} if place else {"full_page": True}
         target = self.page.locator(place) if place else self.page
         target.screenshot(path=self.shots / f"{name}-{width}.png", **whole)
@@ -137,7 +138,7 @@ def visit(request, chromium, address, shots):
     context.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
     context.on("weberror", lambda found: wrong.append(str(found.error)))
     page = context.new_page()
-    yield Visit(page, address, shots)
+    yield Visit(page, address, shots, scheme)
     stored = page.evaluate(STORED)
     cookies = context.cookies()
     context.close()

@@ -174,7 +174,8 @@ def test_a_photograph_is_dropped(visit, made):
     shown = pixels(page, "fp32: principal components").astype(int)
     assert abs(shown - wanted).max() <= 1
     best = np.argsort(-logits[0])[:5]
-    assert page.locator("#classes .label").all_inner_texts() == [f"class {each}" for each in best]
+    names = MODELS[PICTURES].class_names
+    assert page.locator("#classes .label").all_inner_texts() == [names[each] for each in best]
     # int8 beside it: near, and not the same.
     page.locator("#numbers th", has_text="Fastest of 3").wait_for(timeout=60_000)
     row = page.locator("#numbers tbody tr").nth(1).locator("td").all_inner_texts()

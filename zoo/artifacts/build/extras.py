@@ -31,7 +31,7 @@ def write_extras(
     stage: Path, maker: Maker, config: Config, sample: Sample, manifest: Manifest
 ) -> list[str]:
     """Write them to `stage`, with the numbers of a golden sample; their names."""
-    settings = portable_config(config, maker.entry.family)
+    settings = portable_config(config, maker.entry.class_names, maker.entry.family)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}

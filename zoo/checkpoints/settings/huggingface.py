@@ -1,6 +1,6 @@
 """transformers' settings (5.23): which of its classes computes a network, and with what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,21 +33,24 @@ class Kind:
     asks: bool = False
 
 
-def transformers_config(config: Config, key_bias: bool) -> dict[str, Any]:
+def transformers_config(config: Config, names: Sequence[str], key_bias: bool) -> dict[str, Any]:
     """`config.json` of the class that computes a network. **Raises** `BadRequest`: there is none.
 
-    `key_bias` is whether the keys have a bias, which only DINOv3's class asks.
+    `names` are those of the zoo's classes, `key_bias` is whether the keys have a bias, which
+    only DINOv3's class asks.
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
     asked = {"key_bias": key_bias} if kind is DINOV3 else {}
-    return named | {"num_channels": 3} | kind.settings(config) | asked
+    return (
+        named | {"num_channels": 3} | kind.settings(config) | labels(config.classes, names) | asked
+    )
 
 
-def portable_config(config: Config, family: str) -> dict[str, Any]:
+def portable_config(config: Config, names: Sequence[str], family: str) -> dict[str, Any]:
     """`config.json` beside an ONNX file: of transformers' class, or at least with its words."""
     try:
-        return transformers_config(config, key_bias=False)
+        return transformers_config(config, names, key_bias=False)
     except BadRequest:
         # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
         return {
@@ -56,7 +59,19 @@ def portable_config(config: Config, family: str) -> dict[str, Any]:
             "num_hidden_layers": config.depth,
             "patch_size": config.stride,
             "num_channels": 3,
+            **labels(config.classes, names),
         }
+
+
+def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
+    """What the classes of a classifier are called: by number, where the names are of others."""
+    if not count:
+        return {}
+    known = names if len(names) == count else [f"LABEL_{number}" for number in range(count)]
+    return {
+        "id2label": {str(number): name for number, name in enumerate(known)},
+        "label2id": {name: number for number, name in enumerate(known)},
+    }
 
 
 def transformers_kind(config: Config) -> Kind:
@@ -142,14 +157,6 @@ def _intermediate(config: ViTConfig) -> dict[str, Any]:
     return _learned(config) | {"intermediate_size": config.hidden}
 
 
-def _classifier(config: ViTConfig) -> dict[str, Any]:
-    labels = range(config.classes)
-    return _intermediate(config) | {
-        "id2label": {str(label): f"LABEL_{label}" for label in labels},
-        "label2id": {f"LABEL_{label}": label for label in labels},
-    }
-
-
 DINOV3 = Kind("DINOv3ViTModel", "dinov3_vit", _dinov3)
 DINOV3_CONVNEXT = Kind("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_convnext)
 DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
@@ -157,7 +164,7 @@ DINOV2_WITH_REGISTERS = Kind(
     "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2, antialias=True
 )
 SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate, asks=True)
-VIT = Kind("ViTForImageClassification", "vit", _classifier, asks=True)
+VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
 
 
 def transformers_processor(how: Preprocessing) -> dict[str, Any]:

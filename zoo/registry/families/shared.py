@@ -24,6 +24,9 @@ CONVNEXT_SMALL = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(96, 192, 384, 768))
 CONVNEXT_BASE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(128, 256, 512, 1024))
 
 CLASS_TOKEN = "the class token"
+IMAGENET = "imagenet1k.txt"
+"""The classes of ImageNet-1k as all published classifiers order them: by WordNet's numbers."""
+
 MEAN_OF_MAP = "the mean of the last map, normed"
 
 patches_of_14 = partial(ViTConfig, norm_eps=1e-6, patch_size=14, rope=None)

@@ -58,6 +58,7 @@ def _model(
         parameters=parameters,
         source=SOURCE,
         pooler="the mean of the patches; for weights of timm or transformers the class token",
+        labels=shared.IMAGENET,
         published={
             "timm": replace(config, gelu="erf", norm_eps=1e-6, pool="token"),
             "huggingface": replace(config, gelu="erf", norm_eps=1e-12, pool="token"),

@@ -57,6 +57,7 @@ def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelIn
         parameters=parameters,
         source=SOURCE,
         pooler="the mean of the patches; for the original's weights the class token",
+        labels=shared.IMAGENET,
         published={"original": replace(config, gelu="erf", norm_bias=False, pool="token")},
     )
 

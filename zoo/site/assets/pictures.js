@@ -18,6 +18,7 @@ const maps = new Maps(byId("maps"), grid, showLikeness);
 
 let results = []; // of the picture that is shown, by file: {name, rows, tokens, logits, ms, runs}
 let turn = 0; // counts the pictures that were given
+let names = null; // of the classes, once they have been fetched
 
 async function fetchFiles(names) {
   const bar = byId("progress");
@@ -40,18 +41,19 @@ async function runOne(name, feed) {
 
 async function give(file) {
   const mine = (turn += 1);
-  const names = [...document.querySelectorAll("#chosen input:checked")].map(({ name }) => name);
+  const chosen = [...document.querySelectorAll("#chosen input:checked")].map(({ name }) => name);
   try {
-    if (names.length === 0) throw new Error("tick at least one file");
+    if (chosen.length === 0) throw new Error("tick at least one file");
     say("Reading the picture …");
     const picture = await decode(file).catch(() => {
       throw new Error("the browser cannot read this file as a picture");
     });
     say("Fetching the files …");
-    await fetchFiles(names);
+    await fetchFiles(chosen);
+    if (model.classes && names === null) names = await classNames();
     const feed = prepare(picture.rgb, picture.height, picture.width);
     const found = [];
-    for (const name of names) {
+    for (const name of chosen) {
       say(`Running ${name} …`);
       found.push(await runOne(name, feed));
       if (mine !== turn) return;
@@ -157,12 +159,19 @@ function threads() {
   return globalThis.crossOriginIsolated ? "several threads" : "one thread";
 }
 
+/** What the classes are called, by number; who builds a folder may know no names. */
+async function classNames() {
+  const response = await fetch(`${model.folder}/config.json`);
+  return (await response.json()).id2label ?? {};
+}
+
 function showClasses() {
   const list = byId("classes");
   const [{ logits }] = results;
   list.hidden = byId("classes-title").hidden = !logits;
   if (!logits) return;
-  const shares = softmax(logits).map((share, index) => ({ label: `class ${index}`, share }));
+  const shares = softmax(logits).map((share, index) =>
+    ({ label: names[index] ?? `class ${index}`, share }));
   showBars(list, shares.sort((one, other) => other.share - one.share).slice(0, BEST));
 }
 

@@ -1,0 +1,95 @@
+"""The programs in C++ that pages show, compiled against ONNX Runtime and run."""
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.progress import Lines
+from zoo.site.catalogue import catalogue
+from zoo.site.folders import read_all
+from zoo.site.pages import pages
+
+pytestmark = pytest.mark.full
+
+ROOT = Path(__file__).parents[3]
+HEADER, DEBIAN = "onnxruntime_cxx_api.h", "/usr/include/onnxruntime"
+SHOWN = re.compile(r'aria-label="C\+\+"><code>(.*?)</code>', re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A function that makes a program of a text, with the library of Python's package."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("there is no C++ compiler here: `apt-get install g++` brings one")
+    command = [compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-isystem{DEBIAN}"]
+    tried = [*command, "-fsyntax-only", "-include", HEADER, "-xc++", "/dev/null"]
+    if subprocess.run(tried, capture_output=True).returncode:
+        pytest.skip(
+            f"there is no {HEADER} here: `apt-get install libonnxruntime-dev` brings it from "
+            "Debian 13 on, and CPLUS_INCLUDE_PATH names another folder that has it"
+        )
+    libraries = Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    library = next(libraries, None)
+    if library is None:
+        pytest.skip("this package of onnxruntime holds no library that programs in C++ can link")
+    place = tmp_path_factory.mktemp("cpp")
+    # Programs look for it under the name that has the first number of its version only.
+    (place / "libonnxruntime.so.1").symlink_to(library)
+
+    def make(text):
+        (place / "use.cpp").write_text(text)
+        linked = [str(place / "libonnxruntime.so.1"), f"-Wl,-rpath,{place}"]
+        arguments = [*command, str(place / "use.cpp"), "-o", str(place / "use"), *linked]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return str(place / "use")
+
+    return make
+
+
+def run(program, folder):
+    done = subprocess.run([program], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def of_bytes(tmp_path_factory):
+    """A folder whose file takes RGB of 8 bits."""
+    place = tmp_path_factory.mktemp("of_bytes")
+    options = ("--input", "uint8", "--variant", "fp32", "--offline", "--out", str(place))
+    assert call(app, ["build", "vit_digits", *options]) == 0
+    return place / "vit_digits"
+
+
+@pytest.mark.parametrize("which", ["digits", "pictures", "of bytes"])
+def test_the_program_of_a_page_gives_what_python_gives(which, compiled, folders, of_bytes):
+    folder = dict(zip(("digits", "pictures", "of bytes"), (*folders, of_bytes), strict=True))[which]
+    models = read_all([folder], Lines())
+    page = pages(models, catalogue(models, Lines()), 0)[f"{folder.name}.html"]
+    (shown,) = SHOWN.findall(page)
+    *shape, first = run(compiled(html.unescape(shown)), folder)
+    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
+    (taken,) = session.get_inputs()
+    side, dtype = 224 if which == "pictures" else 8, {"tensor(uint8)": np.uint8}
+    size = [1, side, side, 3] if taken.type in dtype else [1, 3, side, side]
+    zeros = np.zeros(size, dtype.get(taken.type, np.float32))
+    (logits,) = session.run(["logits"], {taken.name: zeros})
+    assert [int(side) for side in shape] == list(logits.shape)
+    # It prints six digits.
+    assert float(first) == pytest.approx(float(logits[0, 0]), rel=1e-5)
+
+
+def test_the_program_of_the_documentation_runs(compiled, folders):
+    page = (ROOT / "docs" / "how-to" / "runtimes.md").read_text()
+    (shown,) = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+    assert run(compiled(shown), folders[1] / "onnx") == []
