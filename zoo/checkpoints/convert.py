@@ -10,7 +10,7 @@ import numpy as np
 
 from weights import Checkpoint
 from weights.containers.safetensors import INDEX
-from weights.distributions import Shape
+from weights.distributions import Shape, round_to_bfloat16
 from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.progress import Progress
@@ -31,13 +31,17 @@ from zoo.registry.lookup import info
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written, what the source did not say, and what the form has no place for."""
+    """What was written, what the source did not say, and what the form has no place for.
+
+    `rounded` are tensors that the form has in bfloat16 and whose values are others in it.
+    """
 
     target: Path
     naming: str
     model: str
     filled: tuple[str, ...]
     dropped: tuple[str, ...]
+    rounded: tuple[str, ...]
     nonfinite: tuple[str, ...]
 
 
@@ -151,9 +155,22 @@ def convert(
             put(stage / target.name, target, FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
-    nonfinite = tuple(weights.arrays.nonfinite)
     return Converted(
-        target, naming.name, entry.name, weights.filled, lost(loaded, leaves), nonfinite
+        target,
+        naming.name,
+        entry.name,
+        filled=weights.filled,
+        dropped=lost(loaded, leaves),
+        rounded=rounded(items),
+        nonfinite=tuple(weights.arrays.nonfinite),
+    )
+
+
+def rounded(items: Items) -> tuple[str, ...]:
+    """The tensors that change on being written in bfloat16."""
+    halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
+    return tuple(
+        key for key, values in halves.items() if np.any(values != round_to_bfloat16(values))
     )
 
 

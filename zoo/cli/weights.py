@@ -75,6 +75,8 @@ def convert_checkpoint(
         if done.dropped:
             more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
             print(f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}")
+        if done.rounded:
+            print(f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}")
     warn_nonfinite(done.nonfinite)
 
 

@@ -184,6 +184,7 @@ def test_around_the_formats(vits16, tmp_path):
     for step in steps:
         told = command("convert", source, tmp_path / step, *MODEL, cwd=tmp_path).stdout
         assert "dinov3_vits16 for" in told
+        assert ("rounded to bfloat16" in told) == (step == "b.pth")
         source = tmp_path / step
     got = open_checkpoint(source).tensors
     for key, value in vits16.state.items():
