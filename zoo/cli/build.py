@@ -56,7 +56,7 @@ def build(
 ) -> int:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 
-    What an earlier build finished stays as it is.
+    Files that an earlier build has finished are kept as they are.
     """
     size = size or ("dynamic" if input == "float32" else None)
     out = out.absolute()  # workers may have another working folder

@@ -35,7 +35,7 @@ REFERENCE = options.value(
 def make_golden(
     model: options.Model,
     target: Target,
-    weights: options.OptionalWeights = None,
+    weights: Annotated[str | None, options.weights(False)] = None,
     image: Annotated[Path | None, PICTURE] = None,
     reference: Annotated[str, REFERENCE] = "transformers",
     seed: Annotated[int, typer.Option(min=0, help="The seed of a checkpoint.")] = 0,
@@ -81,7 +81,7 @@ def load(model: str, weights: str) -> "Loaded":
 @app.command("check", epilog=CHECK)
 def check_golden(
     file: Made,
-    weights: options.OptionalWeights = None,
+    weights: Annotated[str | None, options.weights(False)] = None,
     onnx: Annotated[Path | None, options.value("FILE", "An exported file to check.")] = None,
     json: options.Json = False,
 ) -> int:

@@ -93,32 +93,48 @@ def out(default: str | bool, more: str = "") -> Any:
 
 
 FILE_OUT = value("FILE", "The file to write.")
-WEIGHTS = value(
-    "auto|random|PATH",
-    "Where the weights come from. `auto` looks in the usual places and downloads what is not "
-    "there; `random` or `random:SEED` draws them; anything else is the path of a checkpoint.",
-)
+
+
+def weights(default: str | bool) -> Any:
+    """`--weights`."""
+    return value(
+        "auto|random|PATH",
+        "Where the weights come from. `auto` looks in the usual places and downloads what is not "
+        "there; `random` or `random:SEED` draws them; anything else is the path of a checkpoint.",
+        show_default=default,
+    )
+
 
 Model = Annotated[str, models("The name or an alias of a model; `zoo list` shows them.")]
 All = Annotated[bool, flag("--all", "Take every model of the zoo.", MANY)]
 Filter = Annotated[
     list[str] | None,
-    value("PATTERN", f"Take models that fit, such as 'vit5_*'. {SEVERAL}", MANY, callback=split),
+    value(
+        "PATTERN",
+        f"Take the models whose names fit, such as 'vit5_*'. {SEVERAL}",
+        MANY,
+        callback=split,
+    ),
 ]
-Weights = Annotated[str, WEIGHTS]
-OptionalWeights = Annotated[str | None, WEIGHTS]
+Weights = Annotated[str, weights(True)]
 Force = Annotated[bool, flag("--force", REPLACE)]
-INEXACT = f"{REPLACE} Also keep files of low precision that are too far from fp32."
+INEXACT = f"{REPLACE} Also write files of low precision whose numbers are too far from fp32's."
 ForceInexact = Annotated[bool, flag("--force", INEXACT)]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
 Plot = Annotated[
     Path | None, value("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
 ]
-Json = Annotated[bool, flag("--json", "Print one JSON document to stdout and nothing else there.")]
+Json = Annotated[
+    bool, flag("--json", "Print the result as one JSON document, with nothing else on stdout.")
+]
 Revision = Annotated[
     str | None,
-    value("NAME", "The branch on the hub; `pull` takes a tag or commit too.", show_default="main"),
+    value(
+        "NAME",
+        "The branch on the hub. `zoo pull` takes a tag or a commit too.",
+        show_default="main",
+    ),
 ]
 Opsets = Annotated[
     list[str] | None,
@@ -151,10 +167,10 @@ AttentionLayout = Annotated[
     choices.Layout | None,
     value(
         "4d|3d",
-        "How attention takes its operands: 4d has an axis of heads, and 3d has the heads side by "
-        "side, which is faster in ONNX Runtime.",
+        "How many axes the inputs of `Attention` have. 4d has one for the heads; 3d has the heads "
+        "side by side, which ONNX Runtime often runs a little faster.",
         FILE,
-        show_default="3d for onnxruntime, 4d for others",
+        show_default="what suits the target",
     ),
 ]
 NoVerify = Annotated[bool, flag("--no-verify", "Do not compare the file with JAX.", FILE)]

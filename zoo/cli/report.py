@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 FOLDER = "The folder that holds checkpoints, under the names that they were published with."
 IMAGES = (
-    "A folder of images, with a folder for each class (or such folders in `train` and `val`). "
-    "Each file then names the classes by the nearest neighbours."
+    "A folder of images, with a folder for each class, or such folders in `train` and `val`. Then "
+    "it is also counted how often an image and its nearest neighbours are of the same class."
 )
 
 
@@ -32,8 +32,8 @@ def report(
     """Measure every model for which there is a checkpoint, and write a page about it.
 
     The features are compared with those of transformers, and each file with the model in JAX. The
-    page is written after each model, with its numbers beside it as JSON. What it said of other
-    models stays there.
+    page is written after each model, with its numbers beside it as JSON. What an earlier run found
+    out about other models stays on the page.
     """
     from zoo.artifacts.build.plan import read_variants
     from zoo.registry.lookup import fitting

@@ -34,7 +34,7 @@ PATCH = options.value(
 def show(
     model: Annotated[str, MODEL],
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="Pictures.")],
-    weights: options.OptionalWeights = None,
+    weights: Annotated[str | None, options.weights("auto; an .onnx file has its own")] = None,
     size: Annotated[str | None, options.size("the model's own", panel=None)] = None,
     patch: Annotated[str | None, PATCH] = None,
     out: Annotated[Path, options.FILE_OUT] = Path("features.png"),

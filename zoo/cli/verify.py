@@ -26,7 +26,7 @@ def verify(
             help="A built or pulled folder, a file in one, or a file that `zoo export` wrote.",
         ),
     ],
-    weights: options.OptionalWeights = None,
+    weights: Annotated[str | None, options.weights("those that the manifest names")] = None,
     provider: Annotated[
         str, options.value("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",

@@ -19,8 +19,12 @@ app.callback(invoke_without_command=True)(help_alone)
 
 TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
 TARGET += "Equinox, or a folder for Hugging Face."
-MODEL = options.value("MODEL", "Which model it is.", autocompletion=options.complete)
-MIRROR = "Take the copy of somebody who is not the publisher, where one is known."
+MODEL = options.value(
+    "MODEL",
+    "The model, which has to be named where a checkpoint fits several.",
+    autocompletion=options.complete,
+)
+MIRROR = "Take a copy that somebody else than the publisher keeps, where one is known."
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="A checkpoint: a file or a folder.")]
 Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
 

@@ -107,14 +107,14 @@ class ModelInfo:
     def _advice(self) -> str:
         """How to go on without weights."""
         copies = "".join(
-            f"or take the copy that {file.owner} keeps, who is not the publisher, with "
-            f"`zoo weights download {self.name} --mirror`, "
+            f" `zoo weights download {self.name} --mirror` takes the copy that {file.owner} keeps, "
+            "who is not the publisher."
             for file in self.mirrors[:1]
         )
         return (
             f"Accept the licence ({self.licence.page}) and download {self.file} from "
-            f"{self.licence.download}, or name a file with `--weights PATH`, {copies}or try things "
-            "out with `--weights random`."
+            f"{self.licence.download}, or name another file with `--weights PATH`.{copies} To try "
+            "things out, take `--weights random`."
         )
 
     @property

@@ -70,7 +70,7 @@ def _ask_npm(workshop: Path, progress: Progress) -> Path:
     progress.stage(f"fetching {PACKAGE} with npm")
     command = [npm, "pack", "--loglevel=error", "--ignore-scripts", "--prefer-offline"]
     done = subprocess.run(
-        [*command, "--pack-destination", str(workshop), f"{PACKAGE}@{VERSION}"],
+        [*command, "--pack-destination", str(workshop.absolute()), f"{PACKAGE}@{VERSION}"],
         capture_output=True,
         text=True,
         cwd=workshop,
