@@ -17,10 +17,13 @@ from pathlib import Path
 
 import equinox as eqx
 import pytest
+import typer
+from typer.core import TyperGroup
 
 import converter
 import weights
 import zoo
+from tests import commands
 from tests.seeded import state_of
 from tests.synthetic import save_pth
 from zoo.cli.app import app
@@ -95,7 +98,7 @@ ELSEWHERE = {
 
 def blocks(page, needs=""):
     """Language and text of what is run, of those that need the same."""
-    found = BLOCK.findall(page.read_text())
+    found = [] if page.name in GENERATED else BLOCK.findall(page.read_text())
     return [(kind, text) for wanted, kind, text in found if wanted == needs and kind in SHOWN]
 
 
@@ -156,11 +159,8 @@ def run(page, shown, names, apart=False):
 
 @pytest.mark.full
 def test_the_page_of_commands():
-    """`python -m typer zoo.cli.app utils docs --name zoo --output PAGE` writes it."""
-    page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
-    command = [sys.executable, "-m", "typer", "zoo.cli.app", "utils", "docs", "--name", "zoo"]
-    made = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    assert page.strip() == made.strip()
+    """It is what `python -m tests.commands` writes."""
+    assert (ROOT / "docs" / "reference" / "command-line.md").read_text() == commands.page()
 
 
 @pytest.mark.full
@@ -180,3 +180,33 @@ def test_the_site_builds_and_has_every_public_name(tmp_path):
     for module in (converter, weights, zoo):
         public = {f"{module.__name__}.{name}" for name in module.__all__ if name != "__version__"}
         assert public <= described
+
+
+NAMED = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`")
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
+def test_commands_that_a_text_names_are_there(page):
+    """Inside of sentences and tables: the command and its options, or the program."""
+    text = page.read_text()
+    examples = re.findall("^zoo .*$", text, re.MULTILINE) if page.name in GENERATED else []
+    for line in NAMED.findall(text) + examples:
+        program, *words = shlex.split(line)
+        if program == "zoo":
+            assert_command(words)
+            continue
+        (name,) = [word for word in words if not word.startswith("-")][:1]
+        module = "-m" in words
+        assert importlib.util.find_spec(name) if module else (ROOT / name).is_file(), line
+
+
+def assert_command(words):
+    """Descend to the command; every option of the line is one of its own."""
+    command = typer.main.get_command(app)
+    while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, words
+        command = command.commands[words.pop(0)]
+    options = {option for each in command.params for option in each.opts}
+    named = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert named <= {*options, "--help"}, (command.name, words)

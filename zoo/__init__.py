@@ -1,9 +1,9 @@
 """A zoo of vision networks in JAX and Equinox, and their way out to ONNX.
 
->>> import jax, zoo
->>> model = zoo.from_pretrained("dinov3_vits16")
->>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output
->>> zoo.to_onnx(model, "dinov3_vits16.onnx")
+    >>> import jax, zoo
+    >>> model = zoo.from_pretrained("dinov3_vits16")
+    >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output
+    >>> written = zoo.to_onnx(model, "dinov3_vits16.onnx")
 
 Importing this costs no JAX; the functions import what they need when they are called.
 """

@@ -20,7 +20,7 @@ Patterns = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[PATTERN]...",
-        help="Shell patterns of names in the list, such as '*vits16*' or 'checkpoints/*'.",
+        help="Shell patterns of names in the list, such as `*vits16*` or `checkpoints/*`.",
     ),
 ]
 

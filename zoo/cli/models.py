@@ -16,7 +16,7 @@ from zoo.registry.lookup import fitting, info
 def list_models(
     patterns: Annotated[
         list[str] | None,
-        options.models("Names, aliases or families, or patterns such as '*vitl*'.", "PATTERN"),
+        options.models("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -111,7 +111,7 @@ Filter = Annotated[
     list[str] | None,
     value(
         "PATTERN",
-        f"Take the models whose names fit, such as 'vit5_*'. {SEVERAL}",
+        f"Take the models whose names fit, such as `vit5_*`. {SEVERAL}",
         MANY,
         callback=split,
     ),

@@ -112,7 +112,7 @@ def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
     **Raises** `UnknownModel`, or `ValueError` without `key` and `abstract`.
 
     >>> model = zoo.create("vit_digits", key=jax.random.key(0))
-    >>> eqx.tree_deserialise_leaves("digits.eqx", zoo.create("vit_digits", abstract=True))
+    >>> model = eqx.tree_deserialise_leaves("digits.eqx", zoo.create("vit_digits", abstract=True))
     """
     model = info(name)
     # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.

@@ -93,7 +93,7 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
     return {"index.html": index, **made}
 
 
-FILTERS = ("family", "precision", "licence")
+FILTERS = ("family", "precision", "input", "licence")
 
 
 def cells(row: Row) -> dict[str, Cell]:

@@ -1,0 +1,48 @@
+"""The examples in docstrings of what is public: they run, and give what they say."""
+
+import doctest
+
+import equinox as eqx
+import jax
+import pytest
+
+import converter
+import weights
+import zoo
+from zoo.images.photograph import photographs
+
+ELSEWHERE = {"zoo.load": "needs a hub: tests/test_readme.py loads from one"}
+
+
+def examples():
+    """Of the packages themselves, and of every public name."""
+    finder = doctest.DocTestFinder(exclude_empty=True, recurse=False)
+    for package in (converter, weights, zoo):
+        public = {f"{package.__name__}.{name}": getattr(package, name) for name in package.__all__}
+        for name, found in ({package.__name__: package} | public).items():
+            if not isinstance(found, str):
+                yield from finder.find(found, name, module=False, globs={})
+
+
+FOUND = {found.name: found for found in examples() if found.examples}
+
+
+def test_the_examples_are_known():
+    assert {"converter", "zoo", "zoo.from_pretrained", "zoo.to_onnx"} | set(ELSEWHERE) <= set(FOUND)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(set(FOUND) - set(ELSEWHERE)))
+def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZOO_WEIGHTS_DIR", str(vits16.path.parent))
+    for file, picture in zip(("cat.png", "dog.png"), photographs(2), strict=True):
+        picture.save(file)
+    digits = zoo.from_pretrained("vit_digits")
+    eqx.tree_serialise_leaves("digits.eqx", digits)
+    model = eqx.nn.Conv2d(3, 4, 16, stride=16, key=jax.random.key(0))
+    found = FOUND[name]
+    found.globs = {"converter": converter, "eqx": eqx, "jax": jax, "model": model, "zoo": zoo}
+    told: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(found, out=told.append)
+    assert result.failed == 0 and result.attempted == len(found.examples), "".join(told)
