@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from converter.files import save as saving
+from converter.files.behind import Written
 from converter.functions.calls import Function
 from converter.fuse.match import NearMiss
 from converter.graph import Graph
@@ -89,14 +90,16 @@ class Export:
         values: Mapping[str, Any] | None = None,
         progress: saving.Progress | None = None,
         external_data: bool | None = None,
+        written: Written | None = None,
     ) -> None:
         """Write the file; ``values`` binds abstract parameters by name, read one at a time.
 
         ``progress(name, bytes)`` is called as each tensor is written. With ``external_data`` they
         go into ``<name>_data`` beside the model; else they do so above 2 GB only.
+        ``written(name, bytes)`` gets each file's bytes in their order, from a thread of its own.
         """
         saving.bind(self.model, self.graph, values, progress)
-        saving.save(self.model, path, external_data)
+        saving.save(self.model, path, external_data, written)
 
 
 def report(

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from converter.complex.pairs import packed
 from converter.errors import SaveError, SpecError
+from converter.files.behind import Written
 from converter.files.stream import INLINE, write_single, write_with_sidecar
 from converter.graph import Graph, Value
 from converter.graph.origins import sources
@@ -55,11 +56,17 @@ def missing(model: ir.Model, graph: Graph, given: Collection[str] = ()) -> list[
     return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in given]
 
 
-def save(model: ir.Model, path: str | os.PathLike[str], external_data: bool | None = None) -> None:
+def save(
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    external_data: bool | None = None,
+    written: Written | None = None,
+) -> None:
     """Write the model to ``path``, complete or not at all.
 
     With ``external_data``, and above 2 GB if nothing is said, the weights go into ``<name>_data``
-    beside it; tensors of at most 1 KiB stay in the model.
+    beside it; tensors of at most 1 KiB stay in the model. ``written(name, bytes)`` is called with
+    each file's bytes in their order, from a thread of its own: for a digest, without reading again.
 
     Raises:
         SpecError: they are not to, and are larger than one file can be.
@@ -75,10 +82,10 @@ def save(model: ir.Model, path: str | os.PathLike[str], external_data: bool | No
     try:
         beside = target.name + "_data"
         if external:
-            write_with_sidecar(model, scratch / target.name, scratch / beside)
+            write_with_sidecar(model, scratch / target.name, scratch / beside, written)
             os.replace(scratch / beside, target.parent / beside)
         else:
-            write_single(model, scratch / target.name)
+            write_single(model, scratch / target.name, written)
         os.replace(scratch / target.name, target)
     except OSError as error:
         raise _failure(target, error) from error
@@ -151,7 +158,7 @@ def _lazy(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
         array = compute(value.program or value, read)
         if progress is not None:
             progress(value.name, array.nbytes)
-        return ir.tensor(np.ascontiguousarray(array).reshape(value.shape), name=value.name)
+        return ir.tensor(array, name=value.name)
 
     dtype = ir.DataType.from_numpy(value.dtype)
     return ir.LazyTensor(load, dtype=dtype, shape=ir.Shape(value.shape), name=value.name)

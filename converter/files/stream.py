@@ -1,4 +1,4 @@
-"""Writing a model tensor by tensor, so that no more than one of them is in memory.
+"""Writing a model tensor by tensor, so that no more than a few of them are in memory.
 
 A protobuf message is its fields in any order, and a nested message is its length and its bytes. So
 the graph without its initializers is serialised as usual, and the initializers follow it, each
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
+
+from converter.files.behind import Put, Written, behind
+from converter.files.pieces import pieces
 
 # Tags: field number << 3 | 2, for something that has a length.
 MODEL_GRAPH = 7 << 3 | 2
@@ -35,27 +37,30 @@ class Skeleton:
     heads: list[bytes]
 
 
-def write_single(model: ir.Model, path: Path) -> None:
+def write_single(model: ir.Model, path: Path, written: Written | None = None) -> None:
     """One file with everything in it."""
     tensors = _tensors(model)
     bones = _skeleton(model, tensors, path.name)
     frames = [_frame(h, t) for h, t in zip(bones.heads, tensors, strict=True)]
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
-    with path.open("wb") as file:
-        file.write(bones.model + _tagged(MODEL_GRAPH, len(bones.graph) + body) + bones.graph)
+    with behind(path, written) as put:
+        put(bones.model + _tagged(MODEL_GRAPH, len(bones.graph) + body) + bones.graph)
         for frame, tensor in zip(frames, tensors, strict=True):
-            file.write(frame)
-            file.write(_data(tensor))
+            put(frame)
+            _put_data(tensor, put)
 
 
-def write_with_sidecar(model: ir.Model, path: Path, sidecar: Path) -> None:
+def write_with_sidecar(
+    model: ir.Model, path: Path, sidecar: Path, written: Written | None = None
+) -> None:
     """The graph in one file, what is larger than ``INLINE`` in another beside it."""
     tensors = [tensor for tensor in _tensors(model) if tensor.nbytes > INLINE]
-    with sidecar.open("wb") as file:
+    with behind(sidecar, written) as put:
         for tensor in tensors:
-            file.write(_data(tensor))
+            _put_data(tensor, put)
     proto = _with_external(model, tensors, sidecar.name)
-    path.write_bytes(proto.SerializeToString())
+    with behind(path, written) as put:
+        put(proto.SerializeToString())
 
 
 def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
@@ -128,9 +133,7 @@ def _stubs(
         offset += tensor.nbytes
 
 
-def _data(tensor: ir.TensorProtocol) -> memoryview | bytes:
-    """A tensor's bytes as ONNX stores them; not copied where numpy stores them the same way."""
-    if tensor.dtype.bitwidth < 8:
-        return tensor.tobytes()
-    array = np.ascontiguousarray(tensor.numpy())
-    return array.reshape(-1).view(np.uint8).data
+def _put_data(tensor: ir.TensorProtocol, put: Put) -> None:
+    """A tensor's bytes as ONNX stores them: those of numpy, but for numbers of less than a byte."""
+    for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
+        put(piece)
