@@ -24,7 +24,8 @@ LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 def describe(request: Request, file: Path, made: Made, provenance: weights.Provenance) -> Manifest:
     """The manifest of one exported file."""
-    files = tuple(File.at(path) for path in (file, sidecar_path(file)) if path.exists())
+    there = (path for path in (file, sidecar_path(file)) if path.exists())
+    files = tuple(File.at(path, digest=made.digests.get(path.name)) for path in there)
     names = [each.name for each in files]
     variant = describe_variant(made, names, request.options.target)
     # From opset 23 on there is an operator for all of attention.

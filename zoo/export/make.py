@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,8 @@ from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive, limit_for
 from zoo.export.request import Signature
-from zoo.files.staging import writing
+from zoo.files.digests import Digests
+from zoo.files.staging import sidecar_path, writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
@@ -32,12 +33,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Made:
-    """A file that was made: its graph, what nearly fused in it, and how it was checked."""
+    """A file that was made: its graph, what nearly fused in it, and how it was checked.
+
+    `digests` are the sha256 of the file and of what lies beside it, by their names.
+    """
 
     model: ir.Model
     near_misses: Sequence[converter.NearMiss]
     precision: Precision
     verification: Verification | None
+    digests: Mapping[str, str]
 
     @property
     def right(self) -> bool:
@@ -59,15 +64,19 @@ class Maker:
     samples: Sequence[Sample]
     layout: Layout | None = None
     target: Target = "onnxruntime"
+    digests: Digests = field(default_factory=Digests)
 
     def float32(self, opset: int, file: Path, progress: Progress) -> converter.Export:
         """Write the model in float32."""
         progress.stage(f"opset {opset}: converting")
         export = convert(self.model, opset, self.signature, self.layout, self.target)
         progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
-        with writing(file):
+        with writing(file), self.digests.taken() as written:
             export.save(
-                file, values=self.weights.arrays, progress=lambda _, size: progress.step(size)
+                file,
+                values=self.weights.arrays,
+                progress=lambda _, size: progress.step(size),
+                written=written,
             )
         return export
 
@@ -76,8 +85,8 @@ class Maker:
         progress.stage(f"{precision}: writing")
         how, signature = self.entry.preprocessing, self.signature
         pixels = pixel_values(photographs(signature.batch or 1), how, signature.size or how.size)
-        with writing(file):
-            derive(source, file, precision, pixels)
+        with writing(file), self.digests.taken() as written:
+            derive(source, file, precision, pixels, written)
 
     def take_images(self, file: Path, opset: int, progress: Progress) -> None:
         """Put preprocessing in front of a file that is to take images; else leave it."""
@@ -85,8 +94,9 @@ class Maker:
         if signature.input == "uint8":
             progress.stage(f"{file.name}: preprocessing")
             first = front(how, signature.size or how.size, opset, signature.batch)
-            with writing(file):
-                converter.save(converter.join(first.model, ir.load(file)), file)
+            joined = converter.join(first.model, ir.load(file))
+            with writing(file), self.digests.taken() as written:
+                converter.save(joined, file, written=written)
 
     def checked(
         self, file: Path, precision: Precision, source: converter.Export, progress: Progress
@@ -102,7 +112,9 @@ class Maker:
         # A file that holds just what was converted need not be read again.
         same = precision == "fp32" and self.signature.input == "float32"
         model = source.model if same else ir.load(file)
-        return Made(model, source.report.near_misses, precision, verification)
+        names = {file.name, sidecar_path(file).name}
+        digests = {name: self.digests[name] for name in names & self.digests.keys()}
+        return Made(model, source.report.near_misses, precision, verification, digests)
 
 
 def convert(

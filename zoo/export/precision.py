@@ -9,6 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 import converter
+from converter.files.behind import Written
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.even import even_out
@@ -71,10 +72,17 @@ HALVES: dict[Precision, Literal["float16", "bfloat16"]] = {
 """What the precisions compute in that do not compute in float32."""
 
 
-def derive(source: Path, target: Path, precision: Precision, pixels: NDArray[np.float32]) -> None:
+def derive(
+    source: Path,
+    target: Path,
+    precision: Precision,
+    pixels: NDArray[np.float32],
+    written: Written | None = None,
+) -> None:
     """Write the float32 file `source` in a lower precision.
 
-    `pixels` is an input on which the size of the values is measured, and their means.
+    `pixels` is an input on which the size of the values is measured, and their means; `written` is
+    told the bytes, as by `converter.save`.
     """
     codec, half = CODECS.get(precision), HALVES.get(precision)
     large = outgrown(source, pixels) if half == "float16" else []
@@ -85,7 +93,7 @@ def derive(source: Path, target: Path, precision: Precision, pixels: NDArray[np.
         model = converter.lower_precision(model, half, large)
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
-    converter.save(model, target)
+    converter.save(model, target, written=written)
 
 
 def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:

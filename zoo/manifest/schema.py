@@ -98,9 +98,13 @@ class File(Model):
     sha256: Digest = Field(description="Its digest.")
 
     @classmethod
-    def at(cls, path: Path, name: str | None = None) -> Self:
-        """The file at a path, under its own name if not another."""
-        return cls(name=name or path.name, bytes=path.stat().st_size, sha256=sha256(path))
+    def at(cls, path: Path, name: str | None = None, digest: str | None = None) -> Self:
+        """The file at a path, under its own name if not another.
+
+        It is read where its digest is not known.
+        """
+        size = path.stat().st_size
+        return cls(name=name or path.name, bytes=size, sha256=digest or sha256(path))
 
     def is_complete(self, folder: Path) -> bool:
         """Whether the folder itself, not a link, has a file of this size, whatever is in it."""

@@ -89,7 +89,7 @@ def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made)
     described = describe_variant(made, names)
     variants = {**ledger.content.variants, variant.name: described}
     in_order = {name: variants[name] for name in VARIANTS if name in variants}
-    ledger.publish(file.parent, names, variants=in_order)
+    ledger.publish(file.parent, names, made.digests, variants=in_order)
     return True
 
 
@@ -104,6 +104,6 @@ def finish(
     progress.stage("writing what goes along")
     with staged(ledger.folder, OWNER) as stage, writing(ledger.folder):
         names = write_extras(stage, maker, config, sample, ledger.content)
-        ledger.publish(stage, names, speeds=measured)
+        ledger.publish(stage, names, {}, speeds=measured)
         (stage / CARD).write_text(card(ledger.content))
-        ledger.publish(stage, [CARD], complete=complete)
+        ledger.publish(stage, [CARD], {}, complete=complete)

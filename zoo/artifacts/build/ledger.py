@@ -1,6 +1,6 @@
 """The manifest of a folder while it is being built: what is in it is proven, and nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from zoo.artifacts.build.plan import VARIANTS
@@ -53,14 +53,20 @@ class Ledger:
             files=right, variants=variants, complete=complete, speeds=earlier.speeds
         )
 
-    def publish(self, stage: Path, names: Sequence[str], **changes: object) -> None:
-        """Move staged files to their places in the folder, then write down that they are there."""
+    def publish(
+        self, stage: Path, names: Sequence[str], digests: Mapping[str, str], **changes: object
+    ) -> None:
+        """Move staged files to their places in the folder, then write down that they are there.
+
+        `digests` are those that are known of them, by the names of the staged files.
+        """
         with writing(self.folder):
             for name in names:
                 place = self.folder / name
                 place.parent.mkdir(exist_ok=True)
                 (stage / PurePosixPath(name).name).replace(place)
-        fresh = {name: File.at(self.folder / name, name) for name in names}
+        known = {name: digests.get(PurePosixPath(name).name) for name in names}
+        fresh = {name: File.at(self.folder / name, name, known[name]) for name in names}
         files = sorted((self.content.listed | fresh).items())
         self.write(files=tuple(file for _, file in files), **changes)
 

@@ -1,0 +1,17 @@
+"""Digests of files that are taken while the files are written."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+
+class Digests(dict[str, str]):
+    """sha256 by name, of files as they were written last."""
+
+    @contextmanager
+    def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
+        """What has to be told the files' names and their bytes in order; then they are there."""
+        begun: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
+        yield lambda name, piece: begun[name].update(piece)
+        self.update({name: digest.hexdigest() for name, digest in begun.items()})
