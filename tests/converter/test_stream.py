@@ -1,6 +1,7 @@
 """Files written tensor by tensor are what onnx's own serialisation gives."""
 
 import importlib
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import converter
 from converter.errors import SaveError
+from converter.files import pieces as laying
+from converter.files.behind import behind
 
 # The package's attribute of that name is the function.
 saving = importlib.import_module("converter.files.save")
@@ -110,3 +113,79 @@ def test_a_full_disk(export, tmp_path, monkeypatch):
         made.save(tmp_path / "a.onnx")
     assert (error.value.errno, error.value.strerror) == (28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
+
+
+def layouts():
+    """Arrays as weight programs make them: views of others, of every order and type."""
+    rng = np.random.default_rng(2)
+    matrix = rng.standard_normal((300, 170)).astype(np.float32)
+    kernel = rng.standard_normal((5, 3, 4, 130)).astype(np.float32)
+    return {
+        "as it is": matrix,
+        "transposed": matrix.T,
+        "transposed halves": matrix.astype(np.float16).T,
+        "transposed flags": (matrix > 0).T,
+        "bfloat16": jnp.asarray(matrix, jnp.bfloat16).__array__().T,
+        "channels first": kernel.transpose(3, 2, 0, 1),
+        "two axes": kernel.transpose(1, 0, 2, 3),
+        "every third": matrix[::2, 1::3],
+        "backwards": matrix[::-1],
+        "repeated": np.broadcast_to(matrix[:1], (40, 170)),
+        "a scalar": np.array(3.0, np.float32),
+        "nothing": np.zeros((4, 0), np.float32).T,
+    }
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 22])
+@pytest.mark.parametrize("name", layouts())
+def test_pieces_are_the_bytes_in_order(name, size, monkeypatch):
+    monkeypatch.setattr(laying, "PIECE", size)
+    array = layouts()[name]
+    assert b"".join(laying.pieces(array)) == array.tobytes()
+
+
+def test_pieces_of_a_transposed_matrix_are_small():
+    found = [len(piece) for piece in laying.pieces(np.zeros((1000, 5000), np.float32).T)]
+    assert sum(found) == 4 * 1000 * 5000 and max(found) <= laying.PIECE
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_who_watches_gets_what_is_in_the_files(external, export, tmp_path):
+    made, _, _ = export
+    seen = {}
+
+    def written(name, piece):
+        seen[name] = seen.get(name, b"") + bytes(piece)
+
+    made.save(tmp_path / "a.onnx", external_data=external, written=written)
+    assert seen == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(seen) == 1 + external
+
+
+def test_the_device_is_full():
+    """The system's own device of that kind: what its thread meets is raised where it is called."""
+    with pytest.raises(OSError, match="No space left on device"), behind(Path("/dev/full")) as put:
+        put(bytes(1 << 20))
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_what_goes_wrong_leaves_nothing(external, export, tmp_path):
+    made, _, params = export
+
+    def wrong(name, piece):
+        raise ValueError("not this one")
+
+    with pytest.raises(ValueError, match="not this one"):
+        made.save(tmp_path / "a.onnx", external_data=external, written=wrong)
+    with pytest.raises(KeyError, match="lost"):
+        made.save(tmp_path / "a.onnx", Failing(params), external_data=external)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Failing(dict):
+    """Values of which the one of `large` cannot be read."""
+
+    def __getitem__(self, name):
+        if name == "large":
+            raise KeyError("lost")
+        return super().__getitem__(name)
