@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-PIECE = 4 << 20
+PIECE = 2 << 20
 """Bytes of a piece; one holds a whole index of an array's first axis at least."""
 
 STRIP = 64
