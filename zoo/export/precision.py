@@ -98,13 +98,16 @@ def derive(
 
 def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:
     """Names of the values of a float32 file that float16 may be too small for."""
+    # ONNX Runtime is imported only where something runs in it.
+    from zoo.runtime import session
+
     model = ir.load(file)
     graph = model.graph
     ir.passes.common.ShapeInferencePass()(model)
     values = [v for node in graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
     graph.outputs.clear()
     graph.outputs.extend(_peak(graph, value) for value in values)
-    peaks = converter.run(model, [pixels])
+    peaks = converter.run(session(model), [pixels])
     found = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
     for name, value in graph.initializers.items():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:

@@ -17,13 +17,16 @@ AXES_ARE_INPUTS = 18
 
 def means(model: ir.Model, pixels: NDArray[np.float32]) -> dict[str, Floats]:
     """By the names of the matrices; `model` is in float32, and used up."""
+    # ONNX Runtime is imported only where something runs in it.
+    from zoo.runtime import session
+
     graph = model.graph
     readers = [(each.name, each.left, each.inputs) for each in products(graph)]
     widths = {left: width for _, left, width in readers}
     averages = {left: _average(model, left, width) for left, width in widths.items()}
     graph.outputs.clear()
     graph.outputs.extend(averages.values())
-    live = converter.session(model)
+    live = session(model)
     first, second = (converter.run(live, [pixels[turn]]) for turn in TURNS)
     found = {left: (first[str(v.name)] + second[str(v.name)]) / 2 for left, v in averages.items()}
     return {name: found[left] for name, left, _ in readers}
