@@ -2,9 +2,9 @@
 
     python benchmarks/floor.py [FILE ...] [--model dinov3_vits16] [--batches 1 8] [--rounds 25]
 
-Without files the model is exported at opset 23 in both layouts of attention and at opset 18. All
-files, and the products of the first one, run once in every round; the fastest run of each counts.
-A busy machine slows all alike, so that ratios stay near those of a quiet one.
+Without files the model is exported at opset 23 in both layouts of attention and with open sizes,
+and at opset 18. All files, and the products of the first one, run once in every round; the fastest
+run of each counts. A busy machine slows all alike, so that ratios stay near those of a quiet one.
 """
 
 import argparse
@@ -24,6 +24,7 @@ VARIANTS = {
     "opset 23, 3-D": "--opset 23",
     "opset 23, 4-D": "--opset 23 --attention-layout 4d",
     "opset 18": "--opset 18",
+    "opset 23, open sizes": "--opset 23 --size dynamic",
 }
 
 

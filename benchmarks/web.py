@@ -2,9 +2,9 @@
 
     python benchmarks/web.py [FILE ...] [--model dinov3_vits16] [--rounds 10]
 
-Without files the model is exported in both layouts of attention and at opset 18, as `floor.py`
-does. All files run once in every round, and the fastest run of each counts. It needs Node and npm,
-which fetches the version that the pages of `zoo site` have.
+Without files the model is exported as `floor.py` does it. All files run once in every round, and
+the fastest run of each counts. It needs Node and npm, which fetches the version that the pages of
+`zoo site` have.
 """
 
 import argparse

@@ -13,7 +13,7 @@ from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.rounds import interleave, run, session
 from zoo.manifest.measured import Speed, Speeds
 
-ROUNDS = 10
+ROUNDS = 5
 THREADS = 1
 
 
