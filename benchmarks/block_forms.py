@@ -12,17 +12,14 @@ is what `converter/targets/onnxruntime.py` says, on 1 and on 2 threads of two ma
 """
 
 import argparse
-import json
 import tempfile
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
+from kernels import kernels, session
 
 from converter.targets.onnxruntime import FORMS as NOTED
 from zoo.bench.rounds import interleave, run
@@ -173,27 +170,6 @@ class Block:
             [x], [h], nodes=made[0], initializers=made[1], opset_imports={"": self.form.opset}
         )
         return ir.to_proto(ir.Model(graph, ir_version=10)).SerializeToString()
-
-
-def session(model: bytes, threads: int, prefix: Path) -> ort.InferenceSession:
-    """A session whose kernels are timed."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    options.enable_profiling, options.profile_file_prefix = True, str(prefix)
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def kernels(profile: Path) -> Mapping[str, float]:
-    """The sum of the fastest milliseconds of each node, by operator."""
-    times: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for event in json.loads(profile.read_text()):
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            times[event["args"]["op_name"], event["name"]].append(event["dur"] / 1e3)
-    found: dict[str, float] = defaultdict(float)
-    for (operator, _), each in times.items():
-        found[operator] += min(each)
-    return found
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from typing import Any
 import depth
 import numpy as np
 import onnx_ir as ir
+from kernels import profiled
 
 import converter
 import zoo
@@ -57,6 +58,9 @@ BATCHES, THREADS = (1, 8), (1, 2)
 SIDE = 224
 OURS = tuple(name for name in USUAL if VARIANTS[name].precision != "fp16")
 """The files of a folder that are measured; no CPU computes in float16."""
+
+PROFILED = ("zoo, fused", "zoo, int8")
+"""The files whose operators are timed one by one, of the first model and on two threads."""
 
 PEERS = {
     "torch, opset 23": ("torch", 23),
@@ -257,12 +261,26 @@ def measure(results: Results, asked: argparse.Namespace, pythons: dict[str, str]
                 *("speed", model, key),
                 make=lambda p=place, b=batch, t=threads, f=files: speed(p, f, b, t, asked),
             )
+    if MODELS[0] in asked.models:
+        measure_kernels(results, asked)
     makers = {"ours": sys.executable}
     makers |= {"jax2onnx": pythons["jax2onnx"]} if "jax2onnx" in pythons else {}
     for network, (maker, python) in product(depth.NETWORKS, makers.items()):
         results.fill(
             *("depth", f"{maker}, {network}"),
             make=lambda p=python, m=maker, n=network: depth.deepen(p, m, n, asked.depth_rounds),
+        )
+
+
+def measure_kernels(results: Results, asked: argparse.Namespace) -> None:
+    """Where the time of the first model goes."""
+    place, files = asked.files / MODELS[0], results.content["files"][MODELS[0]]
+    for label, batch in product(PROFILED, asked.batches):
+        pixels = np.random.default_rng(0).standard_normal((batch, 3, SIDE, SIDE), np.float32)
+        file = place / files[label]["file"]
+        results.fill(
+            *("kernels", f"{label}, batch {batch}"),
+            make=lambda f=file, p=pixels: profiled(f, THREADS[-1], asked.rounds, p),
         )
 
 
