@@ -90,7 +90,7 @@ ONNXRUNTIME = Target(
 
 WEB = replace(ONNXRUNTIME, name="web", attention_layout="4d")
 """onnxruntime-web: the same kernels as WebAssembly, 1.30.0 of which runs ViT-S/16 in either layout
-and at opset 18 in the same time (311, 314 and 312 ms on one thread: ``benchmarks/web.py``). Other
+and at opset 18 in the same time (313, 316 and 316 ms on one thread: ``benchmarks/web.py``). Other
 runtimes of a browser take attention in four dimensions only, if at all."""
 
 
