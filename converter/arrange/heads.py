@@ -111,6 +111,7 @@ def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
 
 
 MOVES = frozenset({"reshape", "rotary_heads", "slice", "transpose"})
+"""What can be done to heads side by side as well; a rotary embedding is moved behind."""
 
 
 def _is_turned(value: Value) -> bool:

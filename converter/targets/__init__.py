@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from converter.targets.devices import OPENVINO, TENSORRT
 from converter.targets.onnxruntime import ONNXRUNTIME, WEB
-from converter.targets.openvino import OPENVINO
 from converter.targets.standard import STANDARD
 from converter.targets.target import AttentionLayout, Target
-from converter.targets.tensorrt import TENSORRT
 
 __all__ = ["ONNXRUNTIME", "TARGETS", "AttentionLayout", "Target"]
 

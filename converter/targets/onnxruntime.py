@@ -90,8 +90,8 @@ ONNXRUNTIME = Target(
 
 WEB = replace(ONNXRUNTIME, name="web", attention_layout="4d")
 """onnxruntime-web: the same kernels as WebAssembly, 1.30.0 of which runs ViT-S/16 in either layout
-and at opset 18 in the same time (313, 316 and 316 ms on one thread: ``benchmarks/web.py``). Other
-runtimes of a browser take attention in four dimensions only, if at all."""
+and at opset 18 in the same time (313, 316 and 316 ms on one thread: ``benchmarks/web.py``). It gets
+four dimensions, as most other importers of files want them."""
 
 
 UNMOVED_ZERO = -0.0

@@ -4,6 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 
 class Digests(dict[str, str]):
@@ -12,6 +13,6 @@ class Digests(dict[str, str]):
     @contextmanager
     def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
         """What has to be told the files' names and their bytes in order; then they are there."""
-        begun: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
+        begun: defaultdict[str, Any] = defaultdict(hashlib.sha256)
         yield lambda name, piece: begun[name].update(piece)
         self.update({name: digest.hexdigest() for name, digest in begun.items()})
