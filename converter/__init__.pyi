@@ -12,10 +12,10 @@ from .fuse.registry import recogniser
 from .judge.check import check
 from .judge.runtime import run, session
 from .judge.watch import Change
-from .lower import IR_VERSIONS, OPSETS
 from .lower.build import Builder
 from .lower.registry import rule
 from .metadata import Metadata
+from .opsets import IR_VERSIONS, OPSETS
 from .precision import emulate_bfloat16, lower_precision
 from .result import Export, Report, report
 from .scopes import extensions

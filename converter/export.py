@@ -19,9 +19,10 @@ from converter.jaxprs.specs import Spec
 from converter.judge.check import check
 from converter.judge.samples import samples
 from converter.judge.watch import Watch
-from converter.lower import OPSETS, lower
+from converter.lower import lower
 from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
+from converter.opsets import OPSETS
 from converter.result import Export, report
 from converter.settings import Fuse, Settings
 from converter.targets import ONNXRUNTIME, AttentionLayout

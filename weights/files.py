@@ -131,9 +131,12 @@ class Checkpoint:
     tensors: Mapping[str, LazyTensor]
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
-    def sha256(self) -> str:
-        """Digest of the file; of the files' names and digests where there are several."""
+    def sha256(self, step: Callable[[int], None] | None = None) -> str:
+        """Digest of the file; of the files' names and digests where there are several.
+
+        `step` is told the sizes of the pieces in which they are read.
+        """
         if len(self.files) == 1:
-            return sha256(self.files[0])
-        lines = "".join(f"{sha256(file)}  {file.name}\n" for file in self.files)
+            return sha256(self.files[0], step)
+        lines = "".join(f"{sha256(file, step)}  {file.name}\n" for file in self.files)
         return hashlib.sha256(lines.encode()).hexdigest()

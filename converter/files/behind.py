@@ -15,7 +15,7 @@ Put: TypeAlias = Callable[[bytes | memoryview], None]
 Written: TypeAlias = Callable[[str, bytes | memoryview], None]
 """Is told the name of a file and its bytes in their order, from a thread of its own."""
 
-WAITING = 4
+WAITING = 8
 """Pieces that may wait to be written."""
 
 

@@ -13,6 +13,7 @@ from converter.graph import Graph, Node
 from converter.graph.sizes import origins
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
+from converter.opsets import IR_VERSIONS, OPSETS
 from converter.targets import ONNXRUNTIME, Target
 
 # Modules that register rules when imported.
@@ -38,16 +39,6 @@ DOMAINS = (
 )
 for _domain in DOMAINS:
     importlib.import_module(f"{__name__}.{_domain}")
-
-IR_VERSIONS = {
-    **dict.fromkeys(range(17, 21), 8),
-    **dict.fromkeys(range(21, 24), 10),
-    **dict.fromkeys(range(24, 27), 11),
-}
-"""The version of ONNX's file format that is written for each opset."""
-
-OPSETS = range(17, 27)
-"""The versions of ONNX's operators that can be asked for."""
 
 
 def lower(

@@ -10,7 +10,6 @@ from weights import (
     Weights,
     leaf_shapes,
     load_weights,
-    locate,
     open_checkpoint,
     random_weights,
 )
@@ -20,8 +19,8 @@ from weights.errors import MappingError
 from weights.load import fits, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
-from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
+from zoo.checkpoints.source import Source, opened
 from zoo.models.build import abstract
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
@@ -50,13 +49,29 @@ def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = F
 
     **Raises** a `WeightsError` if there are none, or if they are of something else.
     """
-    if isinstance(choice, Seed):
-        return Loaded(entry.config, random_weights(shapes(entry.config), choice.value))
-    found = (
-        Found(choice, "") if isinstance(choice, Path) else locate(entry.places, listener, offline)
-    )
-    checkpoint, file = open_named(found.path), found.source
-    loaded = load_checkpoint(checkpoint, entry, found.sha256)
+    with opened(choice, entry, listener, offline) as source:
+        return read(source, entry)
+
+
+def config_of(source: Source | Seed, entry: ModelInfo) -> Config:
+    """The configuration of the model that weights belong to, without waiting for their digest.
+
+    **Raises** a `WeightsError` if they are of something else.
+    """
+    if isinstance(source, Seed):
+        return entry.config
+    return entry.config_for(naming_for(named(source.checkpoint), entry).name)
+
+
+def read(source: Source | Seed, entry: ModelInfo) -> Loaded:
+    """Weights for a model of the zoo, read lazily, and their digest.
+
+    **Raises** a `WeightsError` if they are of something else.
+    """
+    if isinstance(source, Seed):
+        return Loaded(entry.config, random_weights(shapes(entry.config), source.value))
+    checkpoint, file = named(source.checkpoint), source.file
+    loaded = load_checkpoint(checkpoint, entry, source.sha256())
     known = loaded.weights.provenance
     if file is None:
         known = replace(known, also_fits=also_fits(checkpoint, entry, known.sha256 or ""))
@@ -85,11 +100,15 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
 
 
 def open_named(path: Path) -> Checkpoint:
-    """What lies at `path`. The numbers of Equinox's records become the paths of a model's leaves.
+    """What lies at `path`, with the names that `named` finds.
 
     **Raises** a `WeightsError` if there is nothing, or nothing that is read.
     """
-    checkpoint = open_checkpoint(path)
+    return named(open_checkpoint(path))
+
+
+def named(checkpoint: Checkpoint) -> Checkpoint:
+    """The numbers of Equinox's records become the paths of a model's leaves."""
     if checkpoint.container != eqx.CONTAINER:
         return checkpoint
     tensors = list(checkpoint.tensors.values())

@@ -109,12 +109,14 @@ def wanted(name: str, options: Options) -> Wanted:
 def export_one(name: str, options: Options, json: bool) -> int:
     """Export a model and show the result."""
     import converter
-    from zoo.cli.tables.export import show_exports
     from zoo.export import run as pipeline
 
     request = read_request(info(name), options, converter.OPSETS)
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
+    # Its imports take a while, in which the checkpoint is read already.
+    from zoo.cli.tables.export import show_exports
+
     warn_nonfinite(exports[0].nonfinite)
     print_result(json, exports, show_exports, lambda all: [export.manifest for export in all])
     return 0 if all(export.published for export in exports) else FAILED_CHECK

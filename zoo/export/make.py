@@ -62,15 +62,11 @@ class Maker:
     weights: Weights
     signature: Signature
     samples: Sequence[Sample]
-    layout: Layout | None = None
-    target: Target = "onnxruntime"
     digests: Digests = field(default_factory=Digests)
 
-    def float32(self, opset: int, file: Path, progress: Progress) -> converter.Export:
-        """Write the model in float32."""
-        progress.stage(f"opset {opset}: converting")
-        export = convert(self.model, opset, self.signature, self.layout, self.target)
-        progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
+    def float32(self, export: converter.Export, file: Path, progress: Progress) -> None:
+        """Write the converted model in float32."""
+        progress.stage(f"{file.name}: writing", self.entry.parameters * 4)
         with writing(file), self.digests.taken() as written:
             export.save(
                 file,
@@ -78,7 +74,6 @@ class Maker:
                 progress=lambda _, size: progress.step(size),
                 written=written,
             )
-        return export
 
     def lower(self, source: Path, file: Path, precision: Precision, progress: Progress) -> None:
         """Write a float32 file in a lower precision."""

@@ -69,10 +69,10 @@ def to_onnx(
     'logits'
     """
     import converter
+    from zoo.export.opsets import export
     from zoo.export.own import own
     from zoo.export.request import Options, read_request
     from zoo.export.room import check_room
-    from zoo.export.run import export
 
     out = Path(path)
     if out.suffix != ".onnx":
@@ -98,7 +98,7 @@ def to_onnx(
     request = read_request(subject.entry, options, converter.OPSETS)
     with bar() as progress:
         check_room(request, progress)
-        (exported,) = export(request, subject.model, subject.weights, progress)
+        (exported,) = export(request, subject.model, lambda: subject.weights, progress)
     if exported.nonfinite:
         named = ", ".join(exported.nonfinite[:10])
         warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)

@@ -167,6 +167,14 @@ def test_what_answers_at_once_loads_nothing_heavy(code, tmp_path):
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_a_request_is_read_before_jax_is_imported():
+    """So that the checkpoint is hashed by a thread while that goes on."""
+    statement = "import converter, zoo.cli.export, zoo.export.run; converter.OPSETS"
+    check = f"{statement}; import sys; assert not set(sys.modules) & {{'jax', 'onnx_ir'}}"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 @pytest.mark.parametrize("program", [PROGRAM, [sys.executable, "-m", "zoo"]], ids=["zoo", "-m"])
 @pytest.mark.parametrize("words", ["zoo info dinov3_vits", "zoo build vit_digits dinov3_vits"])
 def test_shells_complete_models(program, words, tmp_path):

@@ -18,8 +18,8 @@ from zoo.cli.dry_run import _show as show_plans
 from zoo.cli.tables import bench, export
 from zoo.export.describe import header
 from zoo.export.many import Outcome
+from zoo.export.opsets import Exported
 from zoo.export.request import Signature
-from zoo.export.run import Exported
 from zoo.hub.pull import Preview
 from zoo.hub.push import Plan as Push
 from zoo.hub.push import Row, Target

@@ -11,7 +11,7 @@ from zoo.artifacts.build.plan import VARIANTS, Plan, Variant
 from zoo.artifacts.build.speed import speeds
 from zoo.checkpoints.load import load
 from zoo.export.describe import describe_variant, header
-from zoo.export.make import Made, Maker
+from zoo.export.make import Made, Maker, convert
 from zoo.export.many import Outcome
 from zoo.export.verify import reference
 from zoo.files.staging import locked, refuse_links, sidecar_path, staged, sweep, writing
@@ -63,7 +63,9 @@ def make_variants(
         with staged(plan.folder, OWNER) as workshop:
             # Under the name that it will have: a model knows its sidecar's.
             source = workshop / FLOAT32[opset]
-            export = maker.float32(opset, source, progress)
+            progress.stage(f"opset {opset}: converting")
+            export = convert(maker.model, opset, maker.signature)
+            maker.float32(export, source, progress)
             # The float32 file itself comes last, for publishing moves it away.
             for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
                 if variant.opset == opset:

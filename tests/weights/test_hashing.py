@@ -1,0 +1,50 @@
+"""A digest that is taken in a thread is that of the file, and nobody waits for one in vain."""
+
+import hashlib
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from weights import open_checkpoint
+from weights.errors import WeightsError
+from weights.files import PIECE
+from weights.hashing import hashing
+from weights.writers.safetensors import write_arrays
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "model.safetensors"
+    write_arrays(path, {"a": np.arange(PIECE, dtype=np.float32)})
+    return open_checkpoint(path)
+
+
+def test_the_digest_of_the_file(checkpoint):
+    usual = sys.getswitchinterval()
+    with hashing(checkpoint) as digest:
+        assert digest() == hashlib.sha256(checkpoint.path.read_bytes()).hexdigest()
+    assert digest() == checkpoint.sha256()
+    assert sys.getswitchinterval() == usual
+
+
+def test_a_block_that_ends_stops_it(checkpoint, monkeypatch):
+    pieces = []
+
+    def slowly(self, step):
+        while True:
+            pieces.append(time.sleep(0.001))
+            step(1)
+
+    monkeypatch.setattr(type(checkpoint), "sha256", slowly)
+    with pytest.raises(WeightsError), hashing(checkpoint):
+        while not pieces:
+            time.sleep(0.001)
+        raise WeightsError("it fits no model")
+
+
+def test_what_goes_wrong_is_told_to_who_asks(checkpoint):
+    checkpoint.path.unlink()
+    with hashing(checkpoint) as digest, pytest.raises(FileNotFoundError):
+        digest()

@@ -1,0 +1,44 @@
+"""The digest of a checkpoint, taken while something else is done."""
+
+import sys
+from collections.abc import Callable, Generator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+
+from weights.files import Checkpoint
+
+INTERVAL = 0.0005
+"""Seconds that a thread may keep others from the interpreter. One that hashes needs it for a moment
+between two pieces, and would wait as long as a piece takes with the ten times of usually."""
+
+
+@contextmanager
+def eager() -> Generator[None]:
+    """Have threads give way to each other soon."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+@contextmanager
+def hashing(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
+    """Have a thread compute a checkpoint's sha256; what this gives waits for it.
+
+    A block that ends before that stops it.
+    """
+    left = Event()
+
+    def step(_: int) -> None:
+        if left.is_set():
+            raise CancelledError
+
+    with eager(), ThreadPoolExecutor(1) as thread:
+        future = thread.submit(checkpoint.sha256, step)
+        try:
+            yield future.result
+        finally:
+            left.set()

@@ -1,0 +1,46 @@
+"""The checkpoint that a request means: opened, and on its way to a digest. This costs no JAX."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights import Checkpoint, locate, open_checkpoint
+from weights.hashing import hashing
+from weights.progress import Progress
+from weights.sources.hub import HubFile
+from zoo.checkpoints.choice import Choice, Seed
+from zoo.registry.entry import ModelInfo
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open checkpoint, its sha256, and the file of a hub that it is, if it came from one."""
+
+    checkpoint: Checkpoint
+    sha256: Callable[[], str]
+    file: HubFile | None = None
+
+
+@contextmanager
+def opened(
+    choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
+) -> Generator[Source | Seed]:
+    """Weights for a model of the zoo. While the block runs, a thread computes their digest.
+
+    **Raises** a `WeightsError` if there are none, or nothing that is read.
+    """
+    if isinstance(choice, Seed):
+        yield choice
+    elif isinstance(choice, Path):
+        checkpoint = open_checkpoint(choice)
+        with hashing(checkpoint) as digest:
+            yield Source(checkpoint, digest)
+    else:
+        found = locate(entry.places, listener, offline)
+        checkpoint, known = open_checkpoint(found.path), found.sha256
+        if known is not None:
+            yield Source(checkpoint, lambda: known, found.source)
+            return
+        with hashing(checkpoint) as digest:
+            yield Source(checkpoint, digest, found.source)

@@ -1,0 +1,95 @@
+"""Export: make the files that a request asks for, and put them in their places."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import converter
+from weights import Weights
+from weights.progress import Progress
+from zoo.export.describe import describe
+from zoo.export.make import Maker, convert
+from zoo.export.request import Request, check_free
+from zoo.files.staging import locked, manifest_path, publish, staged, writing
+from zoo.manifest.read import to_text
+from zoo.manifest.schema import Manifest
+from zoo.models.build import Model
+
+if TYPE_CHECKING:
+    from zoo.export.verify import Sample
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One file. Where its check failed, `published` is False and nothing was left behind.
+
+    `nonfinite` names the parameters that hold a NaN or an infinity.
+    """
+
+    target: Path
+    manifest: Manifest
+    published: bool
+    nonfinite: tuple[str, ...] = ()
+
+
+def export(
+    request: Request, model: Model, read: Callable[[], Weights], progress: Progress
+) -> list[Exported]:
+    """Export a model with abstract leaves at each opset of a request.
+
+    `read` gives the values of the leaves. It is called when these are needed for the first time.
+    """
+    entry, signature, asked = request.model, request.signature, request.options
+    converted = []
+    for opset in request.opsets:
+        progress.stage(f"opset {opset}: converting")
+        converted.append(convert(model, opset, signature, asked.layout, asked.target))
+    progress.stage("reading the weights")
+    weights = read()
+    samples: list[Sample] = []
+    if asked.verify:
+        # ONNX Runtime is imported only where a file is verified.
+        from zoo.export.verify import reference
+
+        progress.stage("running the model in JAX")
+        samples = reference(entry, model, weights.arrays, signature)
+    maker = Maker(entry, model, weights, signature, samples)
+    return [
+        export_one(request, opset, target, conversion, maker, progress)
+        for opset, target, conversion in zip(
+            request.opsets, request.targets, converted, strict=True
+        )
+    ]
+
+
+def export_one(
+    request: Request,
+    opset: int,
+    target: Path,
+    converted: converter.Export,
+    maker: Maker,
+    progress: Progress,
+) -> Exported:
+    """Export at one opset. The file appears at `target` only if it is complete and right.
+
+    One in a lower precision than float32 that is not right may be forced.
+    """
+    with locked(target, progress), staged(target.parent) as stage:
+        # Somebody else may have made it since the request was read.
+        check_free(target, request.options.force)
+        file = stage / target.name
+        lowered = request.options.precision != "fp32"
+        source = stage / f"float32-{target.name}" if lowered else file
+        maker.float32(converted, source, progress)
+        if lowered:
+            maker.lower(source, file, request.options.precision, progress)
+        maker.take_images(file, opset, progress)
+        made = maker.checked(file, request.options.precision, converted, progress)
+        record = describe(request, file, made, maker.weights.provenance)
+        kept = made.right or (request.options.force and lowered)
+        if kept:
+            with writing(target):
+                manifest_path(file).write_text(to_text(record), encoding="utf-8")
+                publish(stage, target)
+        return Exported(target, record, kept, tuple(maker.weights.arrays.nonfinite))
