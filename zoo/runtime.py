@@ -29,9 +29,8 @@ ERRORS: tuple[type[Exception], ...] = (
 RECORDED = {"session.record_ep_graph_assignment_info": "1"}
 """Makes a session remember which provider got which node (ONNX Runtime 1.24 and newer)."""
 
-PATIENT = {"session.intra_op.allow_spinning": "0"}
-"""Threads wait for work asleep. What is run a few times gains nothing by searching for it, which
-takes a quarter of the time of processors."""
+RESTING = {"session.force_spinning_stop": "1"}
+"""Threads search for work during a run only: after it they would take the time of others."""
 
 
 def check_provider(name: str) -> None:
@@ -49,7 +48,7 @@ def session(model: Path | ir.Model, provider: str = CPU) -> Session:
 
     **Raises** one of `ERRORS`, or `BadRequest` where the provider finds no device.
     """
-    live = converter.session(model, list(dict.fromkeys([provider, CPU])), RECORDED | PATIENT)
+    live = converter.session(model, list(dict.fromkeys([provider, CPU])), RECORDED | RESTING)
     if provider not in live.get_providers():
         raise BadRequest(
             f"--provider {provider} is installed but does not start here (no device, or a library "

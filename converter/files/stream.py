@@ -58,7 +58,7 @@ def write_with_sidecar(
     with behind(sidecar, written) as put:
         for tensor in tensors:
             _put_data(tensor, put)
-    proto = _with_external(model, tensors, sidecar.name)
+    proto = with_external(model, tensors, sidecar.name)
     with behind(path, written) as put:
         put(proto.SerializeToString())
 
@@ -88,7 +88,7 @@ def _varint(number: int) -> bytes:
 
 
 def _skeleton(model: ir.Model, tensors: Sequence[ir.TensorProtocol], name: str) -> Skeleton:
-    proto = _with_external(model, tensors, name)
+    proto = with_external(model, tensors, name)
     heads: list[bytes] = []
     for stub in proto.graph.initializer:
         stub.ClearField("external_data")
@@ -100,7 +100,7 @@ def _skeleton(model: ir.Model, tensors: Sequence[ir.TensorProtocol], name: str) 
     return Skeleton(proto.SerializeToString(), graph, heads)
 
 
-def _with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
+def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
     """The model's protobuf message, these tensors one after the other in ``location``."""
     values = list(model.graph.initializers.values())
     kept = [value.const_value for value in values]

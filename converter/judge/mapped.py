@@ -17,6 +17,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from converter.files.stream import INLINE
+from converter.judge.lent import value_of
 
 FOLDER = "session.model_external_initializers_file_folder_path"
 """Where ONNX Runtime looks for the tensors of a model that it gets as bytes."""
@@ -73,12 +74,5 @@ def _views(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
             files[path] = np.memmap(path, np.uint8, "r")
         start = tensor.offset or 0
         content = np.asarray(files[path])[start : start + tensor.nbytes]
-        yield name, _value(content, tensor)
-
-
-def _value(content: np.ndarray, tensor: ir.ExternalTensor) -> ort.OrtValue:
-    shape = tensor.shape.numpy()
-    if tensor.dtype == ir.DataType.BFLOAT16:  # numpy has none of its own
-        numbers = content.view(np.uint16).reshape(shape)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(numbers, tensor.dtype.value)
-    return ort.OrtValue.ortvalue_from_numpy(content.view(tensor.dtype.numpy()).reshape(shape))
+        numbers = content.view(tensor.dtype.numpy()).reshape(tensor.shape.numpy())
+        yield name, value_of(numbers, tensor.dtype)

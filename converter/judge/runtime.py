@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,11 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.serde import SerdeError
 
 from converter.complex.pairs import packed
 from converter.errors import CheckError
-from converter.files.save import LARGEST_FILE, save
 from converter.result import Export
 
 if TYPE_CHECKING:
@@ -41,13 +38,10 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _fed(array: np.ndarray) -> Any:
-    import onnxruntime as ort
+    from converter.judge.lent import value_of
 
-    array = np.ascontiguousarray(array).reshape(array.shape)
-    if array.dtype == jax.numpy.bfloat16:  # not one of numpy's own, so told by its ONNX number
-        kind = ir.DataType.BFLOAT16.value
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), kind)
-    return ort.OrtValue.ortvalue_from_numpy(array)
+    is_bfloat16 = array.dtype == jax.numpy.bfloat16
+    return value_of(array, ir.DataType.BFLOAT16 if is_bfloat16 else ir.DataType.UNDEFINED)
 
 
 def _fetched(value: Any) -> np.ndarray:
@@ -96,25 +90,9 @@ def session(
         from converter.judge.mapped import mapped
 
         return mapped(inner, options, **how)
-    if sum(t.nbytes for t in _tensors(inner)) <= LARGEST_FILE:
-        data = _serialised(inner)
-        return ort.InferenceSession(data, options, **how)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        save(inner, path)
-        return ort.InferenceSession(path, options, **how)
+    from converter.judge.lent import lent
 
-
-def _serialised(model: ir.Model) -> bytes:
-    """**Raises** what a weight program raises, not what is wrapped around that."""
-    try:
-        proto: bytes = ir.to_proto(model).SerializeToString()
-    except SerdeError as error:
-        cause: BaseException = error
-        while isinstance(cause, SerdeError) and cause.__cause__ is not None:
-            cause = cause.__cause__
-        raise cause from error
-    return proto
+    return lent(inner, options, **how)
 
 
 def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:

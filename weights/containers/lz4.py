@@ -156,8 +156,9 @@ class FrameBytes:
 
     def _nearest(self, offset: int) -> Place:
         index = bisect_right(self.places, offset, key=lambda place: place.offset) - 1
-        noted = self.places[index]
-        return self.last if noted.offset <= self.last.offset <= offset else noted
+        # Another thread may read on while this one decides.
+        noted, last = self.places[index], self.last
+        return last if noted.offset <= last.offset <= offset else noted
 
 
 def decode(block: Block, header: Header, window: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import converter
 from converter.graph.names import Names
 from weights import Weights
 from weights.progress import Progress
-from zoo.export.precision import derive, limit_for
+from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import Signature
 from zoo.files.digests import Digests
 from zoo.files.staging import sidecar_path, writing
@@ -29,13 +29,15 @@ from zoo.registry.entry import ModelInfo
 if TYPE_CHECKING:
     # ONNX Runtime is imported only where a file is verified.
     from zoo.export.verify import Sample
+    from zoo.runtime import Session
 
 
 @dataclass(frozen=True)
 class Made:
     """A file that was made: its graph, what nearly fused in it, and how it was checked.
 
-    `digests` are the sha256 of the file and of what lies beside it, by their names.
+    `digests` are the sha256 of the file and of what lies beside it, by their names. `live` is the
+    session that the file ran in, unless that keeps a file open.
     """
 
     model: ir.Model
@@ -43,6 +45,7 @@ class Made:
     precision: Precision
     verification: Verification | None
     digests: Mapping[str, str]
+    live: Session | None = None
 
     @property
     def right(self) -> bool:
@@ -54,14 +57,14 @@ class Made:
 class Maker:
     """All that the files of one model are made from.
 
-    `samples` are what they are checked on; without any they are not checked.
+    `samples` gives what they are checked on; without any they are not checked.
     """
 
     entry: ModelInfo
     model: Model
     weights: Weights
     signature: Signature
-    samples: Sequence[Sample]
+    samples: Callable[[], Sequence[Sample]] | None = None
     digests: Digests = field(default_factory=Digests)
 
     def float32(self, export: converter.Export, file: Path, progress: Progress) -> None:
@@ -97,19 +100,25 @@ class Maker:
         self, file: Path, precision: Precision, source: converter.Export, progress: Progress
     ) -> Made:
         """How far a file is from JAX; `source` is what it was made from."""
-        verification = None
-        if self.samples:
+        verification = live = None
+        if self.samples is not None:
             from zoo.export.verify import verify
+            from zoo.runtime import session
 
             progress.stage(f"{file.name}: verifying")
+            samples = self.samples()
             limit = limit_for(precision, self.weights.provenance.kind)
-            verification = verify(file, self.samples, precision, limit=limit)
+            live = session(runnable(file, precision))
+            verification = verify(file, samples, precision, limit=limit, live=live)
+        if precision == "bf16" or sidecar_path(file).exists():
+            live = None
         # A file that holds just what was converted need not be read again.
         same = precision == "fp32" and self.signature.input == "float32"
         model = source.model if same else ir.load(file)
         names = {file.name, sidecar_path(file).name}
         digests = {name: self.digests[name] for name in names & self.digests.keys()}
-        return Made(model, source.report.near_misses, precision, verification, digests)
+        near = source.report.near_misses
+        return Made(model, near, precision, verification, digests, live)
 
 
 def convert(

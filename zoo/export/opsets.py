@@ -1,13 +1,14 @@
 """Export: make the files that a request asks for, and put them in their places."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import converter
 from weights import Weights
 from weights.progress import Progress
+from zoo.ahead import ahead
 from zoo.export.describe import describe
 from zoo.export.make import Maker, convert
 from zoo.export.request import Request, check_free
@@ -15,9 +16,6 @@ from zoo.files.staging import locked, manifest_path, publish, staged, writing
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
 from zoo.models.build import Model
-
-if TYPE_CHECKING:
-    from zoo.export.verify import Sample
 
 
 @dataclass(frozen=True)
@@ -47,20 +45,17 @@ def export(
         converted.append(convert(model, opset, signature, asked.layout, asked.target))
     progress.stage("reading the weights")
     weights = read()
-    samples: list[Sample] = []
-    if asked.verify:
-        # ONNX Runtime is imported only where a file is verified.
-        from zoo.export.verify import reference
+    with ExitStack() as stack:
+        samples = None
+        if asked.verify:
+            # ONNX Runtime is imported only where a file is verified.
+            from zoo.export.verify import runs
 
-        progress.stage("running the model in JAX")
-        samples = reference(entry, model, weights.arrays, signature)
-    maker = Maker(entry, model, weights, signature, samples)
-    return [
-        export_one(request, opset, target, conversion, maker, progress)
-        for opset, target, conversion in zip(
-            request.opsets, request.targets, converted, strict=True
-        )
-    ]
+            tasks = runs(entry, model, weights.arrays, signature)
+            samples = stack.enter_context(ahead(tasks))
+        maker = Maker(entry, model, weights, signature, samples)
+        each = zip(request.opsets, request.targets, converted, strict=True)
+        return [export_one(request, *one, maker, progress) for one in each]
 
 
 def export_one(

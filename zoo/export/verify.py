@@ -4,11 +4,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +31,9 @@ from zoo.registry.entry import ModelInfo
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open."""
 
-SIDES = ((1.0, 1.0), (0.5, 0.8), (0.7, 1.2), (1.3, 0.6), (1.3, 1.3))
-"""Height and width tried where they are open, as multiples of the model's own."""
+SIDES = ((1.0, 1.0), (0.5, 0.8), (1.3, 1.1), (0.7, 1.2))
+"""Height and width tried where they are open, as multiples of the model's own: the model's, both
+smaller, both larger, and one of each."""
 
 
 PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
@@ -65,26 +67,40 @@ def reference(
     signature: Signature,
     largest: int = LARGEST,
 ) -> list[Sample]:
-    """Run a model in JAX, once for all the files that are exported from it.
+    """What a model makes of photographs in JAX: all of `runs`."""
+    return [run() for run in runs(entry, model, values, signature, largest)]
+
+
+def runs(
+    entry: ModelInfo,
+    model: Model,
+    values: Mapping[str, ArrayLike],
+    signature: Signature,
+    largest: int = LARGEST,
+) -> list[Callable[[], Sample]]:
+    """What has to be run in JAX, in that order and by one thread.
 
     **Arguments:** the registry's entry; the abstract model and the values of its leaves; what the
     files take and give; and the bytes of the largest model that is compiled as a whole. One that
     is larger runs block by block, and only one block's values are in memory.
     """
     run = partial(batched, layers=signature.layers, as_maps=signature.as_maps)
-    outputs: Callable[[Any], Any]
-    if float32_bytes(model) > largest:
-        outputs = partial(stepwise, run, model, values)
-    else:
-        outputs = partial(eqx.filter_jit(run), bind(model, values))
-    samples: list[Sample] = []
-    for step, (batch, size) in enumerate(shapes(entry, signature)):
+
+    @cache
+    def network() -> Callable[[Any], Any]:
+        if float32_bytes(model) > largest:
+            return partial(stepwise, run, model, values)
+        return partial(eqx.filter_jit(run), bind(model, values))
+
+    def sample(step: int, batch: int, size: tuple[int, int]) -> Sample:
         as_images = signature.input == "uint8"
         photos = photographs_of_one_size(batch, step) if as_images else photographs(batch)
         pixels = pixel_values(photos, entry.preprocessing, size)
         images = np.stack([*map(np.asarray, photos)]) if as_images else None
-        samples.append(Sample(pixels, outputs(pixels), images))
-    return samples
+        return Sample(pixels, jax.block_until_ready(network()(pixels)), images)
+
+    tried = enumerate(shapes(entry, signature))
+    return [partial(sample, step, batch, size) for step, (batch, size) in tried]
 
 
 def float32_bytes(model: Model) -> int:
@@ -112,16 +128,21 @@ def verify(
     precision: Precision = "fp32",
     provider: str = runtime.CPU,
     limit: Limit | None = None,
+    live: runtime.Session | None = None,
 ) -> Verification:
     """Run an ONNX file on the same photographs and compare with float32 in JAX.
 
     Of a file that takes images the `pixel_values` inside are compared as well, as in float32: one
     level of 8 bits is at least 0.004 there, in the outputs it may be nothing. `limit` replaces what
-    is asked of that precision.
+    is asked of that precision. The file is run in the session `live`, if that is given.
     """
     takes_images = any(sample.images is not None for sample in samples)
-    inside = list(_compared(preprocessing_of(file), samples, provider)) if takes_images else []
-    outputs = list(_compared(runnable(file, precision), samples, provider))
+    inside: list[Comparison] = []
+    if takes_images:
+        first = runtime.session(preprocessing_of(file), provider)
+        inside.extend(_compared(first, samples))
+    live = live or runtime.session(runnable(file, precision), provider)
+    outputs = list(_compared(live, samples))
     found = judge(IMAGES if takes_images else PIXELS, limit or LIMITS[precision], outputs)
     passed = found.passed and all(map(LIMITS["fp32"].holds, inside))
     return found.model_copy(update={"passed": passed, "comparisons": (*inside, *outputs)})
@@ -138,10 +159,7 @@ def judge(input: str, limit: Limit, comparisons: Sequence[Comparison]) -> Verifi
     )
 
 
-def _compared(
-    model: Path | ir.Model, samples: Sequence[Sample], provider: str
-) -> Iterator[Comparison]:
-    live = runtime.session(model, provider)
+def _compared(live: runtime.Session, samples: Sequence[Sample]) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
         wanted = sample.pixels if names == ["pixel_values"] else sample.outputs

@@ -60,7 +60,7 @@ def measure(entry: ModelInfo, path: Path, asked: Asked, progress: Progress) -> M
     progress.stage("running the model in JAX")
     model, signature = abstract(loaded.config), asked.signature
     samples = reference(entry, model, loaded.weights.arrays, signature)
-    maker = Maker(entry, model, loaded.weights, signature, samples)
+    maker = Maker(entry, model, loaded.weights, signature, lambda: samples)
     files: dict[str, OneFile] = {}
     in_file = None
     with TemporaryDirectory() as folder:
@@ -123,7 +123,7 @@ def one_file(
     accuracy = None
     if asked.task is not None:
         progress.stage(f"{variant.name}: {asked.task.told.asked} images")
-        live = runtime.session(runnable(file, variant.precision))
+        live = made.live or runtime.session(runnable(file, variant.precision))
         how = entry.preprocessing
         how = replace(how, size=asked.signature.size) if asked.signature.size else how
         accuracy = neighbours.measure(live, asked.task, how)

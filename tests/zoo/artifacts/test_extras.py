@@ -28,7 +28,7 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     model, weights = abstract(entry.config), random_weights(shapes(entry.config))
     signature = Signature(size, 1)
     samples = reference(entry, model, weights.arrays, signature)
-    maker = Maker(entry, model, weights, signature, samples)
+    maker = Maker(entry, model, weights, signature, lambda: samples)
     how = header(entry, signature, weights.provenance).preprocessing.settings
     assert how.size == (size or (224, 224))
     got = golden(maker, golden_sample(maker, how))

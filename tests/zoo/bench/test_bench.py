@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from zoo import info
+from zoo import info, runtime
 from zoo.artifacts.build.speed import speeds
 from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
@@ -323,7 +323,9 @@ def test_wrong_use(files, content, options, words, capsys):
 
 def test_files_of_a_folder(files):
     """All are run as often, and compared with the one in float32."""
-    found = speeds({"fused": files[1], "fp32": files[0]}, np.zeros((1, 1024), np.float32))
+    sessions = {"fp32": runtime.session(files[0])}
+    fed = np.zeros((1, 1024), np.float32)
+    found = speeds({"fused": files[1], "fp32": files[0]}, fed, sessions)
     assert list(found.variants) == ["fused", "fp32"]
     assert found.variants["fp32"].ratio == 1.0
     assert found.input == (1, 1024) and all(each.p50_ms > 0 for each in found.variants.values())

@@ -73,7 +73,8 @@ def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
 
 def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     """The first sample, unless its pixels are not those that the published settings lead to."""
-    first = maker.samples[0]
+    assert maker.samples is not None
+    first = maker.samples()[0]
     pixels = pixel_values(photographs(1), how, how.size)
     if first.images is not None or np.array_equal(first.pixels, pixels):
         return first

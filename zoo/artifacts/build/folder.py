@@ -1,9 +1,10 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from weights.progress import Progress
+from zoo.ahead import ahead
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import golden_sample, write_extras
 from zoo.artifacts.build.ledger import OWNER, Ledger
@@ -13,11 +14,12 @@ from zoo.checkpoints.load import load
 from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker, convert
 from zoo.export.many import Outcome
-from zoo.export.verify import reference
+from zoo.export.verify import runs
 from zoo.files.staging import locked, refuse_links, sidecar_path, staged, sweep, writing
 from zoo.models.build import abstract
 from zoo.models.config import Config
 from zoo.registry.lookup import info
+from zoo.runtime import Session
 
 CARD = "README.md"
 
@@ -39,17 +41,18 @@ def build(plan: Plan, progress: Progress) -> Outcome:
         if there == list(plan.variants) and ledger.content.complete:
             return Outcome(plan.model, [ledger.content], already_there=there)
         ledger.write(complete=False)
-        progress.stage("running the model in JAX")
         model = abstract(loaded.config)
-        samples = reference(entry, model, loaded.weights.arrays, plan.signature)
-        maker = Maker(entry, model, loaded.weights, plan.signature, samples)
-        missing = [VARIANTS[name] for name in plan.variants if name not in there]
-        right = {
-            variant.name: settle(plan, ledger, variant, file, made)
-            for variant, file, made in make_variants(plan, maker, missing, progress)
-        }
-        ledger.drop_strangers()
-        finish(maker, loaded.config, ledger, all(right.values()), progress)
+        with ahead(runs(entry, model, loaded.weights.arrays, plan.signature)) as samples:
+            maker = Maker(entry, model, loaded.weights, plan.signature, samples)
+            missing = [VARIANTS[name] for name in plan.variants if name not in there]
+            right: dict[str, bool] = {}
+            sessions: dict[str, Session] = {}
+            for variant, file, made in make_variants(plan, maker, missing, progress):
+                right[variant.name] = settle(plan, ledger, variant, file, made)
+                if right[variant.name] and made.live:
+                    sessions[variant.name] = made.live
+            ledger.drop_strangers()
+            finish(maker, loaded.config, ledger, sessions, all(right.values()), progress)
         built = [name for name in right if right[name]]
         failed = [name for name in right if not right[name]]
         return Outcome(plan.model, [ledger.content], built, there, failed)
@@ -96,13 +99,21 @@ def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made)
 
 
 def finish(
-    maker: Maker, config: Config, ledger: Ledger, complete: bool, progress: Progress
+    maker: Maker,
+    config: Config,
+    ledger: Ledger,
+    sessions: Mapping[str, Session],
+    complete: bool,
+    progress: Progress,
 ) -> None:
-    """What belongs to all variants; written anew whenever one was made."""
+    """What belongs to all variants; written anew whenever one was made.
+
+    `sessions` are those that variants ran in just now.
+    """
     sample = golden_sample(maker, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     files = {name: ledger.folder / VARIANTS[name].file for name in ledger.content.variants}
-    measured = speeds(files, sample.fed)
+    measured = speeds(files, sample.fed, sessions)
     progress.stage("writing what goes along")
     with staged(ledger.folder, OWNER) as stage, writing(ledger.folder):
         names = write_extras(stage, maker, config, sample, ledger.content)

@@ -9,24 +9,26 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
-from zoo.bench.rounds import interleave, run, session
+from zoo.bench.rounds import interleave, run
 from zoo.manifest.measured import Speed, Speeds
 
 ROUNDS = 5
-THREADS = 1
 
 
-def speeds(files: Mapping[str, Path], fed: NDArray[Any]) -> Speeds:
+def speeds(
+    files: Mapping[str, Path], fed: NDArray[Any], sessions: Mapping[str, runtime.Session]
+) -> Speeds:
     """p50 of a run on one image, and how many times faster than `fp32` that is.
 
     Rounds are interleaved, so that a change of the machine's speed meets all alike. Variants
-    without kernels on a CPU are left out.
+    without kernels on a CPU are left out. `sessions` are those that there are already.
     """
     tasks = {}
     for name, path in files.items():
         if VARIANTS[name].precision != "bf16":
-            live = session(path, THREADS)
+            live = sessions.get(name) or runtime.session(path)
             tasks[name] = run(live, {live.get_inputs()[0].name: fed})
     times = interleave(tasks, ROUNDS)
     median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}
@@ -36,7 +38,7 @@ def speeds(files: Mapping[str, Path], fed: NDArray[Any]) -> Speeds:
         for name, each in median.items()
     }
     return Speeds(
-        runtime=f"ONNX Runtime {ort.__version__}, CPU, {THREADS} thread",
+        runtime=f"ONNX Runtime {ort.__version__}, CPU, all cores",
         machine=f"{platform.machine()}, {platform.system()}",
         input=fed.shape,
         rounds=ROUNDS,
