@@ -85,9 +85,9 @@ def derive(
     told the bytes, as by `converter.save`.
     """
     codec, half = CODECS.get(precision), HALVES.get(precision)
-    large = outgrown(source, pixels) if half == "float16" else []
-    averages = means(ir.load(source), pixels) if codec else {}
     model = ir.load(source)
+    large = outgrown(model.clone(), pixels) if half == "float16" else []
+    averages = means(model.clone(), pixels) if codec else {}
     factors = even_out(model) if codec else {}
     if half:
         model = converter.lower_precision(model, half, large)
@@ -96,12 +96,11 @@ def derive(
     converter.save(model, target, written=written)
 
 
-def outgrown(file: Path, pixels: NDArray[np.float32]) -> list[str]:
-    """Names of the values of a float32 file that float16 may be too small for."""
+def outgrown(model: ir.Model, pixels: NDArray[np.float32]) -> list[str]:
+    """Names of the values of a model that float16 may be too small for; it is used up."""
     # ONNX Runtime is imported only where something runs in it.
     from zoo.runtime import session
 
-    model = ir.load(file)
     graph = model.graph
     ir.passes.common.ShapeInferencePass()(model)
     values = [v for node in graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]

@@ -131,7 +131,7 @@ def test_large_values_stay_in_float32(tmp_path):
     values["blocks.0.ls2.gamma"] = np.ones_like(values["blocks.0.ls2.gamma"])
     source = write(tmp_path / "source.onnx", config, 18, values)
     image = pixels(config)
-    names = outgrown(source, image)
+    names = outgrown(ir.load(source), image)
     assert names
     naive = converter.lower_precision(ir.load(source), "float16")
     converter.save(naive, tmp_path / "naive.onnx")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import converter
 from weights.progress import Progress
 from zoo.ahead import ahead
 from zoo.artifacts.build.card import card
@@ -61,22 +62,38 @@ def build(plan: Plan, progress: Progress) -> Outcome:
 def make_variants(
     plan: Plan, maker: Maker, missing: Sequence[Variant], progress: Progress
 ) -> Iterator[tuple[Variant, Path, Made]]:
-    """Make variants, each staged as a file until the next one is asked for."""
-    for opset in sorted({variant.opset for variant in missing}):
-        with staged(plan.folder, OWNER) as workshop:
-            # Under the name that it will have: a model knows its sidecar's.
-            source = workshop / FLOAT32[opset]
-            progress.stage(f"opset {opset}: converting")
-            export = convert(maker.model, opset, maker.signature)
-            maker.float32(export, source, progress)
-            # The float32 file itself comes last, for publishing moves it away.
-            for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
-                if variant.opset == opset:
-                    file = source.with_name(Path(variant.file).name)
-                    if variant.precision != "fp32":
-                        maker.lower(source, file, variant.precision, progress)
-                    maker.take_images(file, opset, progress)
-                    yield variant, file, maker.checked(file, variant.precision, export, progress)
+    """Make variants, each staged as a file until the next one is asked for.
+
+    All are made before the first is checked, for JAX takes a while to say what is right.
+    """
+    with staged(plan.folder, OWNER) as workshop:
+        exports = {
+            opset: make_files(opset, workshop, maker, missing, progress)
+            for opset in sorted({variant.opset for variant in missing})
+        }
+        for variant in missing:
+            file = workshop / Path(variant.file).name
+            export = exports[variant.opset]
+            yield variant, file, maker.checked(file, variant.precision, export, progress)
+
+
+def make_files(
+    opset: int, workshop: Path, maker: Maker, missing: Sequence[Variant], progress: Progress
+) -> converter.Export:
+    """Write the variants of an opset under the names that they will have: a model knows its
+    sidecar's. What they were made from."""
+    source = workshop / FLOAT32[opset]
+    progress.stage(f"opset {opset}: converting")
+    export = convert(maker.model, opset, maker.signature)
+    maker.float32(export, source, progress)
+    # The float32 file itself comes last: others are made from it as it is without preprocessing.
+    for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
+        if variant.opset == opset:
+            file = workshop / Path(variant.file).name
+            if variant.precision != "fp32":
+                maker.lower(source, file, variant.precision, progress)
+            maker.take_images(file, opset, progress)
+    return export
 
 
 FLOAT32 = {v.opset: Path(v.file).name for v in VARIANTS.values() if v.precision == "fp32"}
