@@ -1,6 +1,7 @@
 """Random access into LZ4 frames, against the library's own decompression."""
 
 import io
+import itertools
 
 import lz4.frame
 import numpy as np
@@ -47,3 +48,31 @@ def test_flipped_bytes_do_not_pass_the_checksum():
         with pytest.raises(Damaged):
             list(ours.blocks(io.BytesIO(bytes(frame)), []))
         frame[index] ^= 1
+
+
+class Busy(ours.FrameBytes):
+    """Read by other threads, too: whenever one looks where it was, another has been elsewhere."""
+
+    @property
+    def last(self):
+        return next(self.elsewhere)
+
+    @last.setter
+    def last(self, place):
+        self.elsewhere = itertools.cycle(self.places)
+
+
+def test_threads_that_read_at_once(tmp_path, monkeypatch):
+    """Where one reads on is no business of another's."""
+    monkeypatch.setattr(ours, "SPACING", 200_000)
+    rng = np.random.default_rng(0)
+    content = rng.integers(0, 4, 3_000_000, dtype=np.uint8).tobytes()
+    frame = lz4.frame.compress(content, block_size=4, block_linked=True)
+    (tmp_path / "frame").write_bytes(frame)
+    places: list[ours.Place] = []
+    assert b"".join(ours.blocks(io.BytesIO(frame), places)) == content
+    source = Busy(tmp_path / "frame", places, 0)
+    for start in rng.integers(0, len(content) - 1000, 50):
+        target = bytearray(1000)
+        source.read_into(int(start), memoryview(target))
+        assert target == content[start : start + 1000]

@@ -1,0 +1,41 @@
+"""Work in a thread: its results in order, its errors for who asks, and none that nobody awaits."""
+
+import threading
+from functools import partial
+
+import pytest
+
+from zoo.ahead import ahead
+
+
+def test_results_in_order():
+    threads = []
+
+    def task(number):
+        threads.append(threading.current_thread())
+        return number**2
+
+    with ahead([partial(task, number) for number in range(5)]) as results:
+        assert results() == results() == [0, 1, 4, 9, 16]
+    assert len(set(threads)) == 1 and threads[0] is not threading.current_thread()
+
+
+def test_what_goes_wrong_is_told_to_who_asks():
+    with ahead([lambda: 1 / 0]) as results, pytest.raises(ZeroDivisionError):
+        results()
+
+
+def test_what_has_not_begun_is_left_out():
+    begun, free = threading.Event(), threading.Event()
+    done = []
+
+    def first():
+        begun.set()
+        free.wait(10)
+        done.append(1)
+
+    with pytest.raises(KeyError), ahead([first, lambda: done.append(2)]):
+        begun.wait(10)
+        threading.Timer(0.05, free.set).start()
+        raise KeyError
+    assert done == [1]
