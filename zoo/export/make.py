@@ -69,7 +69,8 @@ class Maker:
 
     def float32(self, export: converter.Export, file: Path, progress: Progress) -> None:
         """Write the converted model in float32."""
-        progress.stage(f"{file.name}: writing", self.entry.parameters * 4)
+        opset = export.model.opset_imports[""]
+        progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
         with writing(file), self.digests.taken() as written:
             export.save(
                 file,
