@@ -1,7 +1,8 @@
 """How fast the variants of a folder are, beside each other."""
 
 import platform
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ from numpy.typing import NDArray
 
 from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
-from zoo.bench.rounds import interleave, run
+from zoo.bench.rounds import Task, interleave, run
 from zoo.manifest.measured import Speed, Speeds
 
-ROUNDS = 5
+ROUNDS = range(5, 26)
+"""How often each is run, from least to most."""
+
+SECONDS = 2.0
+"""How long all runs take, about, unless they are too slow or too fast for that."""
 
 
 def speeds(
@@ -30,7 +35,8 @@ def speeds(
         if VARIANTS[name].precision != "bf16":
             live = sessions.get(name) or runtime.session(path)
             tasks[name] = run(live, {live.get_inputs()[0].name: fed})
-    times = interleave(tasks, ROUNDS)
+    rounds = affordable(tasks.values())
+    times = interleave(tasks, rounds)
     median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}
     first = median.get("fp32")
     variants = {
@@ -41,6 +47,16 @@ def speeds(
         runtime=f"ONNX Runtime {ort.__version__}, CPU, all cores",
         machine=f"{platform.machine()}, {platform.system()}",
         input=fed.shape,
-        rounds=ROUNDS,
+        rounds=rounds,
         variants=variants,
     )
+
+
+def affordable(tasks: Collection[Task]) -> int:
+    """How many rounds there is time for."""
+    began = time.perf_counter()
+    for task in tasks:
+        task()
+    seconds = time.perf_counter() - began
+    fastest = SECONDS / ROUNDS[-1]
+    return max(int(SECONDS / max(seconds, fastest)), ROUNDS[0])
