@@ -9,8 +9,8 @@ from threading import Event
 from weights.files import Checkpoint
 
 INTERVAL = 0.0005
-"""Seconds that a thread may keep others from the interpreter. One that hashes needs it for a moment
-between two pieces, and would wait as long as a piece takes with the ten times of usually."""
+"""Seconds that a thread may keep the interpreter from others. One that hashes needs it for a moment
+between two pieces. With Python's usual 5 ms it would wait there as long as a piece takes to hash."""
 
 
 @contextmanager
