@@ -10,7 +10,7 @@ from weights.files import Checkpoint
 
 INTERVAL = 0.0005
 """Seconds that a thread may keep the interpreter from others. One that hashes needs it for a moment
-between two pieces. With Python's usual 5 ms it would wait there as long as a piece takes to hash."""
+between two pieces. With Python's usual 5 ms it would wait there as long as it takes to hash one."""
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Work in a thread: its results in order, its errors for who asks, and none that nobody awaits."""
 
+import gc
 import threading
+import weakref
 from functools import partial
 
 import pytest
@@ -39,3 +41,16 @@ def test_what_has_not_begun_is_left_out():
         threading.Timer(0.05, free.set).start()
         raise KeyError
     assert done == [1]
+
+
+def test_what_tasks_hold_is_let_go_of():
+    class Large:
+        pass
+
+    large = Large()
+    seen = weakref.ref(large)
+    with ahead([partial(id, large)]) as results:
+        del large
+        results()
+        gc.collect()
+        assert seen() is None

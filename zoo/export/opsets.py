@@ -51,8 +51,8 @@ def export(
             # ONNX Runtime is imported only where a file is verified.
             from zoo.export.verify import runs
 
-            tasks = runs(entry, model, weights.arrays, signature)
-            samples = stack.enter_context(ahead(tasks))
+            running = ahead(runs(entry, model, weights.arrays, signature))
+            samples = stack.enter_context(running)
         maker = Maker(entry, model, weights, signature, samples)
         each = zip(request.opsets, request.targets, converted, strict=True)
         return [export_one(request, *one, maker, progress) for one in each]
