@@ -15,11 +15,11 @@ from .judge.watch import Change
 from .lower.build import Builder
 from .lower.registry import rule
 from .metadata import Metadata
-from .opsets import IR_VERSIONS, OPSETS
 from .precision import emulate_bfloat16, lower_precision
 from .result import Export, Report, report
 from .scopes import extensions
 from .targets import TARGETS, AttentionLayout
+from .targets.opsets import IR_VERSIONS, OPSETS
 from .verdict import Difference, Errors, Verdict, compare
 
 __all__ = [

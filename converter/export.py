@@ -22,10 +22,10 @@ from converter.judge.watch import Watch
 from converter.lower import lower
 from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
-from converter.opsets import OPSETS
 from converter.result import Export, report
 from converter.settings import Fuse, Settings
 from converter.targets import ONNXRUNTIME, AttentionLayout
+from converter.targets.opsets import OPSETS
 from converter.tidy import tidy
 from converter.trace import source_line
 

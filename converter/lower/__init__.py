@@ -13,8 +13,8 @@ from converter.graph import Graph, Node
 from converter.graph.sizes import origins
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
-from converter.opsets import IR_VERSIONS, OPSETS
 from converter.targets import ONNXRUNTIME, Target
+from converter.targets.opsets import IR_VERSIONS, OPSETS
 
 # Modules that register rules when imported.
 DOMAINS = (

@@ -12,7 +12,7 @@ from jax import lax
 
 import converter
 from converter.arrange.kernels import OPERATORS
-from converter.opsets import OPSETS
+from converter.targets.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE
 
 WRITTEN = set(

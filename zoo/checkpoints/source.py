@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights import Checkpoint, locate, open_checkpoint
-from weights.hashing import hashing
 from weights.progress import Progress
+from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.registry.entry import ModelInfo

@@ -8,7 +8,7 @@ from pathlib import Path
 import converter
 from weights import Weights
 from weights.progress import Progress
-from zoo.ahead import ahead
+from zoo.export.ahead import ahead
 from zoo.export.describe import describe
 from zoo.export.make import Maker, convert
 from zoo.export.request import Request, check_free

@@ -31,7 +31,7 @@ from zoo.registry.entry import ModelInfo
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""
 
-SIDES = ((1.0, 1.0), (0.5, 0.8), (1.3, 1.1), (0.7, 1.2))
+SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1))
 """Height and width tried where they are open, as multiples of the model's own: the model's, both
 smaller, both larger, and one of each."""
 

@@ -1,17 +1,19 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import converter
 from weights.progress import Progress
-from zoo.ahead import ahead
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import golden_sample, write_extras
 from zoo.artifacts.build.ledger import OWNER, Ledger
 from zoo.artifacts.build.plan import VARIANTS, Plan, Variant
 from zoo.artifacts.build.speed import speeds
 from zoo.checkpoints.load import load
+from zoo.export.ahead import ahead
 from zoo.export.describe import describe_variant, header
 from zoo.export.make import Made, Maker, convert
 from zoo.export.many import Outcome
@@ -66,19 +68,21 @@ def make_variants(
 
     All are made before the first is checked, for JAX takes a while to say what is right.
     """
+    # The float32 file of an opset comes last: others are made from it before it takes images.
+    in_order = sorted(missing, key=lambda variant: (variant.opset, variant.precision == "fp32"))
     with staged(plan.folder, OWNER) as workshop:
         exports = {
-            opset: make_files(opset, workshop, maker, missing, progress)
-            for opset in sorted({variant.opset for variant in missing})
+            opset: make_files(opset, list(variants), workshop, maker, progress)
+            for opset, variants in groupby(in_order, attrgetter("opset"))
         }
-        for variant in missing:
+        for variant in in_order:
             file = workshop / Path(variant.file).name
             export = exports[variant.opset]
             yield variant, file, maker.checked(file, variant.precision, export, progress)
 
 
 def make_files(
-    opset: int, workshop: Path, maker: Maker, missing: Sequence[Variant], progress: Progress
+    opset: int, variants: Sequence[Variant], workshop: Path, maker: Maker, progress: Progress
 ) -> converter.Export:
     """Write the variants of an opset under the names that they will have: a model knows its
     sidecar's. What they were made from."""
@@ -86,13 +90,11 @@ def make_files(
     progress.stage(f"opset {opset}: converting")
     export = convert(maker.model, opset, maker.signature)
     maker.float32(export, source, progress)
-    # The float32 file itself comes last: others are made from it as it is without preprocessing.
-    for variant in sorted(missing, key=lambda variant: variant.precision == "fp32"):
-        if variant.opset == opset:
-            file = workshop / Path(variant.file).name
-            if variant.precision != "fp32":
-                maker.lower(source, file, variant.precision, progress)
-            maker.take_images(file, opset, progress)
+    for variant in variants:
+        file = workshop / Path(variant.file).name
+        if variant.precision != "fp32":
+            maker.lower(source, file, variant.precision, progress)
+        maker.take_images(file, opset, progress)
     return export
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from zoo.ahead import ahead
+from zoo.export.ahead import ahead
 
 
 def test_results_in_order():

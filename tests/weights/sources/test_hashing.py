@@ -10,7 +10,7 @@ import pytest
 from weights import open_checkpoint
 from weights.errors import WeightsError
 from weights.files import PIECE
-from weights.hashing import hashing
+from weights.sources.hashing import hashing
 from weights.writers.safetensors import write_arrays
 
 
