@@ -1,11 +1,15 @@
 """How fast a checkpoint becomes an ONNX file, beside copying it on the same disk.
 
-    python benchmarks/writing.py [MODEL] [--rounds 3] [--forms FORM …] [--place FOLDER]
+    python benchmarks/writing.py [MODEL] [--rounds 3] [--forms FORM …] [--place FOLDER] [--disk MB]
 
 Writes a checkpoint of random weights in every form, then copies it with `cp` and exports it with
 `zoo export --no-verify` in turns. Neither finds the checkpoint in the system's memory, and both end
 when what they have written is on the disk. The whole process of the export counts, imports and
 conversion too. Everything is removed in the end. Linux only; twice the model's size is needed.
+
+With `--disk`, the disk reads and writes so many megabytes a second at most: on one that is as fast
+as memory, what a processor has to do counts for more than it does on others. That takes root and
+version 1 of the kernel's control groups.
 """
 
 import argparse
@@ -16,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +42,9 @@ NAMES = {
     "tar.lz4": "model.tar.lz4",
 }
 """What each form of checkpoint is called: the name says which it is."""
+
+THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.{}_bps_device"
+"""Where the kernel is told how fast a disk may read and write."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,26 @@ def on_disk(paths: Sequence[Path], forget: bool = False) -> None:
             os.fsync(file)
             if forget:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextmanager
+def throttled(place: Path, megabytes: int) -> Generator[None]:
+    """Have the disk of a folder be that slow; 0 is as fast as it is."""
+    device = place.stat().st_dev
+
+    def limit(speed: int) -> None:
+        for way in ("read", "write"):
+            told = f"{os.major(device)}:{os.minor(device)} {speed}"
+            Path(THROTTLE.format(way)).write_text(told)
+
+    if not megabytes:
+        yield
+        return
+    limit(megabytes * 1_000_000)
+    try:
+        yield
+    finally:
+        limit(0)
 
 
 def measure(command: Sequence[str], source: Path, out: Path) -> Run:
@@ -122,12 +150,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--forms", nargs="+", default=list(NAMES), choices=NAMES, metavar="FORM")
     parser.add_argument("--place", type=Path, default=Path(), metavar="FOLDER")
+    parser.add_argument("--disk", type=int, default=0, metavar="MB")
     asked = parser.parse_args()
     for form in asked.forms:
         with tempfile.TemporaryDirectory(dir=asked.place) as folder:
             source = Path(folder) / NAMES[form]
             write_checkpoint(zoo.info(asked.model), source)
-            show(form, *compare(asked.model, source, Path(folder) / "made", asked.rounds))
+            with throttled(asked.place, asked.disk):
+                runs = compare(asked.model, source, Path(folder) / "made", asked.rounds)
+            show(form, *runs)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,9 @@ from zoo.registry.entry import ModelInfo
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""
 
-SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1))
+SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
 """Height and width tried where they are open, as multiples of the model's own: the model's, both
 smaller, both larger, and one of each."""
-
 
 PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
 IMAGES = "chelsea.png in 8 bits, and cropped on its side; mirrored where the batch is larger"
