@@ -1,6 +1,7 @@
 """From a checkpoint to weights for a model; whose names a checkpoint uses."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,12 @@ def load_weights(
     """
     digest = digest or checkpoint.sha256()
     hold_to_name(checkpoint.path, digest)
+    weights = map_weights(checkpoint, naming, shapes)
+    return replace(weights, provenance=replace(weights.provenance, sha256=digest))
+
+
+def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
+    """As `load_weights`, but nobody has looked at the digest yet: it has to be, before use."""
     file = naming.normalise(checkpoint.tensors)
     plans = plan(naming.rules, shapes)
     tensors = apply(naming, plans, file)
@@ -35,7 +42,6 @@ def load_weights(
     provenance = Provenance(
         kind=naming.name,
         name=checkpoint.path.name,
-        sha256=digest,
         rope_periods=periods if PERIODS in shapes else None,
     )
     missing = tuple(name for name in made_up if name != PERIODS)

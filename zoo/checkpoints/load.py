@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weights import (
     Checkpoint,
+    Provenance,
     Weights,
     leaf_shapes,
     load_weights,
@@ -16,7 +17,8 @@ from weights import (
 from weights.containers import eqx
 from weights.distributions import Shape
 from weights.errors import MappingError
-from weights.load import fits, nearest
+from weights.files import hold_to_name
+from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
 from zoo.checkpoints.choice import Choice, Seed
@@ -53,33 +55,44 @@ def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = F
         return read(source, entry)
 
 
-def config_of(source: Source | Seed, entry: ModelInfo) -> Config:
-    """The configuration of the model that weights belong to, without waiting for their digest.
-
-    **Raises** a `WeightsError` if they are of something else.
-    """
-    if isinstance(source, Seed):
-        return entry.config
-    return entry.config_for(naming_for(named(source.checkpoint), entry).name)
-
-
 def read(source: Source | Seed, entry: ModelInfo) -> Loaded:
     """Weights for a model of the zoo, read lazily, and their digest.
 
     **Raises** a `WeightsError` if they are of something else.
     """
+    loaded = begin(source, entry)
+    return replace(
+        loaded, weights=replace(loaded.weights, provenance=settle(loaded, source, entry))
+    )
+
+
+def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
+    """As `read`, but without waiting for the digest: `settle` does, and has to before use.
+
+    **Raises** a `WeightsError` if they are of something else.
+    """
     if isinstance(source, Seed):
         return Loaded(entry.config, random_weights(shapes(entry.config), source.value))
-    checkpoint, file = named(source.checkpoint), source.file
-    loaded = load_checkpoint(checkpoint, entry, source.sha256())
-    known = loaded.weights.provenance
+    checkpoint = named(source.checkpoint)
+    naming = naming_for(checkpoint, entry)
+    config = entry.config_for(naming.name)
+    return Loaded(config, map_weights(checkpoint, naming, shapes(config)))
+
+
+def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
+    """Where weights come from, all of it.
+
+    **Raises** a `WeightsError` if their digest says that they are damaged or of something else.
+    """
+    known = begun.weights.provenance
+    if isinstance(source, Seed):
+        return known
+    checkpoint, file, digest = named(source.checkpoint), source.file, source.sha256()
+    hold_to_name(checkpoint.path, digest)
+    known = replace(known, sha256=digest)
     if file is None:
-        known = replace(known, also_fits=also_fits(checkpoint, entry, known.sha256 or ""))
-    else:
-        known = replace(
-            known, repository=file.repository, revision=file.revision, publisher=file.owner
-        )
-    return replace(loaded, weights=replace(loaded.weights, provenance=known))
+        return replace(known, also_fits=also_fits(checkpoint, entry, digest))
+    return replace(known, repository=file.repository, revision=file.revision, publisher=file.owner)
 
 
 def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[str, ...]:

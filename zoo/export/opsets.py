@@ -5,8 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import converter
-from weights import Weights
+from weights import Provenance, Weights
 from weights.progress import Progress
 from zoo.export.ahead import ahead
 from zoo.export.describe import describe
@@ -32,19 +31,18 @@ class Exported:
 
 
 def export(
-    request: Request, model: Model, read: Callable[[], Weights], progress: Progress
+    request: Request,
+    model: Model,
+    weights: Weights,
+    provenance: Callable[[], Provenance],
+    progress: Progress,
 ) -> list[Exported]:
-    """Export a model with abstract leaves at each opset of a request.
+    """Export a model with abstract leaves, and the values of these, at each opset of a request.
 
-    `read` gives the values of the leaves. It is called when these are needed for the first time.
+    `provenance` says where the values come from, or raises what is wrong with that. It is called
+    when files are made, and before they are put in their places.
     """
     entry, signature, asked = request.model, request.signature, request.options
-    converted = []
-    for opset in request.opsets:
-        progress.stage(f"opset {opset}: converting")
-        converted.append(convert(model, opset, signature, asked.layout, asked.target))
-    progress.stage("reading the weights")
-    weights = read()
     with ExitStack() as stack:
         samples = None
         if asked.verify:
@@ -54,16 +52,16 @@ def export(
             running = ahead(runs(entry, model, weights.arrays, signature))
             samples = stack.enter_context(running)
         maker = Maker(entry, model, weights, signature, samples)
-        each = zip(request.opsets, request.targets, converted, strict=True)
-        return [export_one(request, *one, maker, progress) for one in each]
+        each = zip(request.opsets, request.targets, strict=True)
+        return [export_one(request, *one, maker, provenance, progress) for one in each]
 
 
 def export_one(
     request: Request,
     opset: int,
     target: Path,
-    converted: converter.Export,
     maker: Maker,
+    provenance: Callable[[], Provenance],
     progress: Progress,
 ) -> Exported:
     """Export at one opset. The file appears at `target` only if it is complete and right.
@@ -72,17 +70,20 @@ def export_one(
     """
     with locked(target, progress), staged(target.parent) as stage:
         # Somebody else may have made it since the request was read.
-        check_free(target, request.options.force)
+        asked = request.options
+        check_free(target, asked.force)
         file = stage / target.name
-        lowered = request.options.precision != "fp32"
+        lowered = asked.precision != "fp32"
         source = stage / f"float32-{target.name}" if lowered else file
+        progress.stage(f"opset {opset}: converting")
+        converted = convert(maker.model, opset, maker.signature, asked.layout, asked.target)
         maker.float32(converted, source, progress)
         if lowered:
-            maker.lower(source, file, request.options.precision, progress)
+            maker.lower(source, file, asked.precision, progress)
         maker.take_images(file, opset, progress)
-        made = maker.checked(file, request.options.precision, converted, progress)
-        record = describe(request, file, made, maker.weights.provenance)
-        kept = made.right or (request.options.force and lowered)
+        made = maker.checked(file, asked.precision, converted, progress)
+        record = describe(request, file, made, provenance())
+        kept = made.right or (asked.force and lowered)
         if kept:
             with writing(target):
                 manifest_path(file).write_text(to_text(record), encoding="utf-8")

@@ -1,5 +1,6 @@
 """`zoo export`: from a request to files. Importing this costs no JAX."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weights.progress import Progress
@@ -14,14 +15,15 @@ if TYPE_CHECKING:
 def run(request: Request, progress: Progress) -> "list[Exported]":
     """Export a model at each opset of a request.
 
-    While JAX is imported and the model is converted, a thread reads the checkpoint for its digest.
+    A thread reads the checkpoint for its digest, from before JAX is imported.
     """
     check_room(request, progress)
     entry = request.model
     with opened(request.weights, entry, progress, request.options.offline) as source:
-        from zoo.checkpoints.load import config_of, read
+        from zoo.checkpoints.load import begin, settle
         from zoo.export.opsets import export
         from zoo.models.build import abstract
 
-        model = abstract(config_of(source, entry))
-        return export(request, model, lambda: read(source, entry).weights, progress)
+        loaded = begin(source, entry)
+        model, provenance = abstract(loaded.config), partial(settle, loaded, source, entry)
+        return export(request, model, loaded.weights, provenance, progress)

@@ -98,7 +98,8 @@ def to_onnx(
     request = read_request(subject.entry, options, converter.OPSETS)
     with bar() as progress:
         check_room(request, progress)
-        (exported,) = export(request, subject.model, lambda: subject.weights, progress)
+        weights = subject.weights
+        (exported,) = export(request, subject.model, weights, lambda: weights.provenance, progress)
     if exported.nonfinite:
         named = ", ".join(exported.nonfinite[:10])
         warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)
