@@ -17,14 +17,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 from large import watch
-
-MODELS = (
-    "dinov3_vits16",
-    "dinov3_vitb16",
-    "dinov2_vits14",
-    "dinov3_convnext_tiny",
-    "siglip2_vitb16_224",
-)
+from peers import MODELS
 
 
 def build(checkout: Path, models: list[str]) -> tuple[float, float, int]:

@@ -14,18 +14,16 @@ from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 PERIODS = "local_pos_embed.periods"
 
 
-def load_weights(
-    checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape], digest: str | None = None
-) -> Weights:
+def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
     """Weights from a checkpoint for a model whose leaves have these paths and shapes.
 
-    **Arguments:** what `open_checkpoint` found, whose names it uses, the path and shape of each
-    leaf, and the checkpoint's sha256 if somebody computed it already.
+    **Arguments:** what `open_checkpoint` found, whose names it uses, and the path and shape of each
+    leaf.
 
     **Raises** `MappingError` where the file does not fit, `BadValues` where a mask is NaN,
     `WrongDigest` where the file's name promises another digest.
     """
-    digest = digest or checkpoint.sha256()
+    digest = checkpoint.sha256()
     hold_to_name(checkpoint.path, digest)
     weights = map_weights(checkpoint, naming, shapes)
     return replace(weights, provenance=replace(weights.provenance, sha256=digest))

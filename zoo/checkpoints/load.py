@@ -60,10 +60,9 @@ def read(source: Source | Seed, entry: ModelInfo) -> Loaded:
 
     **Raises** a `WeightsError` if they are of something else.
     """
-    loaded = begin(source, entry)
-    return replace(
-        loaded, weights=replace(loaded.weights, provenance=settle(loaded, source, entry))
-    )
+    begun = begin(source, entry)
+    weights = replace(begun.weights, provenance=settle(begun, source, entry))
+    return replace(begun, weights=weights)
 
 
 def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
@@ -136,11 +135,11 @@ def named(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo, sha256: str | None = None) -> Loaded:
+def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
     """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
     naming = naming_for(checkpoint, entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, load_weights(checkpoint, naming, shapes(config), sha256))
+    return Loaded(config, load_weights(checkpoint, naming, shapes(config)))
 
 
 def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:

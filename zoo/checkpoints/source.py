@@ -1,7 +1,7 @@
 """The checkpoint that a request means: opened, and on its way to a digest. This costs no JAX."""
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from weights import Checkpoint, locate, open_checkpoint
 from weights.progress import Progress
 from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
+from weights.sources.locate import Found
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.registry.entry import ModelInfo
 
@@ -32,15 +33,10 @@ def opened(
     """
     if isinstance(choice, Seed):
         yield choice
-    elif isinstance(choice, Path):
-        checkpoint = open_checkpoint(choice)
-        with hashing(checkpoint) as digest:
-            yield Source(checkpoint, digest)
-    else:
-        found = locate(entry.places, listener, offline)
-        checkpoint, known = open_checkpoint(found.path), found.sha256
-        if known is not None:
-            yield Source(checkpoint, lambda: known, found.source)
-            return
-        with hashing(checkpoint) as digest:
-            yield Source(checkpoint, digest, found.source)
+        return
+    found = (
+        Found(choice, "") if isinstance(choice, Path) else locate(entry.places, listener, offline)
+    )
+    checkpoint, known = open_checkpoint(found.path), found.sha256
+    with hashing(checkpoint) if known is None else nullcontext(lambda: known) as digest:
+        yield Source(checkpoint, digest, found.source)

@@ -40,12 +40,12 @@ def export(
     """Export a model with abstract leaves, and the values of these, at each opset of a request.
 
     `provenance` says where the values come from, or raises what is wrong with that. It is called
-    when files are made, and before they are put in their places.
+    when a file is made, and before that is put in its place.
     """
-    entry, signature, asked = request.model, request.signature, request.options
+    entry, signature = request.model, request.signature
     with ExitStack() as stack:
         samples = None
-        if asked.verify:
+        if request.options.verify:
             # ONNX Runtime is imported only where a file is verified.
             from zoo.export.verify import runs
 
