@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import jax
 
 from converter.arrange import (
     activation,
@@ -33,13 +36,17 @@ from converter.fuse import (
 )
 from converter.fuse import resize as resampling
 from converter.fuse.attention import grouped, shifted
+from converter.fuse.fusions import names
 from converter.fuse.match import NearMiss, Recogniser, rules
 from converter.graph import Graph, Node, Value
+from converter.graph.operations import OPERATIONS
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
 from converter.settings import Settings
 from converter.simplify import simplify
+from converter.targets.schemas import SINCE, operator
+from converter.trace import trace
 
 
 def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
@@ -76,7 +83,8 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        return bool(chosen) and sweep(graph, rules(chosen, settings.notes)).changed
+        editor = Editor(graph, settings.takes)
+        return bool(chosen) and sweep(graph, rules(chosen, settings.notes), editor).changed
 
     return run
 
@@ -108,7 +116,11 @@ def registered(graph: Graph, settings: Settings) -> bool:
 
 def activate(graph: Graph, settings: Settings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
-    table = [s for s in activations.ACTIVATIONS if s.op not in avoided and settings.fuses(s.op)]
+    table = [
+        spelling
+        for spelling in activations.ACTIVATIONS
+        if spelling.op not in avoided and settings.fuses(spelling.op)
+    ]
     _note_newer_activations(graph, table, settings)
     return spelling.recognise(graph, table, settings.opset)
 
@@ -122,7 +134,7 @@ def _note_newer_activations(
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:
-                settings.note_newer(opset, op.capitalize(), trial.count(op))
+                settings.note_newer(opset, operator(op), trial.count(op))
 
 
 def recur(graph: Graph, settings: Settings) -> bool:
@@ -130,7 +142,8 @@ def recur(graph: Graph, settings: Settings) -> bool:
     if settings.strict or not settings.fuses("recurrent"):
         return False
     changed, notes = False, list[NearMiss]()
-    while sweep(graph, rules([recurrent.RECURRENT], notes)).changed:
+    cells = rules([recurrent.RECURRENT], notes)
+    while sweep(graph, cells, Editor(graph, settings.takes)).changed:
         changed = True
         notes.clear()
         drop_dead(graph)
@@ -142,7 +155,7 @@ def group(graph: Graph, settings: Settings) -> bool:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
     if not settings.fuses("group_norm"):
         return False
-    if not any(group_norm.is_bare(node) for node in graph.walk()):
+    if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
         return False
     steps = (
         ("layer_norm", (group_norm.GROUPS, group_norm.CHANNEL)),
@@ -177,16 +190,31 @@ def batch_norms(graph: Graph, settings: Settings) -> bool:
     return True
 
 
-DECOMPOSED = {"gelu": ("Gelu", 20), "rotary": ("RotaryEmbedding", heads.ROTARY_EMBEDDING_SINCE)}
-"""What has a name here and no operator before an opset."""
+SPELLED_OUT = ("gelu", "rotary")
+"""What has a name here before there is an operator for it."""
+
+
+def decompose(graph: Graph, settings: Settings) -> bool:
+    """By the formula that says what each of them means."""
+
+    def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
+        if settings.takes(operator(node.op), node.out.dtype):
+            return None
+        specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
+        formula = trace(partial(OPERATIONS[node.op], **node.params), specs)
+        simplify(formula)
+        return editor.inline(formula, node.inputs)
+
+    return sweep(graph, dict.fromkeys(OPERATIONS.keys() & names(), rule)).changed
 
 
 def operands(graph: Graph, settings: Settings) -> bool:
-    for op, (operator, since) in DECOMPOSED.items():
-        settings.note_newer(since, operator, graph.count(op))
+    for op in SPELLED_OUT:
+        settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     turned = {"rotary": heads.rotary_rule(settings.opset)}
-    convolved = convolution.rules(settings.runtime)
-    return swept(turned, convolved, resize.RULES, norms.GROUPED)(graph, settings)
+    convolved = convolution.rules(settings.opset, settings.runtime)
+    normed = norms.rules(settings.opset, settings.runtime)
+    return swept(turned, convolved, resize.RULES, normed)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
@@ -234,8 +262,18 @@ def merge_splits(graph: Graph, _: Settings) -> bool:
 
 
 def be_exact(graph: Graph, settings: Settings) -> bool:
-    rules = exact.rules(settings.strict, settings.deviations)
+    rules = exact.rules(settings.strict, settings.deviations, settings.runtime)
     return sweep(graph, rules).changed
+
+
+def avoid_quirks(graph: Graph, settings: Settings) -> bool:
+    """One after the other, as one may write what the next is about."""
+    there, changed = {node.op for node in graph.walk()}, False
+    for quirk in settings.runtime.quirks:
+        if not there.isdisjoint(quirk.rules) and sweep(graph, dict(quirk.rules)).changed:
+            there, changed = {node.op for node in graph.walk()}, True
+    drop_dead(graph)
+    return changed
 
 
 def use_kernels(graph: Graph, settings: Settings) -> bool:

@@ -100,10 +100,9 @@ ACTIVATIONS = (
     Spelling("softplus", "log1p", _softplus_turned),
     Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
     Spelling("mish", "log1p", _mish_by_hand, opsets=range(18, 27)),
-    # ONNX Runtime 1.32.0 has no kernel for it at 25 and later, and does not take it apart there.
-    Spelling("swish", "logistic", lambda x: x * lax.logistic(x), opsets=range(24, 25)),
+    Spelling("swish", "logistic", lambda x: x * lax.logistic(x), opsets=range(24, 27)),
     Spelling(
-        "swish", "logistic", lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 25)
+        "swish", "logistic", lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 27)
     ),
     Spelling("soft_sign", "abs", lambda x: x / (jnp.abs(x) + 1)),
     Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x >= 0, x, slope * x)),
@@ -132,4 +131,4 @@ ACTIVATIONS = (
 """What has others in it comes after them."""
 
 INEXACT = frozenset({"swish", "elu", "selu", "celu", "hard_sigmoid", "hard_swish"})
-"""Where ONNX Runtime's operator is less precise than what JAX does."""
+"""Where the operator is less precise than what JAX does."""

@@ -16,6 +16,7 @@ from converter.fuse.match import Uses, View, materialise, operand, pair, proved
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value
 from converter.graph.constants import scalar
+from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor
 
 SQRT_HALF = math.sqrt(0.5)
@@ -30,8 +31,8 @@ class Gelu:
 
 
 def prove(node: Node, uses: Uses) -> Gelu | None:
-    if node.out.dtype.kind not in "fV" or node.out.dtype.name == "float64":
-        return None  # ONNX Runtime's Gelu of float64 has constants of float32
+    if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
+        return None
     parts = product(View(node.out, tuple(range(node.out.rank))), uses)
     if len(parts.factors) != 2 or parts.divisors:
         return None

@@ -17,10 +17,7 @@ from dataclasses import dataclass
 from converter.fuse.match import Uses, View, materialise, pair, proved, turned, whole
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
-from converter.graph.rewrite import Editor
-
-DTYPES = ("float32", "float16")
-"""What ONNX Runtime's InstanceNormalization takes."""
+from converter.graph.rewrite import Editor, Takes
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ def prove_groups(node: Node, uses: Uses) -> Groups | None:
     """A norm over the second half of a split axis, and others."""
     order, source = _turned(node.inputs[0])
     axis = split_axis(source)
-    if not is_bare(node) or axis is None:
+    if not is_bare(node, uses.takes) or axis is None:
         return None
     first = node.params["axis"]
     batch, normed = order[:first], order[first:]
@@ -96,10 +93,10 @@ def split_axis(value: Value) -> int | None:
     return None
 
 
-def is_bare(node: Node) -> bool:
-    """Whether a layer norm has no scale and no bias yet."""
+def is_bare(node: Node, takes: Takes) -> bool:
+    """Whether a layer norm has no scale and no bias yet, and may become one of channels."""
     bare = node.op == "layer_norm" and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
-    return bare and node.out.dtype.name in DTYPES
+    return bare and takes("InstanceNormalization", node.out.dtype)
 
 
 GROUPS = proved("GroupNormalization", ("layer_norm",), prove_groups, build_groups)
@@ -120,7 +117,11 @@ class Channel:
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
     for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
         varies = [i for i, a in enumerate(other.axes) if a is not None]
-        if normed.op() != "layer_norm" or not is_bare(normed.node()) or len(varies) != 1:
+        if (
+            normed.op() != "layer_norm"
+            or not is_bare(normed.node(), uses.takes)
+            or len(varies) != 1
+        ):
             continue
         inner, channel = normed.node(), normed.axes[varies[0]]
         first, rank = inner.params["axis"], normed.base.rank
