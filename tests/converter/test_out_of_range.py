@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph import Value, const, make_node
+from converter.graph import Value, const, make_node, ops
 from converter.graph.ranges import known_range
 from converter.judge.runtime import run, session
 from tests.conformance import assert_close
@@ -146,7 +146,7 @@ def test_logarithms_of_cumulative_sums_of_integers_are_refused():
 
 
 def _value(op, inputs, shape=(4,), dtype=np.float32, **params) -> Value:
-    return make_node(op, inputs, [(shape, np.dtype(dtype))], params).out
+    return make_node(ops.named(op), inputs, [(shape, np.dtype(dtype))], params).out
 
 
 def test_ranges():
