@@ -225,7 +225,7 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 def absorb(graph: Graph, settings: Settings) -> bool:
     changing = folding.rules(graph, weights(graph), settings.fold)
-    changed = sweep(graph, _joined(changing, pooling.MEAN, activation.RULES)).changed
+    changed = sweep(graph, _joined(changing, {ops.div: pooling.mean}, activation.RULES)).changed
     weights_first(graph)
     drop_dead(graph)
     return changed

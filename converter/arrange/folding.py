@@ -38,8 +38,6 @@ LARGEST = 2.0**20
 
 VIEWS = (ops.transpose, ops.reshape)
 
-BROADCASTING = (ops.add, ops.sub, ops.mul, ops.div)
-
 OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
@@ -61,12 +59,8 @@ class Change:
 def rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
     """``weights`` are the ids of what depends on parameters alone; with ``fold`` those change."""
     affine = Affine(graph, weights, fold)
-    return {
-        ops.add: affine.shift,
-        ops.sub: affine.shift,
-        ops.mul: affine.scale,
-        ops.div: affine.scale,
-    }
+    shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
+    return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
 
 
 class Affine:
@@ -235,7 +229,7 @@ def _gives_rank(change: Change) -> bool:
     """Whether the result has as many axes without those of the operand that changes."""
     others = [v for i, v in enumerate(change.node.inputs) if i != change.index]
     rank = change.node.out.rank
-    return change.node.op in BROADCASTING and any(v.rank == rank for v in others)
+    return change.node.op.broadcasts and any(v.rank == rank for v in others)
 
 
 def _is_number(change: Change) -> bool:

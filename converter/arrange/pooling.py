@@ -236,7 +236,7 @@ def _cropped(editor: Editor, x: Value, padding: Sequence[Sequence[Dim]], shape: 
 # ----------------------------------------------------------------------------------------- means
 
 
-def _mean(node: Node, editor: Editor) -> Value | None:
+def mean(node: Node, editor: Editor) -> Value | None:
     """A sum over windows divided by their size is an average.
 
     Or by how many elements of the operand, not of its padding, each window has.
@@ -296,6 +296,3 @@ def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:
         along = np.minimum(starts + size, length) - np.maximum(starts, 0)
         counts = counts[..., None] * along
     return counts
-
-
-MEAN: dict[Op, Rule] = {ops.div: _mean}

@@ -65,7 +65,9 @@ def ways() -> Mapping[str, str]:
         **dict.fromkeys(REFUSED, "refused"),
         **dict.fromkeys(registry_of_complex.known(), "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
-        **dict.fromkeys(ARRANGED | {op.name for op in FORMS} | keys.UNCHANGED | keys.DRAWS, "another form"),
+        **dict.fromkeys(
+            ARRANGED | {op.name for op in FORMS} | keys.UNCHANGED | keys.DRAWS, "another form"
+        ),
         **dict.fromkeys(expanded(), "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
         **dict.fromkeys((op.name for op in registry.supported()), "a rule"),
