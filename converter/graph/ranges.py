@@ -142,20 +142,8 @@ def _shifted(node: Node, ranges: Sequence[Range]) -> Range:
     return Range(0, int(x.high) >> int(by.low))
 
 
-_MOVED = (
-    *(
-        ops.broadcast_in_dim,
-        ops.reshape,
-        ops.transpose,
-        ops.slice,
-        ops.rev,
-        ops.squeeze,
-        ops.expand_dims,
-    ),
-    *(ops.copy, ops.select_index, ops.tile),
-)
 _RANGES: dict[Op, Rule] = {
-    **dict.fromkeys(_MOVED, _same),
+    **dict.fromkeys((op for op in ops.stated() if op.moves), _same),
     **dict.fromkeys((ops.floor, ops.ceil, ops.round), _whole),
     ops.convert_element_type: _convert,
     ops.iota: _iota,

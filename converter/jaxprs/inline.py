@@ -110,7 +110,7 @@ class Inliner:
         except RAISED as error:
             if not any(is_symbolic(d) for v in inputs for d in v.shape):
                 raise
-            raise Unfit(Node(ops.of_jax(name), inputs, {}, source=inner.sources), error) from error
+            raise Unfit(Node(ops.named(name), inputs, {}, source=inner.sources), error) from error
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         if name in AT_ONCE or not (eqn.outvars or name in CONTROL):
@@ -160,7 +160,7 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
     if kind := keys.kind(eqn):
         dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
         name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)
-    node = Node(ops.of_jax(name), inputs, params, meaning=meaning)
+    node = Node(ops.named(name), inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node
@@ -176,7 +176,7 @@ def _plain_ints(param: Any) -> Any:
 
 
 def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
-    node = make_node(ops.of_jax(eqn.primitive.name), inputs, _types(eqn.outvars), params)
+    node = make_node(ops.named(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
 

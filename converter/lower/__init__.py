@@ -100,7 +100,7 @@ def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list
     """Graph outputs under their names; what is not a fresh node output is copied."""
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
-        builder.node = value.node or Node(ops.of_jax("constant"), [], {})
+        builder.node = value.node or Node(ops.named("constant"), [], {})
         result = builder.value(value)
         if result.producer() is None or any(result is r for r in results):
             result = builder.op("Identity", result)

@@ -23,7 +23,7 @@ class Builder:
     def __init__(self, shared: Shared, tape: ir.tape.Tape) -> None:
         self.shared = shared
         self.tape = tape
-        self.node: Node = Node(ops.of_jax(""), [], {})
+        self.node: Node = Node(ops.named(""), [], {})
 
     @property
     def opset(self) -> int:

@@ -34,7 +34,7 @@ def represent(graph: Graph) -> bool:
 
 def write_gammas(graph: Graph) -> None:
     """Draws that compute with floats, so that each of their steps is seen."""
-    sweep(graph, {ops.of_jax(GAMMA): _written})
+    sweep(graph, {ops.named(GAMMA): _written})
 
 
 def _written(node: Node, editor: Editor) -> Sequence[Value]:

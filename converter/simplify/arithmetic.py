@@ -8,6 +8,7 @@ import numpy as np
 
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import named_size, scalar
+from converter.graph.dtypes import is_float
 from converter.graph.op import Op
 from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
@@ -76,6 +77,16 @@ def _greater(node: Node, _: Editor) -> Value | None:
     return const(True, np.bool_) if above else None
 
 
+_TOTAL = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
+
+
+def _total(node: Node, editor: Editor) -> Value | None:
+    """The total order of what has no NaN is its order."""
+    if is_float(node.inputs[0].dtype):
+        return None
+    return editor.add(_TOTAL[node.op], node.inputs, node.out.shape, node.out.dtype)
+
+
 def _select(node: Node, _: Editor) -> Value | None:
     which = scalar(node.inputs[0])
     chosen = None if which is None else node.inputs[1 + int(which)]
@@ -126,6 +137,7 @@ RULES: dict[Op, Rule] = {
     ops.or_: _or,
     ops.integer_pow: _integer_pow,
     ops.gt: _greater,
+    **dict.fromkeys(_TOTAL, _total),
     ops.select_n: _select,
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,

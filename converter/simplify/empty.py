@@ -93,10 +93,9 @@ def _scan(node: Node, _: Editor) -> Sequence[Value] | None:
     return [*node.inputs[:count], *node.outputs[count:]]
 
 
-SCATTERS = (ops.scatter, ops.scatter_add, ops.scatter_mul, ops.scatter_min, ops.scatter_max)
 RULES: dict[Op, Rule] = {
     ops.dynamic_update_slice: _dynamic_update_slice,
-    **dict.fromkeys(SCATTERS, _scatter),
+    **dict.fromkeys(ops.SCATTERS, _scatter),
     ops.select_and_scatter_add: _select_and_scatter,
     ops.scan: _scan,
 }

@@ -185,7 +185,7 @@ def test_no_parameter_vanishes(name):
     node = next(n for n in graph.walk() if n.op.name == name)
     unset = {k for k in UNSET & params.keys() if params[k] is None}
     assert node.params.keys() == params.keys() - HINTS - unset
-    entry = registry.find(ops.of_jax(name), 26)
+    entry = registry.find(ops.named(name), 26)
     known = READ.get(name, set()) if entry is None or name in READ else entry.reads | entry.ignores
     assert node.params.keys() <= known, node.params.keys() - known
 

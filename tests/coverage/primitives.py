@@ -79,4 +79,4 @@ def opsets(name: str) -> str:
     """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
     if expand.find(name) is not None:
         return "17"
-    return ", ".join(map(str, registry.brought(ops.of_jax(name)))) or "17"
+    return ", ".join(map(str, registry.brought(ops.named(name)))) or "17"

@@ -146,6 +146,8 @@ scatter_sub = known(
 scatter_mul = known("scatter-mul", formula=partial(_scatter, rule=lax.scatter_mul))
 scatter_min = known("scatter-min", formula=partial(_scatter, rule=lax.scatter_min), rounding=_NONE)
 scatter_max = known("scatter-max", formula=partial(_scatter, rule=lax.scatter_max), rounding=_NONE)
+SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
+
 sort = known("sort", rounding=_NONE)
 top_k = known(
     "top_k",

@@ -7,7 +7,7 @@ from typing import Any
 from converter.graph.op import Op
 
 _known: dict[str, Op] = {}
-_named: dict[str, Op] = {}
+_others: dict[str, Op] = {}
 
 
 def known(name: str, **traits: Any) -> Op:
@@ -16,16 +16,11 @@ def known(name: str, **traits: Any) -> Op:
     return _known.setdefault(name, Op(name, **traits))
 
 
-def of_jax(name: str) -> Op:
-    """A primitive of JAX's; nothing is known of one that is not stated here."""
-    return _known.get(name) or _known.setdefault(name, Op(name))
-
-
 def named(op: Op | str) -> Op:
-    """What somebody outside means by a name: one of JAX's or ours, or their own."""
+    """The operation of a name: one that is stated here, or another, of which nothing is known."""
     if isinstance(op, Op):
         return op
-    return _known.get(op) or _named.setdefault(op, Op(op, "user"))
+    return _known.get(op) or _others.setdefault(op, Op(op))
 
 
 def stated() -> tuple[Op, ...]:
