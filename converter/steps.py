@@ -36,10 +36,9 @@ from converter.fuse import (
 )
 from converter.fuse import resize as resampling
 from converter.fuse.attention import grouped, shifted
-from converter.fuse.fusions import names
 from converter.fuse.match import NearMiss, Recogniser, rules
-from converter.graph import Graph, Node, Value
-from converter.graph.operations import OPERATIONS
+from converter.graph import Graph, Node, Value, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
@@ -49,7 +48,7 @@ from converter.targets.schemas import SINCE, operator
 from converter.trace import trace
 
 
-def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
+def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], bool]:
     """A pass that applies rules once, in topological order; of several the first that can."""
     joined = _joined(*tables)
 
@@ -61,8 +60,8 @@ def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
     return run
 
 
-def _joined(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
-    joined: dict[str, Rule] = {}
+def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
+    joined: dict[Op, Rule] = {}
     for table in tables:
         for op, rule in table.items():
             joined[op] = _either(joined[op], rule) if op in joined else rule
@@ -105,7 +104,7 @@ def resample(graph: Graph, settings: Settings) -> bool:
 
 def registered(graph: Graph, settings: Settings) -> bool:
     """What others have registered; a function sees what formulas have found."""
-    chosen = [s for s in registry.formulas() if settings.fuses(s.op)]
+    chosen = [s for s in registry.formulas() if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.opset)
     for entry in registry.functions():
         if entry.since <= settings.opset:
@@ -119,7 +118,7 @@ def activate(graph: Graph, settings: Settings) -> bool:
     table = [
         spelling
         for spelling in activations.ACTIVATIONS
-        if spelling.op not in avoided and settings.fuses(spelling.op)
+        if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
     return spelling.recognise(graph, table, settings.opset)
@@ -158,9 +157,9 @@ def group(graph: Graph, settings: Settings) -> bool:
     if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
         return False
     steps = (
-        ("layer_norm", (group_norm.GROUPS, group_norm.CHANNEL)),
-        ("group_norm", (group_norm.INSIDE,)),
-        ("group_norm", (affine.AFFINE,)),
+        (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
+        (ops.group_norm, (group_norm.INSIDE,)),
+        (ops.group_norm, (affine.AFFINE,)),
     )
     changed = False
     for op, recognisers in steps:
@@ -171,17 +170,17 @@ def group(graph: Graph, settings: Settings) -> bool:
 
 
 def attend(graph: Graph, settings: Settings) -> bool:
-    if not (settings.fuses("attention") and graph.count("softmax") and graph.count("einsum")):
+    if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
         return False
-    changed = sweep(graph, {"select_n": shifted.as_term}).changed
+    changed = sweep(graph, {ops.select_n: shifted.as_term}).changed
     if changed:
         drop_dead(graph)
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
-    return sweep(graph, {"attention": grouped.share}).changed or changed
+    return sweep(graph, {ops.attention: grouped.share}).changed or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
-    if not (graph.count("rsqrt") or graph.count("sqrt")):
+    if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
         return False
     if not recognised(batch_norm=batch_norm.CORE)(graph, settings):
         return False
@@ -190,7 +189,7 @@ def batch_norms(graph: Graph, settings: Settings) -> bool:
     return True
 
 
-SPELLED_OUT = ("gelu", "rotary")
+SPELLED_OUT = (ops.gelu, ops.rotary)
 """What has a name here before there is an operator for it."""
 
 
@@ -201,26 +200,27 @@ def decompose(graph: Graph, settings: Settings) -> bool:
         if settings.takes(operator(node.op), node.out.dtype):
             return None
         specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
-        formula = trace(partial(OPERATIONS[node.op], **node.params), specs)
+        assert node.op.formula is not None
+        formula = trace(partial(node.op.formula, **node.params), specs)
         simplify(formula)
         return editor.inline(formula, node.inputs)
 
-    return sweep(graph, dict.fromkeys(OPERATIONS.keys() & names(), rule)).changed
+    fused = [op for op in ops.stated() if op.structure]
+    return sweep(graph, dict.fromkeys(fused, rule)).changed
 
 
 def operands(graph: Graph, settings: Settings) -> bool:
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
-    turned = {"rotary": heads.rotary_rule(settings.opset)}
+    turned = {ops.rotary: heads.rotary_rule(settings.opset)}
     convolved = convolution.rules(settings.opset, settings.runtime)
     normed = norms.rules(settings.opset, settings.runtime)
     return swept(turned, convolved, resize.RULES, normed)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
-    return swept(pooling.rules(settings.opset, settings.strict, settings.runtime), bounds.RULES)(
-        graph, settings
-    )
+    pools = pooling.rules(settings.opset, settings.strict, settings.runtime)
+    return swept(pools, bounds.rules(graph, settings.strict))(graph, settings)
 
 
 def attention_3d(graph: Graph, settings: Settings) -> bool:
@@ -228,7 +228,7 @@ def attention_3d(graph: Graph, settings: Settings) -> bool:
         return False
     asked = settings.attention_layout is not None
     rule = heads.attention_3d if asked else heads.attention_3d_of_turned
-    return sweep(graph, {"attention": rule}).changed
+    return sweep(graph, {ops.attention: rule}).changed
 
 
 def turn_regions(graph: Graph, _: Settings) -> bool:
@@ -241,7 +241,7 @@ def shorten(graph: Graph, settings: Settings) -> bool:
 
 
 def contract(graph: Graph, settings: Settings) -> bool:
-    return sweep(graph, {"einsum": contraction.rule(weights(graph))}).changed
+    return sweep(graph, {ops.einsum: contraction.rule(weights(graph))}).changed
 
 
 def share_parts(graph: Graph, _: Settings) -> bool:
@@ -250,7 +250,7 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 def absorb(graph: Graph, settings: Settings) -> bool:
     changing = folding.rules(graph, weights(graph), settings.fold)
-    changed = sweep(graph, _joined(changing, pooling.MEAN, activation.RULES)).changed
+    changed = sweep(graph, _joined(changing, {ops.div: pooling.mean}, activation.RULES)).changed
     weights_first(graph)
     drop_dead(graph)
     return changed

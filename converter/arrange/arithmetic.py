@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from converter.graph import Node, Value, const
+from converter.graph import Node, Value, const, ops
 from converter.graph.dtypes import highest, is_float, is_integer, lowest
+from converter.graph.op import Op
 from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
 
@@ -25,13 +26,13 @@ def _convert(node: Node, editor: Editor) -> Value | None:
     if known.within(low, high):
         return None
     bottom, top = (_nearest(number, x.dtype) for number in (low, high))
-    whole = editor.add("clamp", [bottom, x, top], x.shape, x.dtype)
+    whole = editor.add(ops.clamp, [bottom, x, top], x.shape, x.dtype)
     if known.nan:
-        nan = editor.compare("ne", x, x)
+        nan = editor.compare(ops.ne, x, x)
         whole = editor.where(nan, const(0, x.dtype), whole)
     result = editor.convert(whole, dtype)
     # The ends themselves may be no floats.
-    for op, end, number in (("gt", top, high), ("lt", bottom, low)):
+    for op, end, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
         if int(end.const) != number:
             beyond = editor.compare(op, x, end)
             result = editor.where(beyond, const(number, dtype), result)
@@ -63,9 +64,9 @@ def _by_zero(node: Node, editor: Editor, result: Value) -> Value | None:
     x, y = node.inputs
     if not is_integer(x.dtype) or known_range(y).misses(0):
         return None
-    zero = editor.compare("eq", y, const(0, y.dtype))
+    zero = editor.compare(ops.eq, y, const(0, y.dtype))
     whole = editor.binary(node.op, x, editor.where(zero, const(1, y.dtype), y))
     return editor.where(zero, result, whole)
 
 
-RULES: dict[str, Rule] = {"convert_element_type": _convert, "div": _divide, "rem": _remainder}
+RULES: dict[Op, Rule] = {ops.convert_element_type: _convert, ops.div: _divide, ops.rem: _remainder}

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import Graph, Node, Value, make_node
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.targets import Target
 from converter.targets.schemas import BFLOAT16_SINCE, operator
@@ -25,27 +26,27 @@ from converter.targets.widening import narrowed, widened
 BRIEF = np.dtype(jnp.bfloat16)
 
 
-def rules(graph: Graph, opset: int, target: Target) -> Mapping[str, Rule]:
+def rules(graph: Graph, opset: int, target: Target) -> Mapping[Op, Rule]:
     """The detours of a graph's operations, for an opset and a target."""
     nodes = list(graph.walk())
-    ops = {node.op for node in nodes}
-    table = {op: target.kernels[op] for op in ops & target.kernels.keys()}
-    for op in ops:
+    there = {node.op for node in nodes}
+    table = {op: target.kernels[op] for op in there & target.kernels.keys()}
+    for op in there:
         if opset < BFLOAT16_SINCE.get(operator(op), 0):
             missing = table.get(op, Missing({}))
             table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
-    detours: dict[str, Rule] = {
+    detours: dict[Op, Rule] = {
         op: partial(_through, missing=missing) for op, missing in table.items()
     }
     brief = any(v.dtype == BRIEF for node in nodes for v in (*node.inputs, *node.outputs))
     if target.bfloat16 is None or not brief:
         return detours
     without = partial(_without_bfloat16, detours=detours, kernels=target.kernels)
-    return {**detours, **dict.fromkeys(ops - target.bfloat16, without)}
+    return {**detours, **dict.fromkeys(there - target.bfloat16, without)}
 
 
 def _without_bfloat16(
-    node: Node, editor: Editor, detours: Mapping[str, Rule], kernels: Mapping[str, Missing]
+    node: Node, editor: Editor, detours: Mapping[Op, Rule], kernels: Mapping[Op, Missing]
 ) -> Any:
     """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
     if not any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from converter.graph import ops
+from converter.graph.op import Op
+
 SINCE: Mapping[str, int] = {
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mish"), 18),
     "Gelu": 20,
@@ -26,20 +29,15 @@ BFLOAT16_SINCE: Mapping[str, int] = {
 }
 """Operators that are older than their bfloat16, and the opset that brought it."""
 
-NAMES: Mapping[str, str] = {
-    **{name: name.upper() for name in ("lstm", "gru", "rnn")},
-    **dict.fromkeys(("avg_pool", "sum_pool"), "AveragePool"),
-    **dict.fromkeys(("max_pool", "max_pool_scatter"), "MaxPool"),
-    "batch_norm": "BatchNormalization",
-    "group_norm": "InstanceNormalization",  # with which it can be written
-    "layer_norm": "LayerNormalization",
-    "rms_norm": "RMSNormalization",
-    "rotary": "RotaryEmbedding",
-    "soft_sign": "Softsign",
+NAMES: Mapping[Op, str] = {
+    **dict.fromkeys((ops.avg_pool, ops.sum_pool), "AveragePool"),
+    **dict.fromkeys((ops.max_pool, ops.max_pool_scatter), "MaxPool"),
+    ops.soft_sign: "Softsign",
 }
 
 
-def operator(op: str) -> str:
+def operator(op: Op) -> str:
     """What an operation that was recognised or arranged is called in ONNX: ``hard_swish`` is
     ``HardSwish`` there."""
-    return NAMES.get(op) or "".join(part.capitalize() for part in op.split("_"))
+    written = op.operator or NAMES.get(op)
+    return written or "".join(part.capitalize() for part in op.name.split("_"))

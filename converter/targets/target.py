@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.graph import Node
+from converter.graph import Node, ops
 from converter.graph.dtypes import is_float
+from converter.graph.op import Op
 from converter.graph.rewrite import Rule
 from converter.targets.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
@@ -77,9 +78,9 @@ class Quirk:
     name: str
     versions: str
     example: str
-    rules: Mapping[str, Rule] = field(default_factory=dict)
+    rules: Mapping[Op, Rule] = field(default_factory=dict)
     model: Callable[[ir.Model], None] | None = None
-    deviations: Mapping[str, Deviation] = field(default_factory=dict)
+    deviations: Mapping[Op, Deviation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,10 @@ class Target:
     """
 
     name: str
-    kernels: Mapping[str, Missing]
+    kernels: Mapping[Op, Missing]
     lacks: tuple[Lack, ...] = ()
     quirks: tuple[Quirk, ...] = ()
-    bfloat16: frozenset[str] | None = None
+    bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
     versions: Versions = ALL
 
@@ -136,13 +137,13 @@ SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
 HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
 FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
-FORMULAS: Mapping[str, Missing] = {
+FORMULAS: Mapping[Op, Missing] = {
     # Of several steps: in half precision each of them would be seen.
     **dict.fromkeys(
-        ("atan2", "cbrt", "erf_inv", "erfc", "expm1", "log1p", "exp2"),
+        (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
         Missing(HALF),
     ),
     # Near their zeros what their formulas add up cancels.
-    **dict.fromkeys(("digamma", "lgamma"), Missing(FLOATS)),
+    **dict.fromkeys((ops.digamma, ops.lgamma), Missing(FLOATS)),
 }
 """What is written as several operators, wherever it runs."""

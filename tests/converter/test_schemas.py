@@ -11,9 +11,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.fuse.activations import ACTIVATIONS
-from converter.fuse.fusions import STRUCTURES
-from converter.graph.operations import OPERATIONS
+from converter.graph import ops
 from converter.targets.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE, operator
 
@@ -52,9 +50,7 @@ def test_newer_operators_are_those_of_onnx():
 
 
 def test_what_is_fused_has_the_name_of_an_operator():
-    ours = {
-        operator(op) for op in OPERATIONS.keys() & set(STRUCTURES) | {s.op for s in ACTIVATIONS}
-    }
+    ours = {operator(op) for op in ops.stated() if op.structure}
     assert ours <= {schema.name for schema in onnx.defs.get_all_schemas()}
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from converter.fuse.match import Uses, proved
 from converter.fuse.rotary import build, pairwise, turned
 from converter.fuse.rotary.build import Rotation
-from converter.graph import Node
+from converter.graph import Node, ops
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
-    found = turned.prove(node, uses) if node.op == "add" else pairwise.prove(node, uses)
+    found = turned.prove(node, uses) if node.op is ops.add else pairwise.prove(node, uses)
     if isinstance(found, Rotation) and not uses.takes("RotaryEmbedding", node.out.dtype):
         return f"the runtime's operator does not take {node.out.dtype.name}"
     return found
 
 
-ROTARY = proved("RotaryEmbedding", ("add", "concatenate", "reshape"), prove, build.build)
+ROTARY = proved("RotaryEmbedding", (ops.add, ops.concatenate, ops.reshape), prove, build.build)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from converter.graph import Graph, Node, Value, const, dims, make_node
+from converter.graph import Graph, Node, Value, const, dims, make_node, ops
 from converter.graph.dtypes import is_integer, lowest
 from converter.graph.origins import ancestors
 from converter.graph.ranges import known_range
@@ -28,7 +30,7 @@ def add_up(node: Node, editor: Editor) -> Value | None:
         return None
     x = _lines(node, editor)
     ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
-    total = editor.add("matmul", [x, ones], (*x.shape[:-1], 1), x.dtype)
+    total = editor.add(ops.matmul, [x, ones], (*x.shape[:-1], 1), x.dtype)
     return editor.reshape(total, node.out.shape)
 
 
@@ -52,7 +54,7 @@ def multiply(node: Node, editor: Editor) -> Value | None:
         low, high, rest = (
             editor.slice(x, axis, *cut) for cut in ((0, half), (half, 2 * half), (2 * half, size))
         )
-        x = editor.binary("mul", low, high)
+        x = editor.binary(ops.mul, low, high)
         x = editor.concatenate([x, rest], axis) if size % 2 else x
         size = half + size % 2
     return editor.reshape(x, node.out.shape)
@@ -64,9 +66,9 @@ def _multiply_in_turn(x: Value, out: Value, editor: Editor) -> Value:
     start = editor.broadcast(const(1, out.dtype), out.shape, ())
     lines = editor.transpose(x, (last, *range(last)))
     carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
-    times = make_node("mul", [carry, factor], [(out.shape, out.dtype)])
+    times = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
     params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
-    scan = make_node("scan", [start, lines], [(out.shape, out.dtype)], params)
+    scan = make_node(ops.scan, [start, lines], [(out.shape, out.dtype)], params)
     scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
     editor.nodes.append(scan)
     return scan.out
@@ -80,22 +82,30 @@ def extreme(node: Node, editor: Editor) -> Value | None:
     dtype = node.out.dtype
     if dtype == np.uint32:
         x = editor.convert(node.inputs[0], np.float64)
-        wide = editor.add(node.op, [x], node.out.shape, np.float64, node.params)
-        return editor.convert(wide, dtype)
+        return editor.convert(_again(node, x, editor), dtype)
     if dtype not in (np.int64, np.uint64):
         return None
-    unsigned, least = dtype == np.uint64, node.op == "reduce_min"
+    unsigned, least = dtype == np.uint64, node.op is ops.reduce_min
     x = widened(editor, _lines(node, editor), "int64", unsigned)
     x = _complement(editor, x) if least else x
+    types: list[tuple[dims.Shape, Any]]
     types = [((*x.shape[:-1], 1), d) for d in (x.dtype, np.dtype(np.int32))]
     params = {"k": 1, "axis": x.rank - 1}
-    top = editor.reshape(editor.add_many("top_k", [x], types, params)[0], node.out.shape)
+    top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
     return narrowed(editor, _complement(editor, top) if least else top, dtype, unsigned)
+
+
+def _again(node: Node, x: Value, editor: Editor) -> Value:
+    """The operation in the dtype of another operand."""
+    types, params, meaning = [(node.out.shape, x.dtype)], node.params, node.meaning
+    made = make_node(node.op, [x], types, params, meaning=meaning, source=node.source)
+    editor.nodes.append(made)
+    return made.out
 
 
 def _complement(editor: Editor, x: Value) -> Value:
     """-1 - x, which turns the order of all integers round."""
-    return editor.binary("sub", const(-1, x.dtype), x)
+    return editor.binary(ops.sub, const(-1, x.dtype), x)
 
 
 # ------------------------------------------------------------------------------------- arithmetic
@@ -106,8 +116,8 @@ def sign(node: Node, editor: Editor) -> Value | None:
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
-    above, below = [editor.compare(op, x, const(0, dtype)) for op in ("gt", "lt")]
-    return editor.binary("sub", editor.convert(above, dtype), editor.convert(below, dtype))
+    above, below = [editor.compare(op, x, const(0, dtype)) for op in (ops.gt, ops.lt)]
+    return editor.binary(ops.sub, editor.convert(above, dtype), editor.convert(below, dtype))
 
 
 def divide(node: Node, editor: Editor) -> Value | None:
@@ -116,8 +126,8 @@ def divide(node: Node, editor: Editor) -> Value | None:
     if not _overflows(x, y):
         return None
     negative, divisor = _without_minus_one(y, editor)
-    quotient = editor.binary("div", x, divisor)
-    return editor.where(negative, editor.add("neg", [x], x.shape, x.dtype), quotient)
+    quotient = editor.binary(ops.div, x, divisor)
+    return editor.where(negative, editor.add(ops.neg, [x], x.shape, x.dtype), quotient)
 
 
 def remainder(node: Node, editor: Editor) -> Value | None:
@@ -125,7 +135,7 @@ def remainder(node: Node, editor: Editor) -> Value | None:
     x, y = node.inputs
     if not _overflows(x, y):
         return None
-    return editor.binary("rem", x, _without_minus_one(y, editor)[1])
+    return editor.binary(ops.rem, x, _without_minus_one(y, editor)[1])
 
 
 def long_remainder(node: Node, editor: Editor) -> Value | None:
@@ -133,8 +143,8 @@ def long_remainder(node: Node, editor: Editor) -> Value | None:
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None
-    whole = editor.binary("mul", editor.binary("div", x, y), y)
-    return editor.binary("sub", x, whole)
+    whole = editor.binary(ops.mul, editor.binary(ops.div, x, y), y)
+    return editor.binary(ops.sub, x, whole)
 
 
 def _overflows(x: Value, y: Value) -> bool:
@@ -145,5 +155,5 @@ def _overflows(x: Value, y: Value) -> bool:
 
 def _without_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
     """Where it is -1, and ones in its place."""
-    negative = editor.compare("eq", y, const(-1, y.dtype))
+    negative = editor.compare(ops.eq, y, const(-1, y.dtype))
     return negative, editor.where(negative, const(1, y.dtype), y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from converter.graph import ops
 from converter.targets.onnxruntime import floats, integers, products
 from converter.targets.target import Deviation, Quirk
 
@@ -13,59 +14,59 @@ QUIRKS = (
         "The lowest integer divided by -1",
         "",
         "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Div (x, d) }",
-        {"div": integers.divide},
+        {ops.div: integers.divide},
     ),
     Quirk(
         "The remainder of the lowest integer by -1",
         "<1.32",
         "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Mod (x, d) }",
-        {"rem": integers.remainder},
+        {ops.rem: integers.remainder},
     ),
     Quirk(
         "Remainder of 64-bit integers",
         "<1.32",
         "g (int64[1] x, int64[1] d) => (int64[1] y) { y = Mod <fmod=1> (x, d) }",
-        {"rem": integers.long_remainder},
+        {ops.rem: integers.long_remainder},
     ),
     Quirk(
         "Sign of 64-bit integers",
         "<1.32",
         "g (int64[3] x) => (int64[3] y) { y = Sign (x) }",
-        {"sign": integers.sign},
+        {ops.sign: integers.sign},
     ),
     Quirk(
         "Sum of integers beyond their range",
         "",
         "g (int32[2] x) => (int32 y) { y = ReduceSum <keepdims=0> (x) }",
-        {"reduce_sum": integers.add_up},
+        {ops.reduce_sum: integers.add_up},
     ),
     Quirk(
         "Product of integers beyond their range",
         "",
         "g (int32[2] x) => (int32 y) { y = ReduceProd <keepdims=0> (x) }",
-        {"reduce_prod": integers.multiply},
+        {ops.reduce_prod: integers.multiply},
     ),
     Quirk(
         "Largest of many 64-bit integers",
         "<1.32",
         "g (int64[9] x) => (int64 y) { y = ReduceMax <keepdims=0> (x) }",
-        {"reduce_max": integers.extreme, "reduce_min": integers.extreme},
+        {ops.reduce_max: integers.extreme, ops.reduce_min: integers.extreme},
     ),
     Quirk(
         "A padding in front of a pool of maxima",
         "<1.32",
         "g (float[1,1,3] x) => (float[1,1,2] y) { p = Constant <value_ints=[0,0,1,0,0,0]> () "
         "z = Pad (x, p) y = MaxPool <kernel_shape=[2], strides=[2]> (z) }",
-        dict.fromkeys(("max_pool", "sum_pool", "avg_pool"), floats.fixed_padding),
+        dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.fixed_padding),
     ),
     Quirk(
         "Sigmoid of negative numbers",
         "",
         "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
         deviations={
-            "logistic": Deviation(SIGMOID, floats.logistic),
-            "swish": Deviation(SIGMOID),
-            **dict.fromkeys(("lstm", "gru", "rnn"), Deviation(GATES)),
+            ops.logistic: Deviation(SIGMOID, floats.logistic),
+            ops.swish: Deviation(SIGMOID),
+            **dict.fromkeys((ops.lstm, ops.gru, ops.rnn), Deviation(GATES)),
         },
     ),
     Quirk(

@@ -5,10 +5,11 @@ So nothing is gained by a detour through float64.
 
 from dataclasses import replace
 
+from converter.graph import ops
 from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import HALF, Missing, lack
 
-KERNELS = {**STANDARD.kernels, **dict.fromkeys(("digamma", "lgamma"), Missing(HALF))}
+KERNELS = {**STANDARD.kernels, **dict.fromkeys((ops.digamma, ops.lgamma), Missing(HALF))}
 
 LACKS = (
     lack("GroupNormalization"),
