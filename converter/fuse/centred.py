@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from converter.fuse.match import Uses, View, operands
+from converter.fuse.match import Uses, operands
 from converter.fuse.norm import Deviation, Term, deviations, divided
 from converter.fuse.products import Product, product
 from converter.graph import Node
+from converter.graph.axes import View, along
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ _FLIPPED = {"add": "sub", "sub": "add"}
 def _terms(node: Node, uses: Uses) -> list[Term]:
     """What is added and subtracted: the operands, and those of operands that are sums."""
     found: list[Term] = []
-    left, right = operands(View(node.out, tuple(range(node.out.rank))))
+    left, right = operands(along(node.out))
     for sign, view in (("add", left), (node.op, right)):
         if view.op() in _SUMS and uses.single_use(view.base):
             first, second = operands(view)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, View, operand, peel
+from converter.fuse.match import Uses, operand, peel
+from converter.graph.axes import View
 from converter.graph.constants import scalar
 
 
