@@ -64,7 +64,15 @@ class View:
 
     def covers(self, along: Sequence[int]) -> bool:
         """Whether the value varies along the given axes only."""
-        return all(not group or i in along for i, group in enumerate(self.groups))
+        return not any(group for i, group in enumerate(self.groups) if i not in along)
+
+    def is_writable(self) -> bool:
+        """Whether ``write`` can write it: without gaps in what is seen of an axis."""
+        return all(_nested(self.factors(axis)) is not None for axis in range(self.base.rank))
+
+    def factors(self, axis: int) -> list[Factor]:
+        """The factors that go along an axis of the base."""
+        return [f for group in self.groups for f in group if f.axis == axis]
 
     def complete(self) -> bool:
         """Whether every axis of the base (longer than one) is one of the view."""
@@ -79,21 +87,30 @@ class View:
         """The same with its axes in another order, others left out or put in."""
         return replace(self, groups=tuple(() if a is None else self.groups[a] for a in axes))
 
+    def put(self, axis: int, own: int) -> View:
+        """With one of its axes along a whole axis of the base."""
+        groups = list(self.groups)
+        groups[axis] = _group([Factor(own, 1, self.base.shape[own])])
+        return replace(self, groups=tuple(groups))
+
     def cut(self, axis: int, start: Dim, size: Dim) -> View | None:
         """Only ``size`` entries of an axis, from ``start`` on."""
-        if len(self.groups[axis]) != 1:
+        digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
+        found = digits.steps(Factor(0, 1, size)) if digits.begin(start, starts) else None
+        if found is None or not digits.fits():
             return None
-        (factor,) = self.groups[axis]
-        starts = list(self.starts)
-        if factor.axis is not None:
-            starts[factor.axis] = dims.as_dim(starts[factor.axis] + start * factor.stride)
-        groups = list(self.groups)
-        groups[axis] = _group([factor._replace(size=size)])
+        groups[axis] = _group(found)
         return View(self.base, tuple(groups), tuple(starts))
 
     def of(self, inner: View) -> View | None:
         """The same elements in the base of ``inner``, which is what the base is a view of."""
         return _composed(self, inner)
+
+    def onto(self, base: Value, axes: Iterable[int | None]) -> View:
+        """The same elements of another base: the old one's axes are these of its, or repeated."""
+        found = self.of(along(base, axes))
+        assert found is not None, (self, base)
+        return found
 
     def operand(self, index: int) -> View:
         """Operand ``index`` of the elementwise node that makes the base, along the same axes."""
@@ -101,9 +118,7 @@ class View:
         shift = len(shape) - value.rank
         pairs = zip(value.shape, shape[shift:], strict=True)
         same = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
-        found = self.of(along(value, (*(None,) * shift, *same)))
-        assert found is not None
-        return found
+        return self.onto(value, (*(None,) * shift, *same))
 
     def above(self) -> View | None:
         """The same elements in what the base's node moved, if that is all it does."""
@@ -148,7 +163,7 @@ def _group(factors: Iterable[Factor]) -> Group:
 
 def _range(seen: View, axis: int) -> tuple[Dim, Dim]:
     """The first and the last entry of an axis of the base that are seen."""
-    ends = [f.stride * (f.size - 1) for g in seen.groups for f in g if f.axis == axis]
+    ends = [f.stride * (f.size - 1) for f in seen.factors(axis)]
     start = seen.starts[axis]
     if not dims.all_static((start, *ends)):
         return start, dims.as_dim(start + sum(ends))
@@ -159,15 +174,11 @@ def _range(seen: View, axis: int) -> tuple[Dim, Dim]:
 
 
 def _composed(outer: View, inner: View) -> View | None:
-    pairs = zip(inner.groups, outer.base.shape, strict=True)
-    axes = [_Digits(group or (Factor(None, 0, size),)) for group, size in pairs]
+    axes = [_Digits(group) for group in inner.groups]
     starts = list(inner.starts)
     for axis, index in zip(axes, outer.starts, strict=True):
-        if not axis.begin(index):
+        if not axis.begin(index, starts):
             return None
-        for digit, at in zip(axis.group, axis.low, strict=True):
-            if digit.axis is not None:
-                starts[digit.axis] = dims.as_dim(starts[digit.axis] + digit.stride * at)
     groups: list[Group] = []
     for own in outer.groups:
         factors: list[Factor] = []
@@ -185,12 +196,12 @@ class _Digits:
     """An axis between two views, as the inner one has it, and how far the outer goes along each."""
 
     def __init__(self, group: Group) -> None:
-        self.group = group
-        self.low: list[Dim] = [0] * len(group)
-        self.high: list[Dim] = [0] * len(group)
+        self.group = group or (Factor(None, 0, 1),)
+        self.low: list[Dim] = [0] * len(self.group)
+        self.high: list[Dim] = [0] * len(self.group)
 
-    def begin(self, index: Dim) -> bool:
-        """Where the outer view starts: an index in digits, if it can be written so."""
+    def begin(self, index: Dim, starts: list[Dim]) -> bool:
+        """Start at an index, if that can be written in digits; ``starts`` of the base follow."""
         for i in range(len(self.group) - 1, 0, -1):
             size = self.group[i].size
             if dims.all_static((index, size)):
@@ -201,6 +212,9 @@ class _Digits:
                     return False
         self.low[0] = index
         self.high = list(self.low)
+        for (axis, stride, _), at in zip(self.group, self.low, strict=True):
+            if axis is not None:
+                starts[axis] = dims.as_dim(starts[axis] + stride * at)
         return True
 
     def steps(self, factor: Factor) -> list[Factor] | None:
@@ -339,7 +353,7 @@ def plan(seen: View, shape: Shape) -> list[Step] | None:
     source: list[Factor] = []
     sizes = list(seen.base.shape)
     for axis, whole in enumerate(seen.base.shape):
-        own = _nested([f for group in seen.groups for f in group if f.axis == axis])
+        own = _nested(seen.factors(axis))
         if own is None:
             return None
         source += own
