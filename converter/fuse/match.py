@@ -18,9 +18,10 @@ from typing import Protocol, TypeAlias, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.axes import View, along, write
 from converter.graph.dims import Shape
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -40,7 +41,7 @@ Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Found | None"]
 class Recogniser:
     """``match`` is tried on every node whose operation is one of ``roots``."""
 
-    roots: tuple[str, ...]
+    roots: tuple[Op, ...]
     match: Match
 
 
@@ -56,7 +57,7 @@ class Uses(Protocol):
 
 def proved(
     pattern: str,
-    roots: tuple[str, ...],
+    roots: tuple[Op, ...],
     prove: Callable[[Node, Uses], E | str | None],
     build: Callable[[Node, E, Editor], Found],
 ) -> Recogniser:
@@ -72,9 +73,9 @@ def proved(
     return Recogniser(roots, match)
 
 
-def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[str, Rule]:
+def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:
     """The recognisers as rules of one sweep; of several with one root the first to match wins."""
-    table: dict[str, list[Match]] = {}
+    table: dict[Op, list[Match]] = {}
     for recogniser in recognisers:
         for op in recogniser.roots:
             table.setdefault(op, []).append(recogniser.match)
@@ -124,14 +125,14 @@ def _above(seen: View, rounding: bool) -> View | None:
     node = seen.base.node
     if node is None or node.op not in _PEELED:
         return None
-    if node.op == "convert_element_type":
+    if node.op is ops.convert_element_type:
         through = converts_float(node) and (rounding or _widens(node))
         return replace(seen, base=node.inputs[0]) if through else None
     inner = seen.above()
     return inner if inner is not None and inner.is_whole else None
 
 
-_PEELED = frozenset({"convert_element_type", "transpose", "broadcast_in_dim", "reshape"})
+_PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
 
 
 def converts_float(node: Node) -> bool:

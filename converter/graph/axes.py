@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.graph.nodes import Node, Value
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
 
@@ -42,8 +43,8 @@ class View:
     groups: tuple[Group, ...]
     starts: tuple[Dim, ...]
 
-    def op(self) -> str:
-        return self.base.node.op if self.base.node is not None else ""
+    def op(self) -> Op | None:
+        return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
         assert self.base.node is not None
@@ -317,13 +318,13 @@ def _reshape(node: Node) -> View | None:
     return None if queue else View(source, tuple(groups), (0,) * source.rank)
 
 
-_MOVES: dict[str, Callable[[Node], View | None]] = {
-    "transpose": _transpose,
-    "broadcast_in_dim": _broadcast,
-    "tile": _tile,
-    "slice": _slice,
-    "rev": _rev,
-    "reshape": _reshape,
+_MOVES: dict[Op, Callable[[Node], View | None]] = {
+    ops.transpose: _transpose,
+    ops.broadcast_in_dim: _broadcast,
+    ops.tile: _tile,
+    ops.slice: _slice,
+    ops.rev: _rev,
+    ops.reshape: _reshape,
 }
 
 
@@ -425,7 +426,7 @@ def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
 
 _STEPS: dict[str, Callable[[Editor, Value, Any], Value]] = {
     "slice": lambda editor, x, cut: editor.slice(x, *cut),
-    "rev": lambda editor, x, axes: editor.add("rev", [x], x.shape, x.dtype, {"dimensions": axes}),
+    "rev": lambda editor, x, axes: editor.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": axes}),
     "reshape": lambda editor, x, shape: editor.reshape(x, shape),
     "transpose": lambda editor, x, order: editor.transpose(x, order),
     "broadcast": lambda editor, x, spread: editor.broadcast(x, *spread),

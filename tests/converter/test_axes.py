@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from converter.graph import Graph, Value, axes, dims, evaluate
+from converter.graph import Graph, Value, axes, dims, evaluate, ops
 from converter.graph.rewrite import Editor
 
 SIZES = {"b": 5, "h": 3}
@@ -37,7 +37,7 @@ class Chain:
     def transpose(self):
         order = self.rng.sample(range(len(self.atoms)), len(self.atoms))
         self.atoms = [self.atoms[i] for i in order]
-        self.add("transpose", permutation=tuple(order))
+        self.add(ops.transpose, permutation=tuple(order))
 
     def reshape(self):
         """Between any two atoms a new axis may begin, or two; whole axes go on as one."""
@@ -46,7 +46,7 @@ class Chain:
             flat[-1].append(atom)
             flat += [[] for _ in range(self.rng.choice((0, 1, 1, 2)))]
         self.atoms = flat
-        self.add("reshape", shape=self.shape)
+        self.add(ops.reshape, shape=self.shape)
 
     def slice(self):
         starts, stops, strides = [0] * len(self.atoms), list(self.shape), [1] * len(self.atoms)
@@ -56,7 +56,7 @@ class Chain:
                 stops[i] = self.rng.randint(starts[i] + 1, size)
                 strides[i] = self.rng.choice((1, 1, 2))
                 self.atoms[i] = [len(range(starts[i], stops[i], strides[i]))]
-        self.add("slice", start_indices=starts, limit_indices=stops, strides=strides)
+        self.add(ops.slice, start_indices=starts, limit_indices=stops, strides=strides)
 
     def broadcast(self):
         before, places = self.atoms, list[int]()
@@ -66,11 +66,11 @@ class Chain:
             places.append(len(self.atoms))
             grows = dims.same(dims.product(atoms), 1) and self.rng.random() < 0.5
             self.atoms.append([4] if grows else atoms)
-        self.add("broadcast_in_dim", shape=self.shape, broadcast_dimensions=tuple(places))
+        self.add(ops.broadcast_in_dim, shape=self.shape, broadcast_dimensions=tuple(places))
 
     def rev(self):
         turned = tuple(i for i in range(len(self.atoms)) if self.rng.random() < 0.4)
-        self.add("rev", dimensions=turned)
+        self.add(ops.rev, dimensions=turned)
 
 
 def spread(x, shape, places):
@@ -79,15 +79,15 @@ def spread(x, shape, places):
 
 
 NUMPY = {
-    "transpose": lambda x, permutation: np.transpose(x, permutation),
-    "reshape": lambda x, shape: np.reshape(x, shape),
-    "slice": lambda x, start_indices, limit_indices, strides: x[
+    ops.transpose: lambda x, permutation: np.transpose(x, permutation),
+    ops.reshape: lambda x, shape: np.reshape(x, shape),
+    ops.slice: lambda x, start_indices, limit_indices, strides: x[
         tuple(map(slice, start_indices, limit_indices, strides))
     ],
-    "broadcast_in_dim": lambda x, shape, broadcast_dimensions: spread(
+    ops.broadcast_in_dim: lambda x, shape, broadcast_dimensions: spread(
         x, shape, broadcast_dimensions
     ),
-    "rev": lambda x, dimensions: np.flip(x, dimensions),
+    ops.rev: lambda x, dimensions: np.flip(x, dimensions),
 }
 
 

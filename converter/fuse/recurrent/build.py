@@ -17,7 +17,7 @@ from converter.fuse.recurrent.lift import Lifter, makers, varying
 from converter.fuse.recurrent.results import Result, Results
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import Term
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.axes import View, write
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
@@ -39,7 +39,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     writer = _Writer(found, editor)
     backwards = goes_back(found.sources[0])
     params = {"reverse": node.params["reverse"] != backwards, "activations": cell.activations}
-    if cell.op == "gru":
+    if cell.op is ops.gru:
         params["reset_last"] = cell.reset_last
     inputs = [writer.inputs(), *writer.weights(), *writer.initial()]
     time, batch, hidden = node.params["length"], writer.batch, writer.hidden
@@ -48,7 +48,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     every, *last = editor.add_many(cell.op, inputs, types, params)
     stacked = editor.reshape(every, (time, *(writer.sizes[a] for a in writer.axes)))
     if backwards:
-        stacked = editor.add("rev", [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
+        stacked = editor.add(ops.rev, [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
     ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
 
     def written(result: Result, shape: Shape) -> Value:
@@ -171,11 +171,13 @@ class _Writer:
             return self.editor.broadcast(const(0, self.dtype), shape, ())
         total = values[0]
         for value in values[1:]:
-            total = self.editor.binary("add", total, value)
+            total = self.editor.binary(ops.add, total, value)
         return total
 
     def _signed(self, value: Value, term: Term) -> Value:
-        return self.editor.add("neg", [value], value.shape, value.dtype) if term.negative else value
+        return (
+            self.editor.add(ops.neg, [value], value.shape, value.dtype) if term.negative else value
+        )
 
 
 def _shared(terms: Sequence[Term]) -> tuple[Sequence[Term], Sequence[Term]]:

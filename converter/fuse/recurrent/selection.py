@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converter.graph import Value, dims
+from converter.graph import Value, dims, ops
 from converter.graph.axes import Factor, Group, View, along
 
 TIME, INNER = -1, -2
@@ -31,7 +31,7 @@ def descended(found: View) -> View:
 
 
 def _above(found: View) -> View | None:
-    return found.part() if found.op() == "concatenate" else found.above()
+    return found.part() if found.op() is ops.concatenate else found.above()
 
 
 def operands(found: View) -> list[View]:

@@ -16,11 +16,11 @@ import numpy as np
 from converter.fuse.recurrent import selection
 from converter.fuse.recurrent.lift import can_lift, makers, varying
 from converter.fuse.recurrent.selection import INNER, TIME, descended, operands, turned
-from converter.graph import Graph, Node, Value, const, dims
+from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.axes import View
 from converter.graph.constants import scalar
 
-ACTIVATIONS = ("tanh", "logistic", "relu", "hard_sigmoid")
+ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST = 12
 """Sums in sums; a cell has four or five."""
 
@@ -35,9 +35,9 @@ class Activation:
 
 def activation(found: View) -> Activation | None:
     """What a value is an activation of; the operand is along the same logical axes."""
-    if found.op() in ACTIVATIONS:
-        return Activation(found.op(), operands(found)[0])
-    if found.op() == "max":
+    if (op := found.op()) in ACTIVATIONS:
+        return Activation(op.name, operands(found)[0])
+    if found.op() is ops.max:
         one, other = operands(found)
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
@@ -110,15 +110,15 @@ class Reader:
         op = found.op()
         if not self.varies(found):
             return self._bias(found)
-        if depth < DEEPEST and op in ("add", "sub", "neg"):
+        if depth < DEEPEST and op in (ops.add, ops.sub, ops.neg):
             parts = [self.terms(part, depth + 1) for part in operands(found)]
-            if op != "add" and parts[-1] is not None:
+            if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             known = [part for part in parts if part is not None]
             return None if len(known) < len(parts) else [term for part in known for term in part]
-        if depth < DEEPEST and op == "mul":
+        if depth < DEEPEST and op is ops.mul:
             return self._gated(found, depth)
-        return self._product(found) if op == "einsum" else self._as_it_is(found)
+        return self._product(found) if op is ops.einsum else self._as_it_is(found)
 
     def _outside(self, found: View) -> View:
         """What is scanned, as it is before the loop."""
@@ -167,7 +167,10 @@ class Reader:
     def _summed(self, moving: View, weights: View) -> list[Term] | None:
         """A product with values side by side is the sum of a product with each."""
         moving = descended(moving)
-        if moving.op() == "concatenate" and moving.axes[INNER] == moving.node().params["dimension"]:
+        if (
+            moving.op() is ops.concatenate
+            and moving.axes[INNER] == moving.node().params["dimension"]
+        ):
             return self._side_by_side(moving, weights)
         term = self._source(moving)
         return None if term is None else [replace(term, weights=descended(weights))]
@@ -189,7 +192,7 @@ class Reader:
         """An input, the state, or the state times a gate; whole."""
         if found.base is self.body.state:
             return Term("h", found, found) if self._is_state(found) else None
-        if found.op() == "mul":
+        if found.op() is ops.mul:
             one, other = operands(found)
             for gate, state in ((one, other), (other, one)):
                 if state.base is self.body.state and self._is_state(state) and activation(gate):
