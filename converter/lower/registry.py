@@ -166,9 +166,9 @@ def _type(value: Any) -> str:
     return f"{value.dtype}[{','.join(map(str, value.shape))}]"
 
 
-_NUMPY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
 SINCE = {
-    **dict.fromkeys(_NUMPY, 1),
+    **{f"{kind}{bits}": 1 for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("bool", "float16", "float32", "float64"), 1),
     **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 19),
     **dict.fromkeys(("int4", "uint4"), 21),
     "bfloat16": 13,
