@@ -17,6 +17,7 @@ from converter.graph import Node, Value, dims
 from converter.graph.dtypes import converted
 from converter.graph.evaluate import precision, run_node
 from converter.graph.origins import steps
+from converter.refused import CALLING
 
 # Results above this size stay in the graph unless they are no larger than what they come from.
 CEILING = 1 << 20
@@ -130,5 +131,5 @@ def _kinds(node: Node) -> set[str]:
 
 def is_computable(node: Node) -> bool:
     """Pure, without bodies, and of known shapes; not itself the value of a named dimension."""
-    plain = not node.bodies and node.op != "dim_as_value"
+    plain = not node.bodies and node.op != "dim_as_value" and node.op not in CALLING
     return plain and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))
