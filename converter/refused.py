@@ -90,8 +90,5 @@ REFUSED = {
 }
 """By primitive, the public ones of `jax`, those inside of it, and Equinox's."""
 
-CALLING = frozenset({"call_exported", "ffi_call", "io_callback", "outside_call", "pure_callback"})
-"""What runs somebody's code, which a conversion never does."""
-
 AT_ONCE = frozenset({"io_callback", "rng_uniform"})
 """Refused while tracing, for they give other values on each run, and must not become constants."""
