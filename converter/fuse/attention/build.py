@@ -10,8 +10,8 @@ import numpy as np
 from converter.fuse.attention.axes import Operand, Parts
 from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, Factor, Term
-from converter.fuse.match import View, materialise
 from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.rewrite import Editor
 
 
@@ -117,7 +117,7 @@ def _along(editor: Editor, parts: Parts, view: View) -> Value:
     shape = tuple(
         parts.sizes[i] if on else 1 for on, group in zip(varies, groups, strict=True) for i in group
     )
-    value = materialise(editor, View(view.base, tuple(view.axes[i] for i in axes)), shape)
+    value = write(editor, along(view.base, tuple(view.axes[i] for i in axes)), shape)
     merged = [
         dims.product([parts.sizes[i] for i in group]) if on else 1
         for on, group in zip(varies, groups, strict=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import View, whole
+from converter.fuse.match import whole
 from converter.graph import Node, Value, dims, ops
+from converter.graph.axes import View
 from converter.graph.slices import cut_axes
 
 
