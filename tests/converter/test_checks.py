@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import checkify, io_callback
-from jax.extend.core import Primitive
 
 import converter
 from tests.conformance import Case, assert_exports
@@ -90,14 +89,6 @@ def _printed(x):
     return x
 
 
-def _primitive() -> Primitive:
-    """What is written by a rule, and cannot be computed here."""
-    primitive = Primitive("of_a_user")
-    primitive.def_abstract_eval(lambda x: x)
-    primitive.def_impl(_raises)
-    return primitive
-
-
 KNOWN = np.ones((3, 4), np.float32)
 PLACES = {
     "of an input": lambda call: lambda x: call(x) + 1,
@@ -124,17 +115,15 @@ CALLS = {"pure_callback": _called, "io_callback": _with_effect, "debug.callback"
 
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("call", [*CALLS, "a primitive"])
+@pytest.mark.parametrize("call", CALLS)
 def test_nothing_is_executed(call, place):
-    """It is refused, left out or written; what it computes is never asked for."""
-    with converter.extensions():
-        converter.rule("of_a_user")(lambda b, x: b.op("Identity", x))
-        fn = PLACES[place](CALLS.get(call) or _primitive().bind)
-        explained = converter.explain(fn, [X])
-        try:
-            converter.to_onnx(fn, [X])
-        except converter.Unsupported as error:
-            assert "a file cannot call Python" in str(error)
-            assert not explained.is_convertible
-        else:
-            assert explained.is_convertible
+    """It is refused or left out; what it computes is never asked for."""
+    fn = PLACES[place](CALLS[call])
+    explained = converter.explain(fn, [X])
+    try:
+        converter.to_onnx(fn, [X])
+    except converter.Unsupported as error:
+        assert "a file cannot call Python" in str(error)
+        assert not explained.is_convertible
+    else:
+        assert explained.is_convertible
