@@ -74,9 +74,16 @@ def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
 
 PASSES: tuple[Pass, ...] = (
     Pass(
+        "decompose",
+        "What ONNX has no operator or type for is written as the JAX function that it stands for.",
+        steps.decomposed,
+        settles=False,
+    ),
+    Pass(
         "simplify",
         "One spelling where JAX has several; nothing dead, known or twice.",
         steps.simplified,
+        after=("decompose",),
         gone=FORMS,
     ),
     Pass(

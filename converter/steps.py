@@ -38,6 +38,7 @@ from converter.graph import Graph, Node, Value
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
+from converter.represent.decompose import decompose
 from converter.settings import Settings
 from converter.simplify import simplify
 
@@ -84,6 +85,10 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 def simplified(graph: Graph, _: Settings) -> bool:
     simplify(graph)
     return False
+
+
+def decomposed(graph: Graph, _: Settings) -> bool:
+    return decompose(graph)
 
 
 def write_keys(graph: Graph, _: Settings) -> bool:

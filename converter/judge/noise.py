@@ -25,7 +25,6 @@ import numpy as np
 from converter.graph import Graph, Node
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
 from converter.graph.rewrite import drop_dead
-from converter.represent.keys import write_gammas
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
@@ -104,7 +103,6 @@ class Noise:
     def _graph(self) -> Graph:
         graph = self._retrace()
         drop_dead(graph)
-        write_gammas(graph)
         return graph
 
     @cached_property
