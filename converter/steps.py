@@ -195,9 +195,8 @@ def operands(graph: Graph, settings: Settings) -> bool:
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
-    return swept(pooling.rules(settings.opset, settings.strict, settings.runtime), bounds.RULES)(
-        graph, settings
-    )
+    pools = pooling.rules(settings.opset, settings.strict, settings.runtime)
+    return swept(pools, bounds.rules(graph, settings.strict))(graph, settings)
 
 
 def attention_3d(graph: Graph, settings: Settings) -> bool:

@@ -141,12 +141,12 @@ def _shifted(node: Node, ranges: Sequence[Range]) -> Range:
     return Range(0, int(x.high) >> int(by.low))
 
 
-_MOVED = (
+MOVED = (
     *("broadcast_in_dim", "reshape", "transpose", "slice", "rev", "squeeze", "expand_dims"),
     *("copy", "select_index", "tile"),
 )
 _RANGES: dict[str, Rule] = {
-    **dict.fromkeys(_MOVED, _same),
+    **dict.fromkeys(MOVED, _same),
     **dict.fromkeys(("floor", "ceil", "round"), _whole),
     "convert_element_type": _convert,
     "iota": _iota,

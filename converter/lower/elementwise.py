@@ -246,27 +246,22 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return b.cast(b.op("Where", negative, b.op("Sub", minus, moved), moved), b.out.dtype)
 
 
-# -------------------------------------------------------------------------------------- total order
+# --------------------------------------------------------------------------- total order of floats
 
 
 @rule("eq_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """In the total order NaN equals itself; that it also tells zeros apart is left out."""
-    if not is_float(b.operand().dtype):
-        return b.op("Equal", x, y)
     return b.op("Or", b.op("Equal", x, y), b.op("And", b.op("IsNaN", x), b.op("IsNaN", y)))
 
 
 @rule("le_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """NaN is above all others."""
-    plain = b.op("LessOrEqual", x, y)
-    return b.op("Or", plain, b.op("IsNaN", y)) if is_float(b.operand().dtype) else plain
+    return b.op("Or", b.op("LessOrEqual", x, y), b.op("IsNaN", y))
 
 
 @rule("lt_to")
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    if not is_float(b.operand().dtype):
-        return b.op("Less", x, y)
     above = b.op("And", b.op("IsNaN", y), b.op("Not", b.op("IsNaN", x)))
     return b.op("Or", b.op("Less", x, y), above)

@@ -8,6 +8,7 @@ import numpy as np
 
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import named_size, scalar
+from converter.graph.dtypes import is_float
 from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
 from converter.simplify.bits import fraction
@@ -75,6 +76,13 @@ def _greater(node: Node, _: Editor) -> Value | None:
     return const(True, np.bool_) if above else None
 
 
+def _total(node: Node, editor: Editor) -> Value | None:
+    """The total order of what has no NaN is its order."""
+    if is_float(node.inputs[0].dtype):
+        return None
+    return editor.add(node.op.removesuffix("_to"), node.inputs, node.out.shape, node.out.dtype)
+
+
 def _select(node: Node, _: Editor) -> Value | None:
     which = scalar(node.inputs[0])
     chosen = None if which is None else node.inputs[1 + int(which)]
@@ -113,6 +121,7 @@ RULES: dict[str, Rule] = {
     "or": _or,
     "integer_pow": _integer_pow,
     "gt": _greater,
+    **dict.fromkeys(("eq_to", "le_to", "lt_to"), _total),
     "select_n": _select,
     "scatter-sub": _scatter_sub,
     "dim_as_value": _dim_as_value,
