@@ -62,18 +62,18 @@ class Decomposer(Inliner):
 def _stands_for_more(node: Node) -> bool:
     if isinstance(node.meaning, OfHeld):
         return node.meaning.kind == COMPLEX
-    return expand.find(node.op) is not None
+    return expand.find(node.op.name) is not None
 
 
 def _instead(node: Node) -> Any:
     """A jaxpr of the node's operands; ``None`` if it stays, for which there may be a refusal."""
     if not _stands_for_more(node) or all(0 in v.shape for v in node.outputs):
         return None
-    with fitting(node.op, node.inputs, node.source):
+    with fitting(node.op.name, node.inputs, node.source):
         try:
             if isinstance(node.meaning, OfHeld):
                 return _in_reals(node, node.meaning)
-            return _expanded(node.op, node)
+            return _expanded(node.op.name, node)
         except Unsupported as error:  # told by the lowering, together with all others
             node.refusal = error.reason
             return None

@@ -26,8 +26,8 @@ def represent(graph: Graph) -> bool:
     What is written may have to do with keys again.
     """
     changed = False
-    while ops := {node.op for node in graph.walk() if _stands_for_more(node)}:
-        changed |= sweep(graph, dict.fromkeys(ops, _written)).changed
+    while found := {node.op for node in graph.walk() if _stands_for_more(node)}:
+        changed |= sweep(graph, dict.fromkeys(found, _written)).changed
     return changed
 
 
