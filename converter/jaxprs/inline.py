@@ -48,10 +48,10 @@ DROPPED = {
     "debug_print": "jax.debug.print: a file prints nothing",
     "inspect_sharding": "jax.debug.inspect_array_sharding: a file calls no Python",
     "layout_constraint": "jax.experimental.layout.with_layout_constraint: a runtime lays out",
-    ops.optimization_barrier: "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
     "relayout": "a change of layout: a runtime lays out",
     "reshard": "jax.sharding.reshard: a file is for one device",
-    ops.sharding_constraint: "jax.lax.with_sharding_constraint: a file is for one device",
+    "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
 }
 """Primitives that hand on their operands, if they have results, and what to say of them."""
 
