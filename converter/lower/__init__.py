@@ -29,16 +29,16 @@ from converter.lower import (  # noqa: F401: each registers what it has
 )
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
-from converter.targets import ONNXRUNTIME, Target
+from converter.targets import Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS
 
 
 def lower(
     graph: Graph,
     opset: int,
-    refused: list[Unsupported] | None = None,
+    target: Target,
     *,
-    target: Target = ONNXRUNTIME,
+    refused: list[Unsupported] | None = None,
     lines: bool = False,
 ) -> ir.Model:
     """The ONNX model of an arranged graph; parameters are initializers without values yet.
@@ -52,9 +52,9 @@ def lower(
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
     shared = Shared(
         opset,
+        target,
         main,
         refused=refused,
-        target=target,
         lines=lines,
         taken=frozenset(p for name in names for p in _prefixes(name)),
     )
