@@ -198,7 +198,7 @@ SPELLED_OUT = (ops.gelu, ops.rotary)
 """What has a name here before there is an operator for it."""
 
 
-def decompose(graph: Graph, settings: Settings) -> bool:
+def spell_out(graph: Graph, settings: Settings) -> bool:
     """By the formula that says what each of them means."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
@@ -207,6 +207,7 @@ def decompose(graph: Graph, settings: Settings) -> bool:
         specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
         assert node.op.formula is not None
         formula = trace(partial(node.op.formula, **node.params), specs)
+        decompose(formula)
         simplify(formula)
         return editor.inline(formula, node.inputs)
 
