@@ -10,7 +10,7 @@ import onnx_ir as ir
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
-from converter.lower import (  # noqa: F401, each registers what it has
+from converter.lower import (
     bits,
     bitwise,
     cache,
