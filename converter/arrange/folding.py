@@ -8,8 +8,9 @@ all that it arrives at are parameters or constants, these are multiplied when th
 and keep their names; the operation is gone. So a shift goes into the bias before it.
 
 The weights of a product or a convolution change only if nothing else reads them, so that no file
-has them twice; of vectors and tables it may have two of up to 1 MiB. Factors that make infinite
-weights, and so NaN, are refused on saving.
+has them twice; of vectors and tables it may have two of up to 1 MiB. Infinite weights would make
+NaN: a divisor stays where its numbers have a zero, and where it has none yet but is not kept from
+zero by a sum with a positive number. What is given on saving is looked at again then, and refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from converter.graph.evaluate import size_in_bytes
 from converter.graph.origins import sources
 from converter.graph.rewrite import Editor, Rule
 from converter.graph.slices import known_cut
-from converter.programs.compute import CEILING
+from converter.programs.compute import CEILING, compute
 
 DEPTH = 12
 """How many operations a factor is carried through."""
@@ -93,7 +94,8 @@ class Affine:
                 spread, how = _spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add("factor", [spread], spread.shape, spread.dtype, how)
                 changes = self._scaled(Part(node, index, factor), node.op, editor, DEPTH)
-                if changes and not all(map(_is_number, changes)):
+                useful = changes and not all(map(_is_number, changes))
+                if changes and useful and _keeps_finite(other, divides):
                     return self._without(node, index, changes, editor)
         return None
 
@@ -258,6 +260,24 @@ def _is_tame(value: Value, divides: bool) -> bool:
     sizes = np.abs(np.asarray(value.const if number is None else number, np.float64))
     within = (sizes >= 1 / LARGEST) & (sizes <= LARGEST)
     return bool(np.all(within | (sizes == 0) & (not divides)))
+
+
+def _keeps_finite(value: Value, divides: bool) -> bool:
+    """Whether finite weights stay finite, by the numbers that there are or as they are written."""
+    leaves = sources(value).values()
+    if any(leaf.kind == "param" and leaf.bound is None for leaf in leaves):
+        return not divides or _is_kept_from_zero(value)
+    numbers = compute(value, lambda leaf: leaf.bound if leaf.kind == "param" else leaf.const)
+    return not np.any(numbers == 0 if divides else np.isinf(numbers))
+
+
+def _is_kept_from_zero(value: Value) -> bool:
+    """A sum with a positive number, or the root of one: ``sqrt(variance + epsilon)``."""
+    node = value.node
+    while node is not None and node.op in (*VIEWS, "broadcast_in_dim", "sqrt"):
+        node = node.inputs[0].node
+    numbers = map(scalar, node.inputs) if node is not None and node.op in ("add", "max") else ()
+    return any(number is not None and number > 0 for number in numbers)
 
 
 def _covers(bias: Value, term: Value) -> bool:
