@@ -18,25 +18,26 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from converter.graph import Graph, Node, Value, const, dims
+from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.graph.dtypes import highest, is_float, lowest
-from converter.graph.operations import ELEMENTWISE, SCATTERS, UNARY
-from converter.graph.ranges import MOVED, known_range
+from converter.graph.op import Op
+from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
 
 Mode = lax.GatherScatterMode
 
 KEEPS_APART = frozenset(
     {
-        *(*ELEMENTWISE, *UNARY, *MOVED, "concatenate", "pad", "gather", "take", "dynamic_slice"),
-        *("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or"),
+        *(op for op in ops.stated() if op.elementwise or op.moves),
+        *(ops.concatenate, ops.pad, ops.gather, ops.take, ops.dynamic_slice),
+        *(ops.reduce_sum, ops.reduce_max, ops.reduce_min, ops.reduce_and, ops.reduce_or),
     }
 )
 """Operations behind which a mask still tells elements of the operands from each other."""
 
 
-def rules(graph: Graph, strict: bool) -> dict[str, Rule]:
+def rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
     """The rules for a graph; with ``strict`` no promise is believed."""
     masked = _masked(graph)
 
@@ -46,8 +47,8 @@ def rules(graph: Graph, strict: bool) -> dict[str, Rule]:
     def scatter(node: Node, editor: Editor) -> Value | None:
         return _scatter(node, editor, strict)
 
-    found: dict[str, Rule] = dict.fromkeys(SCATTERS, scatter)
-    return {**found, "gather": gather, "dynamic_slice": _dynamic_slice}
+    found: dict[Op, Rule] = dict.fromkeys(ops.SCATTERS, scatter)
+    return {**found, ops.gather: gather, ops.dynamic_slice: _dynamic_slice}
 
 
 def _masked(graph: Graph) -> set[int]:
@@ -77,9 +78,9 @@ def _masked(graph: Graph) -> set[int]:
 
 def _left_out(node: Node) -> Iterator[Value]:
     """Operands whose elements may be left out: the cases of a choice, what a mask multiplies."""
-    if node.op == "select_n":
+    if node.op is ops.select_n:
         yield from _cases(node.inputs[1:])
-    if node.op == "mul":
+    if node.op is ops.mul:
         for value, mask in (node.inputs, node.inputs[::-1]):
             numbers = known_range(mask)
             if numbers.within(0, 1) and not numbers.misses(0):
@@ -119,7 +120,7 @@ def _gather(node: Node, editor: Editor, doubted: bool) -> Value | None:
     ok = editor.broadcast(_unmoved(editor, indices, inside), out.shape, batch)
     filler = const(_filler(node.params["fill_value"], out.dtype), out.dtype)
     other = editor.broadcast(filler, out.shape, ())
-    return editor.add("select_n", [ok, other, out], out.shape, out.dtype)
+    return editor.add(ops.select_n, [ok, other, out], out.shape, out.dtype)
 
 
 def _filler(value: Any, dtype: np.dtype) -> Any:
@@ -150,7 +151,9 @@ def _scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
     axis = pointed[0]
     config = tuple((0, sizes[axis] if i == axis else 0, 0) for i in range(x.rank))
     longer = tuple(dims.as_dim(d + c[1]) for d, c in zip(x.shape, config, strict=True))
-    padded = editor.add("pad", [x, const(0, x.dtype)], longer, x.dtype, {"padding_config": config})
+    padded = editor.add(
+        ops.pad, [x, const(0, x.dtype)], longer, x.dtype, {"padding_config": config}
+    )
     aside = _aside(editor, indices, inside, x.shape[axis])
     out = editor.like(node, [padded, aside, updates], longer, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
@@ -162,7 +165,7 @@ def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:
     first, *others = (editor.slice(inside, last, i, i + 1) for i in range(inside.shape[last]))
     ok = editor.reshape(_unmoved(editor, indices, inside), first.shape)
     beyond = editor.broadcast(_number(editor, end, first.dtype), first.shape, ())
-    moved = editor.add("select_n", [ok, beyond, first], first.shape, first.dtype)
+    moved = editor.add(ops.select_n, [ok, beyond, first], first.shape, first.dtype)
     return editor.concatenate([moved, *others], last) if others else moved
 
 
@@ -201,7 +204,7 @@ def _inside(
         indices = editor.convert(indices, np.int32)  # limits may not fit
     zero = const(0, indices.dtype)
     inputs = [zero, indices, _limits(editor, limits, indices.dtype)]
-    return editor.add("clamp", inputs, indices.shape, indices.dtype)
+    return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
 
 
 def _promise_kept(
@@ -237,17 +240,19 @@ def _number(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
     """A dimension as a scalar."""
     if dims.is_static(dim):
         return const(dim, dtype)
-    return editor.add("dim_as_value", [], (), dtype, {"dim": dim})
+    return editor.add(ops.dim_as_value, [], (), dtype, {"dim": dim})
 
 
 def _unmoved(editor: Editor, indices: Value, inside: Value) -> Value:
     """Where every component of an index vector is what it was."""
-    same = editor.add("eq", [editor.convert(indices, inside.dtype), inside], inside.shape, np.bool_)
+    same = editor.add(
+        ops.eq, [editor.convert(indices, inside.dtype), inside], inside.shape, np.bool_
+    )
     last = inside.rank - 1
     shape = inside.shape[:-1]
     if inside.shape[last] == 1:
         return editor.reshape(same, shape)
-    return editor.add("reduce_and", [same], shape, np.bool_, {"axes": (last,)})
+    return editor.add(ops.reduce_and, [same], shape, np.bool_, {"axes": (last,)})
 
 
 # --------------------------------------------------------------------------------- dynamic slices
@@ -268,4 +273,4 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
         "limit_indices": tuple(a + n for a, n in zip(first, sizes, strict=True)),
         "strides": (1,) * x.rank,
     }
-    return editor.add("slice", [x], node.out.shape, x.dtype, params)
+    return editor.add(ops.slice, [x], node.out.shape, x.dtype, params)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.centred import Centred, centred
-from converter.fuse.match import Uses, View, materialise, peel, proved, turned
+from converter.fuse.match import Uses, peel, proved, turned
 from converter.fuse.norm import dressed
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.rewrite import Editor
 
 DTYPES = ("float32", "float16", "float64")
@@ -47,13 +48,13 @@ def build(node: Node, batch: Batch, editor: Editor) -> Value:
     channels = (out.shape[1],)
     x = turned(editor, found.x, out.shape, out.dtype)
     statistics = [
-        materialise(editor, View(view.base, (view.axes[1],)), channels, out.dtype)
+        write(editor, along(view.base, (view.axes[1],)), channels, out.dtype)
         for view in (batch.mean, batch.variance)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
     params = {"epsilon": found.deviation.epsilon}
-    normed = editor.add("batch_norm", [x, ones, *statistics], out.shape, out.dtype, params)
+    normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
     return dressed(normed, found.deviation.rest, found.terms, editor)
 
 
-CORE = proved("BatchNormalization", ("add", "sub"), prove, build)
+CORE = proved("BatchNormalization", (ops.add, ops.sub), prove, build)

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, pair, proved, turned, whole
-from converter.graph import Node, Value, const, dims
+from converter.fuse.match import Uses, pair, proved, turned, whole
+from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
@@ -41,7 +42,7 @@ def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) 
     if scale is None:
         scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
     params = {"groups": found.groups, "epsilon": epsilon}
-    normed = editor.add("group_norm", [flat, scale], flat.shape, flat.dtype, params)
+    normed = editor.add(ops.group_norm, [flat, scale], flat.shape, flat.dtype, params)
     back = [found.order.index(i) for i in range(len(found.order))]
     return editor.transpose(editor.reshape(normed, turned.shape), back)
 
@@ -78,7 +79,7 @@ def build_groups(node: Node, found: Groups, editor: Editor) -> Value:
 def _turned(value: Value) -> tuple[Sequence[int], Value]:
     """A value as the transposition of another."""
     node = value.node
-    if node is not None and node.op == "transpose":
+    if node is not None and node.op is ops.transpose:
         return node.params["permutation"], node.inputs[0]
     return range(value.rank), value
 
@@ -86,7 +87,7 @@ def _turned(value: Value) -> tuple[Sequence[int], Value]:
 def split_axis(value: Value) -> int | None:
     """The axis that a reshape has split into itself and the next."""
     node = value.node
-    if node is None or node.op != "reshape" or value.rank != node.inputs[0].rank + 1:
+    if node is None or node.op is not ops.reshape or value.rank != node.inputs[0].rank + 1:
         return None
     before, after = node.inputs[0].shape, value.shape
     for axis, size in enumerate(before):
@@ -98,11 +99,11 @@ def split_axis(value: Value) -> int | None:
 
 def is_bare(node: Node) -> bool:
     """Whether a layer norm has no scale and no bias yet."""
-    bare = node.op == "layer_norm" and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
+    bare = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return bare and node.out.dtype.name in DTYPES
 
 
-GROUPS = proved("GroupNormalization", ("layer_norm",), prove_groups, build_groups)
+GROUPS = proved("GroupNormalization", (ops.layer_norm,), prove_groups, build_groups)
 
 
 # ------------------------------------------------------------------------------------- each channel
@@ -118,9 +119,9 @@ class Channel:
 
 
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
-    for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
+    for normed, other in pair(along(node.out)):
         varies = [i for i, a in enumerate(other.axes) if a is not None]
-        if normed.op() != "layer_norm" or not is_bare(normed.node()) or len(varies) != 1:
+        if normed.op() is not ops.layer_norm or not is_bare(normed.node()) or len(varies) != 1:
             continue
         inner, channel = normed.node(), normed.axes[varies[0]]
         first, rank = inner.params["axis"], normed.base.rank
@@ -131,18 +132,18 @@ def prove_channel(node: Node, uses: Uses) -> Channel | None:
             size = normed.base.shape[channel]
             groups = Groups(inner.inputs[0], (*lead, channel, *range(first, rank)), len(lead), size)
             if dims.is_static(size) and uses.single_use(normed.base):
-                return Channel(normed, groups, View(other.base, (other.axes[varies[0]],)))
+                return Channel(normed, groups, along(other.base, (other.axes[varies[0]],)))
     return None
 
 
 def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
-    scale = materialise(editor, found.scale, (found.groups.groups,), node.out.dtype)
+    scale = write(editor, found.scale, (found.groups.groups,), node.out.dtype)
     epsilon = found.normed.node().params["epsilon"]
     normed = written(found.groups, scale, epsilon, editor)
-    return turned(editor, View(normed, found.normed.axes), node.out.shape)
+    return turned(editor, along(normed, found.normed.axes), node.out.shape)
 
 
-CHANNEL = proved("InstanceNormalization", ("mul",), prove_channel, build_channel)
+CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_channel)
 
 
 # --------------------------------------------------------------------- scales of the split channels
@@ -158,7 +159,7 @@ class Inside:
 
 
 def prove_inside(node: Node, uses: Uses) -> Inside | None:
-    view = View(node.out, tuple(range(node.out.rank)))
+    view = along(node.out)
     for index in (0, 1):
         value = node.inputs[index]
         axis = split_axis(value)
@@ -174,8 +175,8 @@ def _is_normed(split: Value) -> bool:
     """Whether what is split is a group norm, perhaps scaled already."""
     assert split.node is not None
     found = whole(split.node.inputs[0])
-    inner = [whole(v) for v in found.node().inputs] if found.op() == "mul" else []
-    return any(v.op() == "group_norm" for v in (found, *inner))
+    inner = [whole(v) for v in found.node().inputs] if found.op() is ops.mul else []
+    return any(v.op() is ops.group_norm for v in (found, *inner))
 
 
 def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
@@ -183,9 +184,9 @@ def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
     x, axis = found.split.node.inputs[0], found.axis
     both = (axis, axis + 1)
     shape = tuple(d if i in both else 1 for i, d in enumerate(found.split.shape))
-    other = materialise(editor, found.other, shape, node.out.dtype)
+    other = write(editor, found.other, shape, node.out.dtype)
     merged = editor.reshape(other, (*shape[:axis], x.shape[axis], *shape[axis + 2 :]))
     return editor.reshape(editor.binary(node.op, x, merged), node.out.shape)
 
 
-INSIDE = proved("GroupNormalization", ("mul", "add"), prove_inside, build_inside)
+INSIDE = proved("GroupNormalization", (ops.mul, ops.add), prove_inside, build_inside)

@@ -16,11 +16,12 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from converter.fuse.match import Uses, View, materialise, operands, proved, rules, whole
+from converter.fuse.match import Uses, operands, proved, rules, whole
 from converter.fuse.products import EQUAL
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
-from converter.graph.operations import OPERATIONS
+from converter.graph.op import Op
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep
 from converter.simplify import simplify
@@ -28,8 +29,6 @@ from converter.trace import trace
 
 Bound: TypeAlias = dict[str, View]
 """What the arguments of a spelling are in the user's graph, by name."""
-
-COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 
 DTYPES = ("float32", "float16")
 """What ONNX's activations take at every opset."""
@@ -45,8 +44,8 @@ class Spelling:
     ``negative`` the operation takes the numbers with the other sign.
     """
 
-    op: str
-    sign: str
+    op: Op
+    sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
     opsets: range = range(17, 27)
@@ -62,17 +61,17 @@ def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
 def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
     """Those whose sign is in the graph."""
     there = {node.op for node in graph.walk()}
-    return tuple(spelling for spelling in table if spelling.sign in there or not spelling.sign)
+    return tuple(spelling for spelling in table if spelling.sign is None or spelling.sign in there)
 
 
-def primitives(spelling: Spelling) -> frozenset[str]:
+def primitives(spelling: Spelling) -> frozenset[Op]:
     """The operations that a formula is made of."""
     return frozenset(v.node.op for v in ancestors(_pattern((spelling,)).base) if v.node is not None)
 
 
-def _rules(table: tuple[Spelling, ...]) -> dict[str, Rule]:
+def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
     found = [
-        proved(spelling.op, (_pattern(table[: i + 1]).op(),), *_proof(table[: i + 1]))
+        proved(spelling.op.name, (_pattern(table[: i + 1]).node().op,), *_proof(table[: i + 1]))
         for i, spelling in enumerate(table)
     ]
     return rules(found, [])
@@ -95,12 +94,11 @@ def _proof(
     table: tuple[Spelling, ...],
 ) -> tuple[Callable[[Node, Uses], Bound | None], Callable[[Node, Bound, Editor], Value]]:
     spelling = table[-1]
-    formula = None if spelling.op in OPERATIONS else spelling.formula
 
     def prove(node: Node, uses: Uses) -> Bound | None:
         if node.out.dtype.name not in DTYPES:
             return None
-        found = _same(_pattern(table), View(node.out, tuple(range(node.out.rank))), {})
+        found = _same(_pattern(table), along(node.out), {})
         if found is None or not found["x"].fills(node.out.shape):
             return None
         numbers = {name: scalar(view.base) for name, view in found.items() if name != "x"}
@@ -109,14 +107,14 @@ def _proof(
     def build(node: Node, found: Bound, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
         numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
-        inputs = [materialise(editor, found["x"], shape, dtype)]
+        inputs = [write(editor, found["x"], shape, dtype)]
         sign = -1 if spelling.negative else 1
         arrays = [_small(editor, found[k], shape) for k, n in numbers.items() if n is None]
         for value in arrays:
-            less = editor.add("neg", [value], value.shape, value.dtype) if sign < 0 else value
+            less = editor.add(ops.neg, [value], value.shape, value.dtype) if sign < 0 else value
             inputs.append(less)
         params = {k: sign * float(n) for k, n in numbers.items() if n is not None}
-        return editor.add(spelling.op, inputs, shape, dtype, params, formula=formula)
+        return editor.add(spelling.op, inputs, shape, dtype, params)
 
     return prove, build
 
@@ -124,7 +122,7 @@ def _proof(
 def _small(editor: Editor, view: View, shape: dims.Shape) -> Value:
     """An operand of the result's rank, with one entry along the axes that it does not have."""
     ones = tuple(1 if a is None else d for a, d in zip(view.axes, shape, strict=True))
-    return materialise(editor, view, ones)
+    return write(editor, view, ones)
 
 
 def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
@@ -141,7 +139,7 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     terms, parts = operands(pattern), operands(view)
     if len(terms) != len(parts):  # a choice of more than two
         return None
-    orders = permutations(parts) if node.op in COMMUTATIVE else (parts,)
+    orders = permutations(parts) if node.op.commutes else (parts,)
     return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
 
 

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.graph import Graph, Node, Value, dims, make_node
+from converter.graph import Graph, Node, Value, dims, make_node, ops
 from converter.graph.dims import Dim, Shape
+from converter.graph.op import Op
 
 logger = logging.getLogger(__name__)
 
@@ -52,27 +53,24 @@ class Editor:
 
     def add(
         self,
-        op: str,
+        op: Op | str,
         inputs: Sequence[Value],
         shape: Shape,
         dtype: Any,
         params: Mapping[str, Any] | None = None,
-        formula: Callable[..., Any] | None = None,
     ) -> Value:
-        """Append a node with one output; a formula says what an operation is that is not ours."""
+        """Append a node with one output; an operation from outside is given by its name."""
         (out,) = self.add_many(op, inputs, [(shape, dtype)], params)
-        if formula is not None and out.node is not None:
-            out.node.meaning = lambda arrays, given: [formula(*arrays, **given)]
         return out
 
     def add_many(
         self,
-        op: str,
+        op: Op | str,
         inputs: Sequence[Value],
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        node = make_node(op, inputs, types, params, source=self.source)
+        node = make_node(ops.named(op), inputs, types, params, source=self.source)
         self.nodes.append(node)
         for value in inputs:
             self.uses[id(value)] += 1
@@ -97,9 +95,9 @@ class Editor:
     def reshape(self, x: Value, shape: Shape) -> Value:
         if dims.same_shape(x.shape, shape):
             return x
-        if x.node is not None and x.node.op == "reshape":
+        if x.node is not None and x.node.op is ops.reshape:
             return self.reshape(x.node.inputs[0], shape)
-        return self.add("reshape", [x], shape, x.dtype, {"shape": shape})
+        return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
 
     def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
         order = tuple(permutation)
@@ -108,17 +106,17 @@ class Editor:
         shape = tuple(x.shape[i] for i in order)
         if moves_only_ones(x.shape, order):
             return self.reshape(x, shape)
-        if x.node is not None and x.node.op == "transpose":
+        if x.node is not None and x.node.op is ops.transpose:
             first = x.node.params["permutation"]
             return self.transpose(x.node.inputs[0], [first[i] for i in order])
-        return self.add("transpose", [x], shape, x.dtype, {"permutation": order})
+        return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
         if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
         return self.add(
-            "slice",
+            ops.slice,
             [x],
             (*x.shape[:axis], size, *x.shape[axis + 1 :]),
             x.dtype,
@@ -138,7 +136,7 @@ class Editor:
         first = values[0]
         size = dims.as_dim(sum(v.shape[axis] for v in values))
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-        return self.add("concatenate", values, shape, first.dtype, {"dimension": axis})
+        return self.add(ops.concatenate, values, shape, first.dtype, {"dimension": axis})
 
     def broadcast(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
         """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
@@ -148,7 +146,7 @@ class Editor:
         if dims.same_shape(ones, shape):
             return self.reshape(x, shape)
         return self.add(
-            "broadcast_in_dim",
+            ops.broadcast_in_dim,
             [x],
             shape,
             x.dtype,
@@ -159,9 +157,9 @@ class Editor:
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
-        return self.add("convert_element_type", [x], x.shape, dtype, {"new_dtype": dtype})
+        return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
 
-    def compare(self, op: str, x: Value, y: Value) -> Value:
+    def compare(self, op: Op, x: Value, y: Value) -> Value:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)
         return self.add(op, [x, y], shape, np.bool_)
@@ -169,9 +167,9 @@ class Editor:
     def where(self, which: Value, yes: Value, no: Value) -> Value:
         shape = dims.broadcast([which.shape, yes.shape, no.shape])
         assert shape is not None, (which.shape, yes.shape, no.shape)
-        return self.add("select_n", [which, no, yes], shape, no.dtype)
+        return self.add(ops.select_n, [which, no, yes], shape, no.dtype)
 
-    def binary(self, op: str, x: Value, y: Value) -> Value:
+    def binary(self, op: Op, x: Value, y: Value) -> Value:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)
         return self.add(op, [x, y], shape, x.dtype)
@@ -194,7 +192,7 @@ def count_uses(graph: Graph) -> Counter[int]:
     return uses
 
 
-def sweep(graph: Graph, rules: dict[str, Rule], editor: Editor | None = None) -> Editor:
+def sweep(graph: Graph, rules: dict[Op, Rule], editor: Editor | None = None) -> Editor:
     """Apply the rule for each node's operation once, in topological order, in place."""
     editor = Editor(graph) if editor is None else editor
     outer, editor.nodes = editor.nodes, []

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph import Value, const, make_node
+from converter.graph import Value, const, make_node, ops
 from converter.graph.ranges import known_range
 from converter.judge.runtime import run, session
 from tests.conformance import assert_close
@@ -242,7 +242,7 @@ def test_promises_that_are_kept_cost_nothing():
 
 
 def _value(op, inputs, shape=(4,), dtype=np.float32, **params) -> Value:
-    return make_node(op, inputs, [(shape, np.dtype(dtype))], params).out
+    return make_node(ops.named(op), inputs, [(shape, np.dtype(dtype))], params).out
 
 
 def test_ranges():

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from converter.fuse.match import View, materialise
-from converter.graph import Node, Value
+from converter.graph import Node, Value, ops
+from converter.graph.axes import View, along, write
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
 
@@ -58,13 +58,13 @@ def positions(x: View, cos: View, sin: View, width: int, shape: Shape) -> int | 
 
 def build(node: Node, found: Rotation, editor: Editor) -> Value:
     tables = [_table(editor, t, found, node.out.dtype) for t in (found.cos, found.sin)]
-    value = materialise(editor, found.x, found.shape, node.out.dtype)
+    value = write(editor, found.x, found.shape, node.out.dtype)
     params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
-    turned = editor.add("rotary", [value, *tables], value.shape, value.dtype, params)
+    turned = editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
     return editor.reshape(turned, node.out.shape)
 
 
 def _table(editor: Editor, table: Table, found: Rotation, dtype: np.dtype) -> Value:
     shape = (found.shape[found.seq], found.shape[found.width] // 2)
-    view = View(table.write(editor), (table.axes[found.seq], table.axes[found.width]))
-    return materialise(editor, view, shape, dtype)
+    view = along(table.write(editor), (table.axes[found.seq], table.axes[found.width]))
+    return write(editor, view, shape, dtype)

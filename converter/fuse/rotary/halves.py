@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import View, whole
-from converter.graph import Node, Value, dims
+from converter.fuse.match import whole
+from converter.graph import Node, Value, dims, ops
+from converter.graph.axes import View
 from converter.graph.dims import Shape
 from converter.graph.slices import cut_axes
 
@@ -23,7 +24,7 @@ class Part:
 def part(value: Value) -> Part | None:
     """The half that a slice takes, if it takes one."""
     node = value.node
-    if node is None or node.op != "slice":
+    if node is None or node.op is not ops.slice:
         return None
     source = node.inputs[0]
     starts, limits = node.params["start_indices"], node.params["limit_indices"]
@@ -55,7 +56,7 @@ class Joined:
 def stacked(node: Node) -> tuple[Joined, Shape] | None:
     """What takes turns along an axis of two, [..., n, 2, ...], which is reshaped to [..., 2n, ...]
     by who reads it so; and that shape."""
-    if node.op != "concatenate" or len(node.inputs) != 2:
+    if node.op is not ops.concatenate or len(node.inputs) != 2:
         return None
     last, shape = node.params["dimension"], node.out.shape
     if last == 0 or not dims.same(shape[last], 2):
@@ -66,15 +67,15 @@ def stacked(node: Node) -> tuple[Joined, Shape] | None:
 
 
 def joined(view: View) -> Joined | None:
-    if view.op() == "concatenate" and len(view.node().inputs) == 2:
+    if view.op() is ops.concatenate and len(view.node().inputs) == 2:
         return Joined(view.node(), view.axes, view.node().params["dimension"], False)
-    if view.op() != "reshape":
+    if view.op() is not ops.reshape:
         return None
     # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis
     node = view.node()
     pairs = node.inputs[0]
     inner = whole(pairs)
-    if inner.op() != "concatenate" or len(inner.node().inputs) != 2 or pairs.rank < 2:
+    if inner.op() is not ops.concatenate or len(inner.node().inputs) != 2 or pairs.rank < 2:
         return None
     merged = (*pairs.shape[:-2], dims.as_dim(pairs.shape[-2] * 2))
     last = inner.axes[-1] == inner.node().params["dimension"] and dims.same(pairs.shape[-1], 2)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, operands, peel
+from converter.fuse.match import Uses, operands, peel
 from converter.fuse.products import product
 from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
 from converter.fuse.rotary.halves import Joined, Part, joined, part, stacked
-from converter.graph import Node
+from converter.graph import Node, ops
+from converter.graph.axes import View, along
 from converter.graph.dims import Shape
 
 
@@ -26,7 +27,7 @@ def prove(node: Node, uses: Uses) -> Rotation | str | None:
     has to be the only one."""
     pairs = stacked(node)
     found = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
-    join = joined(View(node.out, tuple(range(node.out.rank)))) if found is None else None
+    join = joined(along(node.out)) if found is None else None
     if join is None or not (join.node is node or _alone(node, join, uses)):
         return found
     return _rotated(join, node.out.shape, uses)
@@ -44,8 +45,8 @@ def _alone(node: Node, join: Joined, uses: Uses) -> bool:
 def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
     if join.along not in join.axes:
         return None
-    real, imag = (peel(View(v, join.axes)) for v in join.node.inputs)
-    if real.op() != "sub" or imag.op() != "add":
+    real, imag = (peel(along(v, join.axes)) for v in join.node.inputs)
+    if real.op() is not ops.sub or imag.op() is not ops.add:
         return None
     terms = [t for v in (real, imag) for o in operands(v) if (t := _term(o, uses)) is not None]
     if len(terms) != 4:
@@ -75,7 +76,7 @@ def _term(view: View, uses: Uses) -> Term | None:
 def _rotation(shape: Shape, first: Term, sin: View, width: int) -> Rotation | str | None:
     if first.axes[width] != first.part.axis:
         return None
-    x, cos = peel(View(first.part.base, first.axes)), first.table
+    x, cos = peel(along(first.part.base, first.axes)), first.table
     seq = positions(x, cos, sin, width, shape)
     if isinstance(seq, str):
         return seq
