@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -11,34 +10,27 @@ import onnx_ir as ir
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
+from converter.lower import (  # noqa: F401: each registers what it has
+    bits,
+    bitwise,
+    cache,
+    composite,
+    control,
+    cumulative,
+    double,
+    elementwise,
+    error,
+    indexing,
+    recurrent,
+    reduce,
+    shape,
+    special,
+    window,
+)
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
 from converter.targets import ONNXRUNTIME, Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS
-
-# Modules that register rules when imported.
-DOMAINS = (
-    "bits",
-    "bitwise",
-    "cache",
-    "composite",
-    "control",
-    ops.conv,
-    "cumulative",
-    "double",
-    "elementwise",
-    "error",
-    "indexing",
-    "recurrent",
-    "reduce",
-    ops.resize,
-    "shape",
-    ops.sort,
-    "special",
-    "window",
-)
-for _domain in DOMAINS:
-    importlib.import_module(f"{__name__}.{_domain}")
 
 
 def lower(
