@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from converter.arrange.factors import is_tame, keeps_finite
 from converter.arrange.linear import CONVOLUTIONS, WAYS, Part, channel_vector
 from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.constants import scalar
@@ -29,13 +28,10 @@ from converter.graph.op import Op
 from converter.graph.origins import sources
 from converter.graph.rewrite import Editor, Rule
 from converter.graph.slices import known_cut
-from converter.programs.compute import CEILING, compute
+from converter.programs.compute import CEILING
 
 DEPTH = 12
 """How many operations a factor is carried through."""
-
-LARGEST = 2.0**20
-"""Constants between this and its inverse may be multiplied with others: nothing overflows."""
 
 VIEWS = (ops.transpose, ops.reshape)
 
@@ -90,12 +86,12 @@ class Affine:
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and _is_tame(other, divides):
+            if self._is_fixed(other) and is_tame(other, divides):
                 spread, how = _spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
                 changes = self._scaled(Part(node, index, factor), node.op, editor, DEPTH)
                 useful = changes and not all(map(_is_number, changes))
-                if changes and useful and _keeps_finite(other, divides):
+                if changes and useful and keeps_finite(other, divides):
                     return self._without(node, index, changes, editor)
         return None
 
@@ -250,34 +246,6 @@ def _spread(value: Value, out: Value, editor: Editor) -> Value:
     for place, size in zip(node.params["broadcast_dimensions"], value.shape, strict=True):
         ones[place - node.out.rank] = size
     return editor.reshape(value, tuple(ones))
-
-
-def _is_tame(value: Value, divides: bool) -> bool:
-    """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
-    number = scalar(value)
-    if number is None and value.kind != "const":
-        return True
-    sizes = np.abs(np.asarray(value.const if number is None else number, np.float64))
-    within = (sizes >= 1 / LARGEST) & (sizes <= LARGEST)
-    return bool(np.all(within | (sizes == 0) & (not divides)))
-
-
-def _keeps_finite(value: Value, divides: bool) -> bool:
-    """Whether finite weights stay finite, by the numbers that there are or as they are written."""
-    leaves = sources(value).values()
-    if any(leaf.kind == "param" and leaf.bound is None for leaf in leaves):
-        return not divides or _is_kept_from_zero(value)
-    numbers = compute(value, lambda leaf: leaf.bound if leaf.kind == "param" else leaf.const)
-    return not np.any(numbers == 0 if divides else np.isinf(numbers))
-
-
-def _is_kept_from_zero(value: Value) -> bool:
-    """A sum with a positive number, or the root of one: ``sqrt(variance + epsilon)``."""
-    node = value.node
-    while node is not None and node.op in (*VIEWS, ops.broadcast_in_dim, ops.sqrt):
-        node = node.inputs[0].node
-    numbers = map(scalar, node.inputs) if node is not None and node.op in (ops.add, ops.max) else ()
-    return any(number is not None and number > 0 for number in numbers)
 
 
 def _covers(bias: Value, term: Value) -> bool:
