@@ -10,12 +10,13 @@ import onnx_ir as ir
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
-from converter.lower import (  # noqa: F401: each registers what it has
+from converter.lower import (
     bits,
     bitwise,
     cache,
     composite,
     control,
+    conv,
     cumulative,
     double,
     elementwise,
@@ -23,7 +24,9 @@ from converter.lower import (  # noqa: F401: each registers what it has
     indexing,
     recurrent,
     reduce,
+    resize,
     shape,
+    sort,
     special,
     window,
 )
