@@ -58,7 +58,7 @@ def _signed_part(value: Value, uses: Uses) -> tuple[Part, float, tuple[int | Non
 def _rotation(
     node: Node, x: View, cos: View, sin: View, width: int, interleaved: bool, uses: Uses
 ) -> Rotation | str:
-    seq = positions(x, cos, sin, width, node.out)
+    seq = positions(x, cos, sin, width, node.out.shape)
     if isinstance(seq, str):
         return seq
     halves: list[Table] = []
@@ -68,4 +68,4 @@ def _rotation(
         if isinstance(half, str):
             return half
         halves.append(Table(half, view.axes))
-    return Rotation(x, halves[0], halves[1], seq, width, interleaved)
+    return Rotation(node.out.shape, x, halves[0], halves[1], seq, width, interleaved)
