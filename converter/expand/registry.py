@@ -9,10 +9,13 @@ expansion is not ``only`` for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from converter import outside
+from converter.graph import ops
+from converter.graph.op import Op
 
 Function = Callable[..., Any]
 Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
@@ -43,44 +46,40 @@ def always(avals: Sequence[Any], params: Any) -> bool:
 def expansion(
     *primitives: str, ignores: Iterable[str] = (), only: Applies = always
 ) -> Callable[[Function], Function]:
-    """Register a JAX function that is traced in the place of one or more primitives.
-
-    It gets the operands by position and the primitive's parameters by keyword:
-
-        @converter.expansion("my_primitive")
-        def _(x, *, alpha):
-            return jax.numpy.where(x > 0, x, alpha * x)
-
-    Args:
-        primitives: names of primitives.
-        ignores: parameters that it knowingly does not read. A primitive with any other stays.
-        only: is asked with the types of the operands and the parameters whether it applies.
-    """
+    """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
 
     def register(function: Function) -> Function:
-        parameters = inspect.signature(function).parameters.values()
-        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         for primitive in primitives:
-            _expansions[primitive] = Expansion(function, reads, frozenset(ignores), only)
+            _expansions[primitive] = _expansion(function, ignores, only)
         return function
 
     return register
 
 
-@contextmanager
-def restored() -> Iterator[None]:
-    """What is registered meanwhile is forgotten."""
-    held = dict(_expansions)
-    try:
-        yield
-    finally:
-        _expansions.clear()
-        _expansions.update(held)
+def from_outside(
+    operations: Sequence[Op | str], ignores: Iterable[str], only: Applies
+) -> Callable[[Function], Function]:
+    """Register a function that goes before ours."""
+
+    def register(function: Function) -> Function:
+        for operation in operations:
+            outside.expansions.add(operation, _expansion(function, ignores, only))
+        return function
+
+    return register
 
 
-def find(primitive: str) -> Expansion | None:
-    """The expansion of a primitive."""
-    return _expansions.get(primitive)
+def _expansion(function: Function, ignores: Iterable[str], only: Applies) -> Expansion:
+    parameters = inspect.signature(function).parameters.values()
+    reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    return Expansion(function, reads, frozenset(ignores), only)
+
+
+def find(op: Op | str) -> Expansion | None:
+    """The expansion of a primitive: one from outside, else ours."""
+    named = ops.named(op)
+    found: Expansion | None = outside.expansions.find(named)
+    return found or (None if named.domain == "user" else _expansions.get(named.name))
 
 
 def expanded() -> frozenset[str]:

@@ -17,6 +17,11 @@ def held(aval: Any) -> tuple[Shape, Any]:
     return as_shape(shape), dtype
 
 
+def is_held(aval: Any) -> bool:
+    """Whether the graph has other numbers in an array's place."""
+    return keys.is_key(aval) or is_complex(aval.dtype)
+
+
 def numbers(array: Any) -> Any:
     """An array as the graph has it."""
     return packed(keys.numbers(array))

@@ -20,7 +20,9 @@ from converter.jaxprs.checks import unchecked
 from converter.jaxprs.held import held
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
+from converter.jaxprs.owners import is_users
 from converter.jaxprs.refusal import RAISED, Unfit
+from converter.jaxprs.users import users_own
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
 
@@ -64,7 +66,7 @@ class Inliner:
 
     ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
     of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
-    the primitives that were left out.
+    the primitives that were left out, ``within`` are users' whose impl is being written.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Inliner:
         constants: Constants,
         sources: tuple[Any, ...] = (),
         dropped: set[str] | None = None,
+        within: frozenset[Any] = frozenset(),
     ) -> None:
         self.constants = constants
         self.sources = sources
         self.dropped: set[str] = set() if dropped is None else dropped
+        self.within = within
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -94,7 +98,10 @@ class Inliner:
         return [read(a) for a in jaxpr.outvars]
 
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
-        inner = Inliner(self.constants, (eqn.source_info, *self.sources), self.dropped)
+        sources = (eqn.source_info, *self.sources)
+        inner = Inliner(self.constants, sources, self.dropped, self.within)
+        if is_users(eqn.primitive):
+            return inner.users(eqn, inputs, nodes)
         name = eqn.primitive.name
         if name == "cond" and (rest := unchecked(eqn)) is not None:
             self.dropped.add("error_if")
@@ -123,6 +130,28 @@ class Inliner:
             raise _refused(name, inner.sources)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
         node.source, node.refusal = inner.sources, refusal
+        nodes.append(node)
+        return node.outputs
+
+    def users(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        """Append what stands for a primitive of a user's own."""
+        primitive = eqn.primitive
+        if not eqn.outvars:
+            raise _refused(primitive.name, self.sources)
+        closed, refusal = users_own(eqn, self.within)
+        if closed is not None:
+            self.within |= {primitive}
+            return self.inline(closed, inputs, nodes)
+        params = {k: _plain_ints(v) for k, v in eqn.params.items()}
+        node = make_node(
+            ops.of_user(primitive),
+            inputs,
+            _types(eqn.outvars),
+            params,
+            meaning=_meaning(primitive, {}),
+            source=self.sources,
+        )
+        node.refusal = refusal
         nodes.append(node)
         return node.outputs
 

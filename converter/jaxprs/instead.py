@@ -14,8 +14,9 @@ from converter.complex.pairs import is_complex, real_type
 from converter.complex.rewrite import in_reals, is_expanded, is_known_real
 from converter.expand.grouped import grouped
 from converter.expand.scatter import scatter_apply
-from converter.graph import Value
+from converter.graph import Value, ops
 from converter.graph.dims import is_symbolic
+from converter.graph.op import Op
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
 CALLS = {
@@ -59,10 +60,15 @@ def instead(eqn: Any, inputs: Sequence[Value], hints: frozenset[str]) -> Any:
         represented = _represented(eqn, inputs, params)
         if represented is not None or not is_expanded(name, operands):
             return represented
-    expansion = expand.find(name)
+    return expanded(eqn, ops.named(name), params)
+
+
+def expanded(eqn: Any, op: Op, params: Mapping[str, Any]) -> Any:
+    """The jaxpr of an expansion that applies."""
+    expansion = expand.find(op)
     if expansion is None or not expansion.knows(params):
         return None
-    if not expansion.applies(operands, params):
+    if not expansion.applies([v.aval for v in eqn.invars], dict(params)):
         return None
     if _is_empty(eqn):
         return _traced(eqn, lambda *_: [jnp.zeros(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
@@ -103,9 +109,10 @@ def _kept_whole(eqn: Any) -> Any:
     return _traced(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
 
 
-def _as_python(eqn: Any) -> Any:
-    """What a primitive of Equinox's does where nothing transforms it."""
-    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **eqn.params))
+def as_python(eqn: Any) -> Any:
+    """What a primitive does where nothing transforms it, as most say in JAX."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **params))
 
 
 def _widened(eqn: Any) -> Any:
@@ -168,7 +175,7 @@ REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
     "conv_general_dilated": _grouped,
     "custom_linear_solve": _solved,
-    **dict.fromkeys(("announce_jaxpr", "maybe_set"), _as_python),
+    **dict.fromkeys(("announce_jaxpr", "maybe_set", "vprim"), as_python),
     "scatter": _applied,
     "shard_map": _on_one_device,
 }

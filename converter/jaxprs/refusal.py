@@ -57,7 +57,7 @@ def refusal(
 
     It is about names where the function can be traced with numbers for them.
     """
-    text, names = _first_line(error), all_names(structs)
+    text, names = first_line(error), all_names(structs)
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -92,7 +92,7 @@ class Unfit(Exception):
     def sentence(self, line: str) -> Unsupported:
         types = ", ".join(v.type_text() for v in self.node.inputs)
         found = (names_in(d) for v in self.node.inputs for d in v.shape)
-        named, text = sorted(set[str]().union(*found)), _first_line(self.error)
+        named, text = sorted(set[str]().union(*found)), first_line(self.error)
         return Unsupported(
             f"primitive '{self.node.op}' ({types}) cannot be written with "
             f"{_dimensions(named)}: {text}; {_advice(text, named)}",
@@ -173,7 +173,7 @@ def _dimensions(names: Sequence[str]) -> str:
     return f"the dimensions {which}" if len(names) > 1 else f"the dimension {which}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
 
 
