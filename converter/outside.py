@@ -46,8 +46,3 @@ rules: Registered[Mapping[int, Any]] = Registered()
 """By the opset that each begins at."""
 
 expansions: Registered[Any] = Registered()
-
-
-def is_known(op: Op) -> bool:
-    """Whether somebody says how an operation is written."""
-    return rules.find(op) is not None or expansions.find(op) is not None

@@ -34,7 +34,7 @@ ROOMS = {
             "jaxprs",
         ),
         *("represent", "trace", "lines", "interface", "programs", "simplify", "fuse", "settings"),
-        *("arrange", "steps", "passes", "lower", "products", "tidy", "functions", "files"),
+        *("arrange", "steps", "passes", "lower", "tidy", "functions", "files"),
         *(
             "scopes",
             "precision",

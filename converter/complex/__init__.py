@@ -6,7 +6,7 @@ the primitive, so that nothing after the trace knows of complex numbers.
 
 from __future__ import annotations
 
-from converter.complex import arithmetic, elementary, fourier, inverse, moves, order  # noqa: F401: they register
+from converter.complex import arithmetic, elementary, fourier, inverse, moves, order
 from converter.complex.registry import find
 
 __all__ = ["find"]

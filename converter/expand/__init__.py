@@ -5,7 +5,7 @@ A function here is plain ``jax.lax`` and knows no graph; it is traced in the pla
 
 from __future__ import annotations
 
-from converter.expand import (  # noqa: F401: each registers what it has
+from converter.expand import (
     bessel,
     beta,
     cholesky,

@@ -1,14 +1,14 @@
-"""What stands in the place of a user's own primitive: what is registered for it, or its impl."""
+"""What stands in the place of a user's own primitive where nothing is registered for it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-from converter import outside
+from converter import expand, outside
 from converter.graph import ops
 from converter.jaxprs.held import is_held
-from converter.jaxprs.instead import as_python, expanded
+from converter.jaxprs.instead import as_python
 from converter.jaxprs.refusal import RAISED, first_line
 
 _REFUSED = (
@@ -18,16 +18,13 @@ _REFUSED = (
 
 
 def users_own(eqn: Any, within: Collection[Any]) -> tuple[Any, str]:
-    """A closed jaxpr of the equation's operands, or none and why it is refused, if it is.
+    """A closed jaxpr of what the primitive's impl does; or none, and why it is refused, if it is.
 
-    A rule writes arrays that are no keys and no complex numbers, for which the graph has others.
     ``within`` are the primitives whose impl the equation is part of: JAX's generic dispatch binds
     the primitive itself.
     """
-    op, primitive = ops.of_user(eqn.primitive), eqn.primitive
-    if (found := expanded(eqn, op, eqn.params)) is not None:
-        return found, ""
-    if outside.rules.find(op) and not any(is_held(v.aval) for v in (*eqn.invars, *eqn.outvars)):
+    primitive = eqn.primitive
+    if _is_registered(eqn):
         return None, ""
     if primitive in within:
         return None, _REFUSED.format(primitive.name, "it binds the primitive itself")
@@ -35,3 +32,16 @@ def users_own(eqn: Any, within: Collection[Any]) -> tuple[Any, str]:
         return as_python(eqn), ""
     except RAISED as error:
         return None, _REFUSED.format(primitive.name, first_line(error))
+
+
+def _is_registered(eqn: Any) -> bool:
+    """Whether there is a rule, or an expansion that applies.
+
+    Neither is for keys and complex numbers, in whose place the graph has others.
+    """
+    op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
+    if any(map(is_held, (*operands, *(v.aval for v in eqn.outvars)))):
+        return False
+    found = expand.find(op)
+    is_expanded = found and found.knows(eqn.params) and found.applies(operands, eqn.params)
+    return bool(is_expanded or outside.rules.find(op))

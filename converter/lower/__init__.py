@@ -10,12 +10,13 @@ import onnx_ir as ir
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
-from converter.lower import (  # noqa: F401: each registers what it has
+from converter.lower import (
     bits,
     bitwise,
     cache,
     composite,
     control,
+    conv,
     cumulative,
     double,
     elementwise,
@@ -23,22 +24,24 @@ from converter.lower import (  # noqa: F401: each registers what it has
     indexing,
     recurrent,
     reduce,
+    resize,
     shape,
+    sort,
     special,
     window,
 )
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
-from converter.targets import ONNXRUNTIME, Target
+from converter.targets import Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS
 
 
 def lower(
     graph: Graph,
     opset: int,
-    refused: list[Unsupported] | None = None,
+    target: Target,
     *,
-    target: Target = ONNXRUNTIME,
+    refused: list[Unsupported] | None = None,
     lines: bool = False,
 ) -> ir.Model:
     """The ONNX model of an arranged graph; parameters are initializers without values yet.
@@ -52,10 +55,11 @@ def lower(
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
     shared = Shared(
         opset,
+        target,
         main,
         refused=refused,
-        target=target,
         lines=lines,
+        claimed=graph.claimed(),
         taken=frozenset(p for name in names for p in _prefixes(name)),
     )
     builder = Builder(shared, main)
