@@ -331,21 +331,19 @@ _MOVES: dict[Op, Callable[[Node], View | None]] = {
 # ---------------------------------------------------------------------------------------- writing
 
 
-Step = tuple[str, Any]
+Step = tuple[Op, Any]
+"""An operation and what it takes besides its operand."""
 
 
 def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
     """A view as a value of that shape: the view's, but one where it says so."""
     steps = plan(seen, shape)
     assert steps is not None, seen
-    moved = max(
-        (i + 1 for i, (op, _) in enumerate(steps) if op in ("slice", "transpose")), default=0
-    )
-    steps.insert(moved, ("convert", seen.base.dtype if dtype is None else dtype))
-    value = seen.base
+    value, dtype = seen.base, dtype or seen.base.dtype
     for op, argument in steps:
+        value = editor.convert(value, dtype) if op is ops.broadcast_in_dim else value
         value = _STEPS[op](editor, value, argument)
-    return value
+    return editor.convert(value, dtype)
 
 
 def plan(seen: View, shape: Shape) -> list[Step] | None:
@@ -362,9 +360,9 @@ def plan(seen: View, shape: Shape) -> list[Step] | None:
         if not dims.same(sizes[axis], whole):
             low, high = _range(seen, axis)
             stride = abs(own[-1].stride) if own else 1
-            steps.append(("slice", (axis, low, dims.as_dim(high + 1), stride)))
+            steps.append((ops.slice, (axis, low, dims.as_dim(high + 1), stride)))
     turned = tuple({f.axis: 0 for f in source if not _is_forward(f.stride)})
-    steps += [("rev", turned)] if turned else []
+    steps += [(ops.rev, turned)] if turned else []
     return steps + _arranged(seen, source, tuple(sizes), shape)
 
 
@@ -393,15 +391,15 @@ def _arranged(seen: View, source: list[Factor], sizes: Shape, shape: Shape) -> l
     ]
     if order != sorted(order):
         split = tuple(dims.product([f.size for f in run]) for run in ordered)
-        steps += [("reshape", split)] if not dims.same_shape(sizes, split) else []
-        steps.append(("transpose", order))
+        steps += [(ops.reshape, split)] if not dims.same_shape(sizes, split) else []
+        steps.append((ops.transpose, order))
         sizes = tuple(split[i] for i in order)
     places = [i for i, (_, real) in enumerate(pieces) if real]
     if not all(real or dims.same(d, 1) for d, real in pieces):
         bare, wide = tuple(pieces[i][0] for i in places), tuple(d for d, _ in pieces)
-        steps += [("reshape", bare), ("broadcast", (wide, places))]
+        steps += [(ops.reshape, bare), (ops.broadcast_in_dim, (wide, places))]
         sizes = wide
-    return [*steps, *([("reshape", shape)] if not dims.same_shape(sizes, shape) else [])]
+    return [*steps, *([(ops.reshape, shape)] if not dims.same_shape(sizes, shape) else [])]
 
 
 def _spread(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
@@ -424,11 +422,10 @@ def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
     return runs
 
 
-_STEPS: dict[str, Callable[[Editor, Value, Any], Value]] = {
-    "slice": lambda editor, x, cut: editor.slice(x, *cut),
-    "rev": lambda editor, x, axes: editor.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": axes}),
-    "reshape": lambda editor, x, shape: editor.reshape(x, shape),
-    "transpose": lambda editor, x, order: editor.transpose(x, order),
-    "broadcast": lambda editor, x, spread: editor.broadcast(x, *spread),
-    "convert": lambda editor, x, dtype: editor.convert(x, dtype),
+_STEPS: dict[Op, Callable[[Editor, Value, Any], Value]] = {
+    ops.slice: lambda editor, x, cut: editor.slice(x, *cut),
+    ops.rev: lambda editor, x, axes: editor.rev(x, axes),
+    ops.reshape: lambda editor, x, shape: editor.reshape(x, shape),
+    ops.transpose: lambda editor, x, order: editor.transpose(x, order),
+    ops.broadcast_in_dim: lambda editor, x, spread: editor.broadcast(x, *spread),
 }
