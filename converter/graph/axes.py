@@ -94,10 +94,10 @@ class View:
         groups[axis] = _group([Factor(own, 1, self.base.shape[own])])
         return replace(self, groups=tuple(groups))
 
-    def cut(self, axis: int, start: Dim, size: Dim) -> View | None:
+    def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
         """Only ``size`` entries of an axis, from ``start`` on."""
         digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
-        found = digits.steps(Factor(0, 1, size)) if digits.begin(start, starts) else None
+        found = digits.steps(Factor(0, stride, size)) if digits.begin(start, starts) else None
         if found is None or not digits.fits():
             return None
         groups[axis] = _group(found)
@@ -129,8 +129,17 @@ class View:
         inner = _MOVES[node.op](node)
         return None if inner is None else self.of(inner)
 
-    def part(self) -> View | None:
+    def descended(self) -> View:
+        """The same elements where they were computed, as far up as it can be written from there."""
+        found = self
+        while (inner := found._part() or found.above()) is not None and inner.is_writable():
+            found = inner
+        return found
+
+    def _part(self) -> View | None:
         """The same elements in the operand of a concatenation that has all of them."""
+        if self.op() is not ops.concatenate:
+            return None
         axis, offset = self.node().params["dimension"], 0
         low, high = _range(self, axis)
         for value in self.node().inputs:

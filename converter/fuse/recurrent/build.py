@@ -48,7 +48,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     every, *last = editor.add_many(cell.op, inputs, types, params)
     stacked = editor.reshape(every, (time, *(writer.sizes[a] for a in writer.axes)))
     if backwards:
-        stacked = editor.add(ops.rev, [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
+        stacked = editor.rev(stacked, (0,))
     ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
 
     def written(result: Result, shape: Shape) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.rest import Rest, rest
-from converter.fuse.recurrent.selection import TIME, descended
+from converter.fuse.recurrent.selection import TIME
 from converter.graph import Value
 from converter.graph.axes import along, write
 from converter.graph.dims import Shape
@@ -63,7 +63,7 @@ def results(cell: Cell) -> Results | str:
 
 def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:
     """A value as the state of this index, its axes in another order perhaps."""
-    state, own = cell.results[index], descended(along(value))
+    state, own = cell.results[index], along(value).descended()
     mine, its = ([group for group in found.groups if group] for found in (own, state))
     same = len(mine) == len(its) and set(mine) == set(its)
     if own.base is not state.base or own.starts != state.starts or not same:

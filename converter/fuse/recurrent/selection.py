@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converter.graph import Value, dims, ops
+from converter.graph import Value, dims
 from converter.graph.axes import Factor, Group, View, along
 
 TIME, INNER = -1, -2
@@ -20,23 +20,12 @@ def select(value: Value, axes: Sequence[int], rank: int) -> View:
     groups: list[Group] = [()] * (rank + 2)
     for axis, group in zip(axes, along(value).groups, strict=True):
         groups[axis] = group
-    return descended(View(value, tuple(groups), (0,) * value.rank))
-
-
-def descended(found: View) -> View:
-    """The same elements where they were computed."""
-    while (inner := _above(found)) is not None and inner.is_writable():
-        found = inner
-    return found
-
-
-def _above(found: View) -> View | None:
-    return found.part() if found.op() is ops.concatenate else found.above()
+    return View(value, tuple(groups), (0,) * value.rank).descended()
 
 
 def operands(found: View) -> list[View]:
     """The operands of the elementwise node that makes the base, descended."""
-    return [descended(found.operand(i)) for i in range(len(found.node().inputs))]
+    return [found.operand(i).descended() for i in range(len(found.node().inputs))]
 
 
 def turned(found: View, feature: int) -> View:

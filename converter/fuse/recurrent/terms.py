@@ -15,7 +15,7 @@ import numpy as np
 
 from converter.fuse.recurrent import selection
 from converter.fuse.recurrent.lift import can_lift, makers, varying
-from converter.fuse.recurrent.selection import INNER, TIME, descended, operands, turned
+from converter.fuse.recurrent.selection import INNER, TIME, operands, turned
 from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.axes import View
 from converter.graph.constants import scalar
@@ -125,7 +125,7 @@ class Reader:
         source = self.body.scanned(found.base)
         if source is None:
             return found
-        return descended(found.onto(source, range(1, source.rank)).put(TIME, 0))
+        return found.onto(source, range(1, source.rank)).put(TIME, 0).descended()
 
     def _bias(self, found: View) -> list[Term] | None:
         return [Term("bias", found)] if found.covers([self.body.feature]) else None
@@ -166,14 +166,14 @@ class Reader:
 
     def _summed(self, moving: View, weights: View) -> list[Term] | None:
         """A product with values side by side is the sum of a product with each."""
-        moving = descended(moving)
+        moving = moving.descended()
         if (
             moving.op() is ops.concatenate
             and moving.axes[INNER] == moving.node().params["dimension"]
         ):
             return self._side_by_side(moving, weights)
         term = self._source(moving)
-        return None if term is None else [replace(term, weights=descended(weights))]
+        return None if term is None else [replace(term, weights=weights.descended())]
 
     def _side_by_side(self, moving: View, weights: View) -> list[Term] | None:
         terms: list[Term] = []
