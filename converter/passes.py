@@ -157,10 +157,16 @@ PASSES: tuple[Pass, ...] = (
         writes=ops.attention,
     ),
     Pass(
+        "decompose",
+        "What was recognised and the runtime has no operator for is spelled out again.",
+        steps.decompose,
+        after=("group", "attend"),
+    ),
+    Pass(
         "operands",
         "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
         steps.operands,
-        after=("recognise", "group", "attend"),
+        after=("recognise", "decompose"),
         gone=frozenset({ops.conv_general_dilated, ops.rotary}),
         settles=False,
     ),
@@ -252,10 +258,17 @@ PASSES: tuple[Pass, ...] = (
         settles=False,
     ),
     Pass(
+        "quirks",
+        "What the runtime gets wrong is written in another way.",
+        steps.avoid_quirks,
+        after=("arithmetic",),
+        settles=False,
+    ),
+    Pass(
         "kernels",
         "What the runtime has no kernel for is computed in a dtype that it has one for.",
         steps.use_kernels,
-        after=("arithmetic",),
+        after=("quirks",),
         settles=False,
     ),
     Pass(

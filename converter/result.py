@@ -23,6 +23,7 @@ FUSED = (
     "RotaryEmbedding",
     "LayerNormalization",
     "RMSNormalization",
+    "GroupNormalization",
     "InstanceNormalization",
     "BatchNormalization",
     "Gelu",

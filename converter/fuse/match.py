@@ -22,7 +22,7 @@ from converter.graph import Node, Value, dims, ops
 from converter.graph.axes import View, along, write
 from converter.graph.dims import Shape
 from converter.graph.op import Op
-from converter.graph.rewrite import Editor, Rule
+from converter.graph.rewrite import Editor, Rule, Takes
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ E = TypeVar("E")
 
 
 class Uses(Protocol):
-    """What a proof may ask about a graph besides reading it."""
+    """What a proof may ask about a graph besides reading it, and about what will run it."""
+
+    takes: Takes
 
     def single_use(self, value: Value) -> bool:
         """Whether nobody but one operand of one node reads the value."""

@@ -16,6 +16,7 @@ from converter.graph import Graph, Node, Value, const, make_node, ops
 from converter.graph.dims import as_shape, is_symbolic
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
+from converter.jaxprs.checks import unchecked
 from converter.jaxprs.held import held
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
@@ -46,14 +47,16 @@ DROPPED = {
     "dce_sink": "jax.lax.dce_sink: a file computes what it gives",
     "debug_callback": "jax.debug.callback: a file calls no Python",
     "debug_print": "jax.debug.print: a file prints nothing",
+    "error_if": "equinox.error_if: a file raises nothing",
     "inspect_sharding": "jax.debug.inspect_array_sharding: a file calls no Python",
     "layout_constraint": "jax.experimental.layout.with_layout_constraint: a runtime lays out",
-    ops.optimization_barrier: "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
     "relayout": "a change of layout: a runtime lays out",
     "reshard": "jax.sharding.reshard: a file is for one device",
-    ops.sharding_constraint: "jax.lax.with_sharding_constraint: a file is for one device",
+    "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
 }
-"""Primitives that hand on their operands, if they have results, and what to say of them."""
+"""Primitives that hand on their operands, if they have results, and what to say of them; with them
+checks that are conditions."""
 
 
 class Inliner:
@@ -93,6 +96,9 @@ class Inliner:
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
         inner = Inliner(self.constants, (eqn.source_info, *self.sources), self.dropped)
         name = eqn.primitive.name
+        if name == "cond" and (rest := unchecked(eqn)) is not None:
+            self.dropped.add("error_if")
+            return inner.inline(rest, inputs[1:], nodes)
         if name in DROPPED:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
