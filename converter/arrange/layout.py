@@ -7,7 +7,8 @@ reshape, a transpose and a reshape, each left out where it does nothing.
 from __future__ import annotations
 
 from converter.graph import Graph, Node, Value, dims, ops
-from converter.graph.axes import Step, View, along, plan, write
+from converter.graph.axes import View, along
+from converter.graph.moves import Step, above, plan, write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.graph.slices import known_cut
@@ -23,7 +24,7 @@ def _shorten(node: Node, editor: Editor) -> Value | None:
     while seen is not None and seen.op() in _OPS:
         lone = lone and (seen.base is node.out or editor.single_use(seen.base))
         dying += lone
-        seen = seen.above()
+        seen = above(seen)
         views += [] if seen is None else [(seen, dying)]
     for seen, saved in reversed(views[1:]):
         steps = plan(seen, node.out.shape)

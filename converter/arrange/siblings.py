@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 from converter.graph import Graph, Node, Value, ops
-from converter.graph.axes import Factor, Group, View, along, write
+from converter.graph.axes import Factor, Group, View, along
+from converter.graph.moves import above, write
 from converter.graph.rewrite import Editor, sweep
 from converter.graph.slices import known_cut
 
@@ -79,7 +80,7 @@ def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> Part | N
         return None
     seen: View | None = along(after.out)
     while seen is not None and seen.base is not node.inputs[0]:
-        seen = seen.above()
+        seen = above(seen)
     return None if seen is None else Part(after.out, seen, start, size)
 
 

@@ -18,9 +18,10 @@ from converter.fuse.recurrent.results import Result, Results
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import Term
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, write
+from converter.graph.axes import View
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 

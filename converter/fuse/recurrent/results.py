@@ -9,8 +9,9 @@ from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.rest import Rest, rest
 from converter.fuse.recurrent.selection import TIME
 from converter.graph import Value
-from converter.graph.axes import along, write
+from converter.graph.axes import along
 from converter.graph.dims import Shape
+from converter.graph.moves import descended, write
 from converter.graph.rewrite import Editor
 
 
@@ -63,7 +64,7 @@ def results(cell: Cell) -> Results | str:
 
 def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:
     """A value as the state of this index, its axes in another order perhaps."""
-    state, own = cell.results[index], along(value).descended()
+    state, own = cell.results[index], descended(along(value))
     mine, its = ([group for group in found.groups if group] for found in (own, state))
     same = len(mine) == len(its) and set(mine) == set(its)
     if own.base is not state.base or own.starts != state.starts or not same:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from converter.graph import Value, dims
 from converter.graph.axes import Factor, Group, View, along
+from converter.graph.moves import descended
 
 TIME, INNER = -1, -2
 """The axis of a loop's rounds, and that over which a product sums."""
@@ -20,12 +21,12 @@ def select(value: Value, axes: Sequence[int], rank: int) -> View:
     groups: list[Group] = [()] * (rank + 2)
     for axis, group in zip(axes, along(value).groups, strict=True):
         groups[axis] = group
-    return View(value, tuple(groups), (0,) * value.rank).descended()
+    return descended(View(value, tuple(groups), (0,) * value.rank))
 
 
 def operands(found: View) -> list[View]:
     """The operands of the elementwise node that makes the base, descended."""
-    return [found.operand(i).descended() for i in range(len(found.node().inputs))]
+    return [descended(found.operand(i)) for i in range(len(found.node().inputs))]
 
 
 def turned(found: View, feature: int) -> View:

@@ -19,6 +19,7 @@ from converter.fuse.recurrent.selection import INNER, TIME, operands, turned
 from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.axes import View
 from converter.graph.constants import scalar
+from converter.graph.moves import descended
 
 ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST = 12
@@ -125,7 +126,7 @@ class Reader:
         source = self.body.scanned(found.base)
         if source is None:
             return found
-        return found.onto(source, range(1, source.rank)).put(TIME, 0).descended()
+        return descended(found.onto(source, range(1, source.rank)).put(TIME, 0))
 
     def _bias(self, found: View) -> list[Term] | None:
         return [Term("bias", found)] if found.covers([self.body.feature]) else None
@@ -166,14 +167,14 @@ class Reader:
 
     def _summed(self, moving: View, weights: View) -> list[Term] | None:
         """A product with values side by side is the sum of a product with each."""
-        moving = moving.descended()
+        moving = descended(moving)
         if (
             moving.op() is ops.concatenate
             and moving.axes[INNER] == moving.node().params["dimension"]
         ):
             return self._side_by_side(moving, weights)
         term = self._source(moving)
-        return None if term is None else [replace(term, weights=weights.descended())]
+        return None if term is None else [replace(term, weights=descended(weights))]
 
     def _side_by_side(self, moving: View, weights: View) -> list[Term] | None:
         terms: list[Term] = []

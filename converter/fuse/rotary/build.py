@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from converter.graph import Node, Value, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 Write: TypeAlias = Callable[[Editor], Value]

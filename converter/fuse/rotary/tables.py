@@ -11,8 +11,9 @@ import numpy as np
 
 from converter.fuse.rotary.build import Write, as_it_is
 from converter.graph import Value, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.dims import Shape
+from converter.graph.moves import descended, write
 
 
 def half(value: Value, axis: int, interleaved: bool) -> Write | None:
@@ -31,7 +32,7 @@ def _either(one: View | None, other: View | None, shape: Shape) -> Write | None:
     """One of two, if they are equal."""
     if one is None or other is None:
         return None
-    one, other = one.descended(), other.descended()
+    one, other = descended(one), descended(other)
     if one == other or _equal_numbers(one, other):
         return lambda editor: write(editor, one, shape)
     if one.base is not other.base or one.base.node is None:
@@ -42,8 +43,8 @@ def _either(one: View | None, other: View | None, shape: Shape) -> Write | None:
 
 
 def _equal_numbers(one: View, other: View) -> bool:
-    known = [_numbers(view) for view in (one, other) if view.base.const is not None]
-    return len(known) == 2 and np.array_equal(*known)
+    known = all(view.base.const is not None for view in (one, other))
+    return known and np.array_equal(_numbers(one), _numbers(other))
 
 
 def _numbers(seen: View) -> np.ndarray:
