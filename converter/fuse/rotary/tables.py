@@ -1,31 +1,47 @@
 """Halving a table whose columns come in pairs of equals.
 
 Rotary tables are usually tiled to the full width. The fused operator wants half of one, so the
-equality of the two halves has to be proved: from the numbers where they are known, else from how
-the table is made. What is proved is returned as what writes the half.
+equality of the two halves has to be proved: from how the table is made, or from its numbers, where
+parameters have any. What is proved is returned as what writes the half.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from converter.fuse.known import bound, rely
 from converter.fuse.rotary.build import Write, as_it_is
 from converter.graph import Value, dims, ops
 from converter.graph.axes import View, along
 from converter.graph.dims import Shape
 from converter.graph.moves import descended, write
+from converter.graph.origins import ancestors
+from converter.graph.rewrite import Editor
 
 
-def half(value: Value, axis: int, interleaved: bool) -> Write | None:
-    """The distinct half of ``value`` along ``axis``, or ``None`` where it cannot be proved.
+def half(value: Value, axis: int, interleaved: bool, memo: dict[int, Any]) -> Write | str:
+    """The distinct half of ``value`` along ``axis``, or why there is none.
 
     Halves are ``[:n]`` and ``[n:]``, or the even and the odd elements where ``interleaved``.
     """
     width = value.shape[axis] // 2
     stride, second = (2, 1) if interleaved else (1, width)
-    parts = [along(value).cut(axis, start, width, stride) for start in (0, second)]
+    one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
     shape = tuple(width if i == axis else d for i, d in enumerate(value.shape))
-    return _either(parts[0], parts[1], shape)
+    found = _either(one, other, shape)
+    if found or one is None or other is None:
+        return found or "a table has no halves"
+    numbers = bound(value, memo)
+    columns = "neighbours in" if interleaved else "two halves of"
+    if numbers is None:
+        empty = any(v.kind == "param" and v.bound is None for v in ancestors(value))
+        why = ": it is made from a parameter that has no value yet" if empty else ""
+        return f"the {columns} a table cannot be shown to be equal{why}"
+    return _by_numbers(one, other, numbers, shape) or (
+        f"the {columns} a table differ, which is no rotation"
+    )
 
 
 def _either(one: View | None, other: View | None, shape: Shape) -> Write | None:
@@ -33,24 +49,39 @@ def _either(one: View | None, other: View | None, shape: Shape) -> Write | None:
     if one is None or other is None:
         return None
     one, other = descended(one), descended(other)
-    if one == other or _equal_numbers(one, other):
+    if one == other:
         return lambda editor: write(editor, one, shape)
-    if one.base is not other.base or one.base.node is None:
+    if one.base is not other.base or one.groups != other.groups:
         return None
+    if one.base.node is None:
+        return _by_numbers(one, other, bound(one.base, {}), shape)
     if one.node().op is ops.concatenate:
         return _of_joined(one, other, shape)
     return _of_elements(one, other, shape) if one.node().op.elementwise else None
 
 
-def _equal_numbers(one: View, other: View) -> bool:
-    known = all(view.base.const is not None for view in (one, other))
-    return known and np.array_equal(_numbers(one), _numbers(other))
+def _by_numbers(one: View, other: View, numbers: np.ndarray | None, shape: Shape) -> Write | None:
+    """One of two parts of what has these numbers, if they are equal."""
+
+    def holds(numbers: np.ndarray) -> bool:
+        return np.array_equal(_part(numbers, one), _part(numbers, other))
+
+    if numbers is None or not holds(numbers):
+        return None
+    steps = [b - a for a, b in zip(one.starts, other.starts, strict=True)]
+    axis = next(i for i, step in enumerate(steps) if step)
+    what = f"{'neighbours' if steps[axis] == 1 else 'both halves'} along axis {axis} are equal"
+
+    def written(editor: Editor) -> Value:
+        rely(editor, what, one.base, holds)
+        return write(editor, one, shape)
+
+    return written
 
 
-def _numbers(seen: View) -> np.ndarray:
-    """What a constant holds there, with an axis for each factor."""
-    array = np.asarray(seen.base.const)
-    array = array[tuple(slice(start, None) for start in seen.starts)]
+def _part(numbers: np.ndarray, seen: View) -> np.ndarray:
+    """What is seen of an array, with an axis for each factor."""
+    array = numbers[tuple(slice(start, None) for start in seen.starts)]
     factors = [factor for group in seen.groups for factor in group]
     steps = [0 if f.axis is None else f.stride * array.strides[f.axis] for f in factors]
     return np.lib.stride_tricks.as_strided(array, [f.size for f in factors], steps)
