@@ -22,7 +22,17 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "refused", "graph", "targets", "expand", "complex", "verdict", "jaxprs"),
+        *(
+            "errors",
+            "refused",
+            "graph",
+            "outside",
+            "targets",
+            "expand",
+            "complex",
+            "verdict",
+            "jaxprs",
+        ),
         *("represent", "trace", "lines", "interface", "programs", "simplify", "fuse", "settings"),
         *("arrange", "steps", "passes", "lower", "tidy", "functions", "files"),
         *(

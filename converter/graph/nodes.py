@@ -130,6 +130,10 @@ class Graph:
             for body in node.bodies.values():
                 yield from body.walk()
 
+    def claimed(self) -> frozenset[str]:
+        """The names of users' own primitives and of what their recognisers found."""
+        return frozenset(node.op.name for node in self.walk() if node.op.domain == "user")
+
     def count(self, op: Op) -> int:
         return sum(node.op is op for node in self.walk())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from converter.graph.op import Formula, Linear, Op, Rounding
 
 _known: dict[str, Op] = {}
 _others: dict[str, Op] = {}
+_users: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
 
 
 def known(
@@ -32,6 +34,11 @@ def of_kind(name: str, kind: str) -> Op:
     exact = base.rounding is Rounding.NONE and not computes
     rounding = Rounding.NONE if exact else Rounding.INSIDE
     return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides))
+
+
+def of_user(primitive: Any) -> Op:
+    """A primitive of a user's own, whatever it is called."""
+    return _users.setdefault(primitive, Op(primitive.name, "user", calls=True))
 
 
 def stated() -> tuple[Op, ...]:

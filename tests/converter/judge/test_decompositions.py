@@ -13,9 +13,9 @@ import pytest
 from jax import lax
 
 import converter
+from converter import outside
 from converter.complex import registry as of_complex
 from converter.complex.pairs import Pair
-from converter.expand import registry
 from converter.graph.evaluate import evaluate
 from converter.trace import trace
 
@@ -57,9 +57,9 @@ WRONG = [
 @pytest.fixture
 def registered():
     def register(case: Wrong) -> None:
-        registry.expansion(case.primitive, ignores=case.ignores)(case.instead)
+        converter.expansion(case.primitive, ignores=case.ignores)(case.instead)
 
-    with registry.restored():
+    with outside.expansions.restored():
         yield register
 
 
