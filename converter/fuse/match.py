@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import Node, Value, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.dims import Shape
+from converter.graph.moves import above, write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, Takes
 from converter.trace import source_line
@@ -149,7 +150,7 @@ def _above(seen: View, rounding: bool) -> View | None:
     if node.op is ops.convert_element_type:
         through = converts_float(node) and (rounding or _widens(node))
         return replace(seen, base=node.inputs[0]) if through else None
-    inner = seen.above()
+    inner = above(seen)
     return inner if inner is not None and inner.is_whole else None
 
 
@@ -170,13 +171,13 @@ def _widens(node: Node) -> bool:
 
 def turned(editor: Editor, seen: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
     """As ``write``, but what only has to be transposed keeps its axes of size one."""
-    order = _permutation(seen, shape)
+    order = permutation(seen, shape)
     if order is None:
         return write(editor, seen, shape, dtype)
     return editor.transpose(editor.convert(seen.base, dtype or seen.base.dtype), order)
 
 
-def _permutation(seen: View, shape: Shape) -> list[int] | None:
+def permutation(seen: View, shape: Shape) -> list[int] | None:
     """The order of its axes in which the base itself has that shape, if there is one."""
     ones = [a for a in range(seen.base.rank) if a not in seen.axes]
     order = [ones.pop(0) if a is None and ones else a for a in seen.axes]

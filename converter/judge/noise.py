@@ -26,6 +26,7 @@ from converter.graph import Graph, Node, ops
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
 from converter.graph.op import Rounding
 from converter.graph.rewrite import drop_dead
+from converter.jaxprs.held import OfHeld
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
@@ -106,6 +107,8 @@ class _Mover:
         if rounding is Rounding.NONE:
             return run_node(node, args, sizes)
         args = [self._here(x) for x in args]
+        if node.op.divides and isinstance(node.meaning, OfHeld):
+            args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
         floats = [x for x in args if _floating(x)]
         exact = node not in self._divided and self._exact(rounding, floats)
         if rounding is Rounding.ADDS:
