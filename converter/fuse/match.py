@@ -171,13 +171,13 @@ def _widens(node: Node) -> bool:
 
 def turned(editor: Editor, seen: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
     """As ``write``, but what only has to be transposed keeps its axes of size one."""
-    order = _permutation(seen, shape)
+    order = permutation(seen, shape)
     if order is None:
         return write(editor, seen, shape, dtype)
     return editor.transpose(editor.convert(seen.base, dtype or seen.base.dtype), order)
 
 
-def _permutation(seen: View, shape: Shape) -> list[int] | None:
+def permutation(seen: View, shape: Shape) -> list[int] | None:
     """The order of its axes in which the base itself has that shape, if there is one."""
     ones = [a for a in range(seen.base.rank) if a not in seen.axes]
     order = [ones.pop(0) if a is None and ones else a for a in seen.axes]
