@@ -31,8 +31,8 @@ def of_kind(name: str, kind: str) -> Op:
     """An operation on numbers of another kind: what only moves numbers does so here too."""
     base, full = named(name), f"{name} of {kind}"
     computes = base.elementwise and base.linear is Linear.NOT  # as the size of one does
-    exact = base.rounding is Rounding.NONE and not computes
-    rounding = Rounding.NONE if exact else Rounding.INSIDE
+    stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
+    rounding = base.rounding if stays else Rounding.INSIDE
     return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides))
 
 

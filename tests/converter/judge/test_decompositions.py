@@ -17,7 +17,8 @@ from converter import outside
 from converter.complex import registry as of_complex
 from converter.complex.pairs import Pair
 from converter.graph.evaluate import evaluate
-from converter.trace import trace
+from converter.represent.decompose import decompose
+from converter.trace import source_line, trace
 
 RNG = np.random.default_rng(5)
 ORDINARY = np.concatenate([RNG.uniform(0.1, 3, 40), [1e-9, 1e-5]]).astype(np.float32)
@@ -105,6 +106,7 @@ RIGHT = {
     "svd": (lambda x: jnp.linalg.svd(x, compute_uv=False), MATRIX),
     "cholesky": (jnp.linalg.cholesky, SQUARE),
     "qr": (jnp.linalg.qr, MATRIX),
+    "graded": (jnp.linalg.qr, MATRIX * np.float32([1, 1e-3, 1e-5])),
     "inverse": (jnp.linalg.inv, SQUARE),
     "betainc": (lambda x: jax.scipy.special.betainc(1.5, 2.5, x / 4), ORDINARY),
     "igamma": (lambda x: jax.scipy.special.gammainc(x, 2 * x), ORDINARY),
@@ -139,6 +141,16 @@ def test_the_traced_graph_is_jax(name):
         if np.iscomplexobj(want):
             want = np.stack([want.real, want.imag], -1)
         np.testing.assert_array_equal(result, want)
+
+
+def test_what_is_decomposed_comes_from_the_line_that_it_stands_for():
+    def mine(x):
+        return jax.scipy.special.gammainc(x, 2 * x)
+
+    graph = trace(mine, [ORDINARY])
+    lines = {source_line(node) for node in graph.walk()}
+    assert decompose(graph)
+    assert {source_line(node) for node in graph.walk()} <= lines
 
 
 def test_a_function_that_is_not_jax_is_judged_by_its_largest_element(tmp_path):
