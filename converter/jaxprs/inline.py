@@ -192,14 +192,13 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    name = eqn.primitive.name
-    meaning: Meaning = _meaning(eqn.primitive, hints)
+    op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if what := kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
         meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
-        if kind(types) or name not in REFUSED:
-            name = f"{name} of {what}"
-    node = Node(ops.named(name), inputs, params, meaning=meaning)
+        if kind(types) or op.name not in REFUSED:
+            op = ops.of_kind(op.name, what)
+    node = Node(op, inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node
