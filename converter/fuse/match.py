@@ -138,20 +138,20 @@ def peel(seen: View, *, rounding: bool = False) -> View:
     With ``rounding`` through conversions to a narrower float too: for intermediate results, whose
     precision the fused operator chooses anyway.
     """
-    while (inner := _above(seen, rounding)) is not None:
+    while (inner := through(seen, rounding=rounding)) is not None and inner.is_whole:
         seen = inner
     return seen
 
 
-def _above(seen: View, rounding: bool) -> View | None:
+def through(seen: View, *, rounding: bool = False) -> View | None:
+    """The same elements behind one layout operation or conversion."""
     node = seen.base.node
     if node is None or node.op not in _PEELED:
         return None
-    if node.op is ops.convert_element_type:
-        through = converts_float(node) and (rounding or _widens(node))
-        return replace(seen, base=node.inputs[0]) if through else None
-    inner = above(seen)
-    return inner if inner is not None and inner.is_whole else None
+    if node.op is not ops.convert_element_type:
+        return above(seen)
+    wide = converts_float(node) and (rounding or _widens(node))
+    return replace(seen, base=node.inputs[0]) if wide else None
 
 
 _PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})

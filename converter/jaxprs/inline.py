@@ -21,7 +21,7 @@ from converter.jaxprs.held import OfHeld, held, kind
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
 from converter.jaxprs.owners import is_users
-from converter.jaxprs.refusal import fitting
+from converter.jaxprs.refusal import fitting, refuse_equated
 from converter.jaxprs.users import users_own
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
@@ -114,6 +114,8 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
+        if name == "reshape":
+            refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
         with fitting(name, inputs, inner.sources):
             replaced = instead(eqn, HINTS)
         if replaced is not None:
