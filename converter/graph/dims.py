@@ -50,8 +50,8 @@ def product(dims: Sequence[Dim]) -> Dim:
 
 def same(a: Dim, b: Dim) -> bool:
     """Provably equal."""
-    if a is b:  # of all questions this is asked most
-        return True
+    if type(a) is type(b):  # the usual case of what is asked most
+        return a is b or bool(a == b)
     return is_static(a) == is_static(b) and bool(a == b)
 
 
