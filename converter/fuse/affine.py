@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, pair, proved, turned
+from converter.fuse.match import Uses, View, materialise, pair, proved
 from converter.graph import Node, Value
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
@@ -70,9 +70,7 @@ def build(node: Node, affine: Affine, editor: Editor) -> Value:
         one = scalar(scale) == 1
         inputs = [x, other if one else editor.binary("mul", scale, other), *known]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
-    # A norm of channels keeps its batch, which may be of size one.
-    seen = materialise if "axis" in inner.params else turned
-    return seen(editor, View(out, affine.normed.axes), node.out.shape)
+    return materialise(editor, View(out, affine.normed.axes), node.out.shape)
 
 
 AFFINE = proved("LayerNormalization", ("mul", "add"), prove, build)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, pair, proved, turned, whole
+from converter.fuse.match import Uses, View, materialise, pair, proved, whole
 from converter.graph import Node, Value, const, dims
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
@@ -139,7 +139,7 @@ def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
     scale = materialise(editor, found.scale, (found.groups.groups,), node.out.dtype)
     epsilon = found.normed.node().params["epsilon"]
     normed = written(found.groups, scale, epsilon, editor)
-    return turned(editor, View(normed, found.normed.axes), node.out.shape)
+    return materialise(editor, View(normed, found.normed.axes), node.out.shape)
 
 
 CHANNEL = proved("InstanceNormalization", ("mul",), prove_channel, build_channel)

@@ -210,20 +210,15 @@ def materialise(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None
     Only axes of ``shape`` that are not one, and that the view lacks, are broadcast. The view's own
     dtype is kept unless another is asked for.
     """
+    dtype = dtype or view.base.dtype
+    if (permutation := _permutation(view, shape)) is not None:
+        return editor.transpose(editor.convert(view.base, dtype), permutation)
     present = [i for i, a in enumerate(view.axes) if a is not None and not dims.same(shape[i], 1)]
     order = [a for i in present if (a := view.axes[i]) is not None]
     kept = sorted(order)
     bare = editor.reshape(view.base, tuple(view.base.shape[a] for a in kept))
     turned = editor.transpose(bare, [kept.index(a) for a in order])
-    return editor.broadcast(editor.convert(turned, dtype or turned.dtype), shape, present)
-
-
-def turned(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
-    """As ``materialise``, but what only has to be transposed keeps its axes of size one."""
-    order = _permutation(view, shape)
-    if order is None:
-        return materialise(editor, view, shape, dtype)
-    return editor.transpose(editor.convert(view.base, dtype or view.base.dtype), order)
+    return editor.broadcast(editor.convert(turned, dtype), shape, present)
 
 
 def _permutation(view: View, shape: Shape) -> list[int] | None:

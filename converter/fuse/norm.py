@@ -9,7 +9,7 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, View, materialise, operand, pair, turned
+from converter.fuse.match import Uses, View, materialise, operand, pair
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value, const
 from converter.graph.constants import scalar
@@ -107,7 +107,7 @@ def _bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) ->
     """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
-    value = editor.transpose(turned(editor, norm.x, shape, dtype), order)
+    value = editor.transpose(materialise(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
     params = {"axis": value.rank - count, "epsilon": norm.epsilon}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
