@@ -159,13 +159,34 @@ def _operations(base: Shape, axes: Axes, target: Shape) -> list[tuple[str, objec
     order = [sorted(runs, key=_first).index(run) for run in runs]
     if order == sorted(order):
         return [*steps, *_reshape_step(tuple(shape), target)]
-    turned = tuple(split[i] for i in order)
+    return [*steps, *_transposed(tuple(shape), split, order, target)]
+
+
+def _transposed(
+    shape: Shape, split: Shape, order: list[int], target: Shape
+) -> list[tuple[str, object]]:
+    """A transposition of the long axes; axes of one stay where that saves a reshape."""
+    is_split = dims.same_shape(_long(shape), split)
+    is_merged = dims.same_shape(_long(target), [split[i] for i in order])
+    ones = (1,) * (len(target) - len(split) if is_merged else 0)
+    source = shape if is_split else (*ones, *split)
+    short = [i for i, d in enumerate(source) if dims.same(d, 1)]
+    long = [i for i in range(len(source)) if i not in short]
+    moved = [long[i] for i in order]
+    if is_merged and len(source) == len(target):
+        permutation = [(short if dims.same(d, 1) else moved).pop(0) for d in target]
+    else:
+        permutation = [*short, *moved]
+    turned = tuple(source[i] for i in permutation)
     return [
-        *steps,
-        *_reshape_step(tuple(shape), split),
-        ("transpose", order),
+        *_reshape_step(shape, source),
+        ("transpose", permutation),
         *_reshape_step(turned, target),
     ]
+
+
+def _long(shape: Shape) -> list[Dim]:
+    return [d for d in shape if not dims.same(d, 1)]
 
 
 def _first(run: tuple[Atom, ...]) -> tuple[int, Place]:

@@ -30,6 +30,11 @@ def _reshape(node: Node, editor: Editor) -> Value | None:
 def _transpose(node: Node, editor: Editor) -> Value | None:
     source, order = node.inputs[0], tuple(node.params["permutation"])
     inner = source.node
+    if inner is not None and inner.op == "einsum" and editor.single_use(source):
+        out = [inner.params["out"][i] for i in order]
+        return editor.add(
+            "einsum", inner.inputs, node.out.shape, node.out.dtype, {**inner.params, "out": out}
+        )
     if moves_only_ones(source.shape, order):
         return editor.reshape(source, node.out.shape)
     if inner is None:
@@ -43,11 +48,6 @@ def _transpose(node: Node, editor: Editor) -> Value | None:
             editor.broadcast(inner.inputs[0], node.out.shape, axes)
             if axes == sorted(axes)
             else None
-        )
-    if inner.op == "einsum" and editor.single_use(source):
-        out = [inner.params["out"][i] for i in order]
-        return editor.add(
-            "einsum", inner.inputs, node.out.shape, node.out.dtype, {**inner.params, "out": out}
         )
     return None
 
