@@ -7,13 +7,13 @@ most a slice, a reshape, a transpose and a reshape, each left out where it does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from itertools import takewhile
+from typing import TypeAlias
 
 from converter.graph import Graph, Node, Value, dims
 from converter.graph.dims import Dim, Shape
-from converter.graph.rewrite import Editor, Rule
+from converter.graph.rewrite import Editor, Rule, Step, rearranging
 from converter.graph.slices import has_strides, known_cut
 
 # Where in its axis: the halves of what stands at p stand at (*p, 0) and (*p, 1), so that splitting
@@ -110,24 +110,16 @@ def _shorten(node: Node, editor: Editor) -> Value | None:
     chain = [node]
     while (above := chain[-1].inputs[0].node) is not None and above.op in _OPS:
         chain.append(above)
-    best: Value | None = None
     for length in range(len(chain), 1, -1):
         part = chain[:length]
-        dying = 1
-        for link in part[1:]:
-            if not editor.single_use(link.out):
-                break
-            dying += 1
+        dying = 1 + len([*takewhile(lambda link: editor.single_use(link.out), part[1:])])
         plan = _plan(part[::-1])
         if plan is not None and len(plan) < dying:
-            best = part[-1].inputs[0]
-            for op, argument in plan:
-                best = _STEPS[op](editor, best, argument)
-            return best
-    return best
+            return editor.steps(part[-1].inputs[0], plan)
+    return None
 
 
-def _plan(chain: list[Node]) -> list[tuple[str, object]] | None:
+def _plan(chain: list[Node]) -> list[Step] | None:
     """The operations that take the chain's base to its end."""
     base = chain[0].inputs[0]
     axes = _identity(base.shape)
@@ -139,10 +131,10 @@ def _plan(chain: list[Node]) -> list[tuple[str, object]] | None:
     return _operations(base.shape, axes, chain[-1].out.shape)
 
 
-def _operations(base: Shape, axes: Axes, target: Shape) -> list[tuple[str, object]] | None:
+def _operations(base: Shape, axes: Axes, target: Shape) -> list[Step] | None:
     flat = [a for group in axes for a in group]
     source = sorted(flat, key=lambda a: (a.axis, a.place))
-    steps: list[tuple[str, object]] = []
+    steps: list[Step] = []
     shape = list(base)
     for atom in source:
         if not atom.cut:
@@ -157,36 +149,7 @@ def _operations(base: Shape, axes: Axes, target: Shape) -> list[tuple[str, objec
     runs = _runs(source, flat)
     split = tuple(dims.product([a.size for a in run]) for run in sorted(runs, key=_first))
     order = [sorted(runs, key=_first).index(run) for run in runs]
-    if order == sorted(order):
-        return [*steps, *_reshape_step(tuple(shape), target)]
-    return [*steps, *_transposed(tuple(shape), split, order, target)]
-
-
-def _transposed(
-    shape: Shape, split: Shape, order: list[int], target: Shape
-) -> list[tuple[str, object]]:
-    """A transposition of the long axes; axes of one stay where that saves a reshape."""
-    is_split = dims.same_shape(_long(shape), split)
-    is_merged = dims.same_shape(_long(target), [split[i] for i in order])
-    ones = (1,) * (len(target) - len(split) if is_merged else 0)
-    source = shape if is_split else (*ones, *split)
-    short = [i for i, d in enumerate(source) if dims.same(d, 1)]
-    long = [i for i in range(len(source)) if i not in short]
-    moved = [long[i] for i in order]
-    if is_merged and len(source) == len(target):
-        permutation = [(short if dims.same(d, 1) else moved).pop(0) for d in target]
-    else:
-        permutation = [*short, *moved]
-    turned = tuple(source[i] for i in permutation)
-    return [
-        *_reshape_step(shape, source),
-        ("transpose", permutation),
-        *_reshape_step(turned, target),
-    ]
-
-
-def _long(shape: Shape) -> list[Dim]:
-    return [d for d in shape if not dims.same(d, 1)]
+    return [*steps, *rearranging(tuple(shape), split, order, target)]
 
 
 def _first(run: tuple[Atom, ...]) -> tuple[int, Place]:
@@ -205,15 +168,6 @@ def _runs(source: list[Atom], flat: list[Atom]) -> list[tuple[Atom, ...]]:
     return [tuple(r) for r in runs]
 
 
-def _reshape_step(shape: Shape, target: Shape) -> list[tuple[str, object]]:
-    return [] if dims.same_shape(shape, target) else [("reshape", target)]
-
-
-_STEPS: dict[str, Callable[[Editor, Value, Any], Value]] = {
-    "slice": lambda editor, x, cut: editor.slice(x, *cut),
-    "reshape": lambda editor, x, shape: editor.reshape(x, shape),
-    "transpose": lambda editor, x, order: editor.transpose(x, order),
-}
 RULES: dict[str, Rule] = dict.fromkeys(_OPS, _shorten)
 
 

@@ -172,7 +172,11 @@ def _through_broadcast(node: Node) -> list[int | None]:
 
 
 def _through_reshape(node: Node) -> list[int | None] | None:
-    source, target = node.inputs[0].shape, node.out.shape
+    return through_ones(node.inputs[0].shape, node.out.shape)
+
+
+def through_ones(source: Shape, target: Shape) -> list[int | None] | None:
+    """The axis of ``source`` that each of ``target`` is, if they differ in axes of one only."""
     real = [a for a, d in enumerate(source) if not dims.same(d, 1)]
     kept = [a for a, d in enumerate(target) if not dims.same(d, 1)]
     if not dims.same_shape([source[a] for a in real], [target[a] for a in kept]):
@@ -210,22 +214,12 @@ def materialise(editor: Editor, view: View, shape: Shape, dtype: np.dtype | None
     Only axes of ``shape`` that are not one, and that the view lacks, are broadcast. The view's own
     dtype is kept unless another is asked for.
     """
-    dtype = dtype or view.base.dtype
-    if (permutation := _permutation(view, shape)) is not None:
-        return editor.transpose(editor.convert(view.base, dtype), permutation)
+    base = editor.convert(view.base, dtype or view.base.dtype)
     present = [i for i, a in enumerate(view.axes) if a is not None and not dims.same(shape[i], 1)]
     order = [a for i in present if (a := view.axes[i]) is not None]
     kept = sorted(order)
-    bare = editor.reshape(view.base, tuple(view.base.shape[a] for a in kept))
-    turned = editor.transpose(bare, [kept.index(a) for a in order])
-    return editor.broadcast(editor.convert(turned, dtype), shape, present)
-
-
-def _permutation(view: View, shape: Shape) -> list[int] | None:
-    """The order of its axes in which the base itself has that shape, if there is one."""
-    ones = [a for a in range(view.base.rank) if a not in view.axes]
-    order = [ones.pop(0) if a is None and ones else a for a in view.axes]
-    if ones or view.base.rank != len(shape) or None in order:
-        return None
-    found = [a for a in order if a is not None]
-    return found if dims.same_shape([view.base.shape[a] for a in found], shape) else None
+    split, turned = tuple(base.shape[a] for a in kept), [kept.index(a) for a in order]
+    bare = tuple(base.shape[a] for a in order)
+    if dims.same_shape(bare, [d for d in shape if not dims.same(d, 1)]):
+        return editor.rearrange(base, split, turned, shape)
+    return editor.broadcast(editor.rearrange(base, split, turned, bare), shape, present)

@@ -68,14 +68,16 @@ def _arrange(
     """An operand with one axis per group, batch axes that it lacks broadcast."""
     order = [i for group in groups for i in group]
     present = [i for i in order if i in operand.axes]
-    bare = tuple(parts.sizes[i] for i in operand.axes)
-    value = editor.reshape(editor.convert(operand.value, dtype), bare)
-    value = editor.transpose(value, [operand.axes.index(i) for i in present])
+    base = editor.convert(operand.value, dtype)
+    split = tuple(parts.sizes[i] for i in operand.axes)
+    turned = [operand.axes.index(i) for i in present]
+    target = tuple(dims.product([parts.sizes[i] for i in group]) for group in groups)
+    if len(present) == len(order):
+        return editor.rearrange(base, split, turned, target)
+    bare = editor.rearrange(base, split, turned, tuple(parts.sizes[i] for i in present))
     full = tuple(parts.sizes[i] for i in order)
-    value = editor.broadcast(value, full, [order.index(i) for i in present])
-    return editor.reshape(
-        value, tuple(dims.product([parts.sizes[i] for i in group]) for group in groups)
-    )
+    spread = editor.broadcast(bare, full, [order.index(i) for i in present])
+    return editor.reshape(spread, target)
 
 
 def _mask(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import View, whole
+from converter.fuse.match import View, through_ones, whole
 from converter.graph import Node, Value, dims
 from converter.graph.slices import cut_axes
 
@@ -56,16 +56,19 @@ def joined(view: View) -> Joined | None:
         return Joined(view.node(), view.axes, view.node().params["dimension"], False)
     if view.op() != "reshape":
         return None
-    # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis
+    # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis that is not one
     node = view.node()
     pairs = node.inputs[0]
     inner = whole(pairs)
-    if inner.op() != "concatenate" or len(inner.node().inputs) != 2 or pairs.rank < 2:
+    last = max((a for a, d in enumerate(pairs.shape) if not dims.same(d, 1)), default=0)
+    if inner.op() != "concatenate" or len(inner.node().inputs) != 2 or last == 0:
         return None
-    merged = (*pairs.shape[:-2], dims.as_dim(pairs.shape[-2] * 2))
-    last = inner.axes[-1] == inner.node().params["dimension"] and dims.same(pairs.shape[-1], 2)
-    along = inner.axes[-2]
-    if not last or along is None or not dims.same_shape(merged, node.out.shape):
+    size, two = pairs.shape[last - 1 : last + 1]
+    merged = (*pairs.shape[: last - 1], dims.as_dim(size * 2), *pairs.shape[last + 1 :])
+    along, places = inner.axes[last - 1], through_ones(merged, node.out.shape)
+    is_pair = inner.axes[last] == inner.node().params["dimension"] and dims.same(two, 2)
+    if not is_pair or along is None or places is None:
         return None
-    axes = tuple(None if a is None else inner.axes[a] for a in view.axes)
+    own = [None if a is None else places[a] for a in view.axes]
+    axes = tuple(None if a is None else inner.axes[a] for a in own)
     return Joined(inner.node(), axes, along, True)
