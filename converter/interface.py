@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from converter.errors import SpecError
-from converter.graph import Graph, Value, make_node
+from converter.graph import Graph, Value, make_node, ops
 from converter.graph.names import Names
 from converter.jaxprs.specs import Fill, Spec, arguments, by_place
 from converter.jaxprs.staged import unstaged
@@ -113,7 +113,7 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
         first, last = _orders(inner, inner.name)
         shape = tuple(inner.shape[axis] for axis in first)
         outer = Value(shape, inner.dtype, kind="input", name=inner.name)
-        node = make_node("transpose", [outer], [_type(inner)], {"permutation": last})
+        node = make_node(ops.transpose, [outer], [_type(inner)], {"permutation": last})
         graph.inputs[place], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
@@ -121,7 +121,7 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
         inner = graph.outputs[place]
         first, _ = _orders(inner, graph.output_names[place])
         shape = tuple(inner.shape[axis] for axis in first)
-        node = make_node("transpose", [inner], [(shape, inner.dtype)], {"permutation": first})
+        node = make_node(ops.transpose, [inner], [(shape, inner.dtype)], {"permutation": first})
         graph.outputs[place] = node.out
         graph.nodes.append(node)
 

@@ -26,7 +26,8 @@ from converter.fuse import (
     rotary,
     softmax,
 )
-from converter.graph import Graph
+from converter.graph import Graph, ops
+from converter.graph.op import Op
 from converter.settings import Settings
 from converter.simplify import FORMS, simplify
 
@@ -38,17 +39,17 @@ class Pass:
     ``run`` says whether it changed anything. ``after`` names passes that must have run before it;
     ``gone`` names operations of which none is left once it has run, nor after any later pass;
     ``settles`` says that what it leaves is simplified at once; ``since`` is the opset that brought
-    what it writes: where that is a newer one, an operation and its operator in ONNX (``writes``).
+    what it ``writes``: where that is a newer one, it is noted how often it would be there.
     """
 
     name: str
     purpose: str
     run: Callable[[Graph, Settings], bool]
     after: tuple[str, ...] = ()
-    gone: frozenset[str] = frozenset()
+    gone: frozenset[Op] = frozenset()
     settles: bool = True
     since: int = 17
-    writes: tuple[str, str] = ("", "")
+    writes: Op | None = None
 
 
 def run(
@@ -66,10 +67,9 @@ def run(
 
 def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
     """What a pass would write whose opset is a newer one, by what it makes of a copy."""
-    op, operator = step.writes
     trial = graph.clone()
-    if step.run(trial, settings.trial(step.since)):
-        settings.note_newer(step.since, operator, trial.count(op))
+    if step.run(trial, settings.trial(step.since)) and step.writes is not None:
+        settings.note_newer(step.since, step.writes.operator, trial.count(step.writes))
 
 
 PASSES: tuple[Pass, ...] = (
@@ -133,7 +133,7 @@ PASSES: tuple[Pass, ...] = (
         steps.recognised(rms_norm=rms_norm.RMS_NORM),
         after=("recognise",),
         since=23,
-        writes=("rms_norm", "RMSNormalization"),
+        writes=ops.rms_norm,
     ),
     Pass(
         "complete",
@@ -154,14 +154,14 @@ PASSES: tuple[Pass, ...] = (
         steps.attend,
         after=("recognise", "complete"),
         since=23,
-        writes=("attention", "Attention"),
+        writes=ops.attention,
     ),
     Pass(
         "operands",
         "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
         steps.operands,
         after=("recognise", "group", "attend"),
-        gone=frozenset({"conv_general_dilated", "rotary"}),
+        gone=frozenset({ops.conv_general_dilated, ops.rotary}),
         settles=False,
     ),
     Pass(
@@ -203,7 +203,7 @@ PASSES: tuple[Pass, ...] = (
         "Contractions become matrix products.",
         steps.contract,
         after=("attend", "take"),
-        gone=frozenset({"einsum"}),
+        gone=frozenset({ops.einsum}),
     ),
     Pass(
         "share transposes",

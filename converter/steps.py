@@ -34,7 +34,8 @@ from converter.fuse import (
 from converter.fuse import resize as resampling
 from converter.fuse.attention import grouped, shifted
 from converter.fuse.match import NearMiss, Recogniser, rules
-from converter.graph import Graph, Node, Value
+from converter.graph import Graph, Node, Value, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
@@ -42,7 +43,7 @@ from converter.settings import Settings
 from converter.simplify import simplify
 
 
-def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
+def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], bool]:
     """A pass that applies rules once, in topological order; of several the first that can."""
     joined = _joined(*tables)
 
@@ -54,8 +55,8 @@ def swept(*tables: Mapping[str, Rule]) -> Callable[[Graph, Settings], bool]:
     return run
 
 
-def _joined(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
-    joined: dict[str, Rule] = {}
+def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
+    joined: dict[Op, Rule] = {}
     for table in tables:
         for op, rule in table.items():
             joined[op] = _either(joined[op], rule) if op in joined else rule
@@ -97,7 +98,7 @@ def resample(graph: Graph, settings: Settings) -> bool:
 
 def registered(graph: Graph, settings: Settings) -> bool:
     """What others have registered; a function sees what formulas have found."""
-    chosen = [s for s in registry.formulas() if settings.fuses(s.op)]
+    chosen = [s for s in registry.formulas() if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.opset)
     for entry in registry.functions():
         if entry.since <= settings.opset:
@@ -108,7 +109,9 @@ def registered(graph: Graph, settings: Settings) -> bool:
 
 def activate(graph: Graph, settings: Settings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
-    table = [s for s in activations.ACTIVATIONS if s.op not in avoided and settings.fuses(s.op)]
+    table = [
+        s for s in activations.ACTIVATIONS if s.op not in avoided and settings.fuses(s.op.structure)
+    ]
     _note_newer_activations(graph, table, settings)
     return spelling.recognise(graph, table, settings.opset)
 
@@ -122,7 +125,7 @@ def _note_newer_activations(
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:
-                settings.note_newer(opset, op.capitalize(), trial.count(op))
+                settings.note_newer(opset, op.name.capitalize(), trial.count(op))
 
 
 def recur(graph: Graph, settings: Settings) -> bool:
@@ -145,9 +148,9 @@ def group(graph: Graph, settings: Settings) -> bool:
     if not any(group_norm.is_bare(node) for node in graph.walk()):
         return False
     steps = (
-        ("layer_norm", (group_norm.GROUPS, group_norm.CHANNEL)),
-        ("group_norm", (group_norm.INSIDE,)),
-        ("group_norm", (affine.AFFINE,)),
+        (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
+        (ops.group_norm, (group_norm.INSIDE,)),
+        (ops.group_norm, (affine.AFFINE,)),
     )
     changed = False
     for op, recognisers in steps:
@@ -158,17 +161,17 @@ def group(graph: Graph, settings: Settings) -> bool:
 
 
 def attend(graph: Graph, settings: Settings) -> bool:
-    if not (settings.fuses("attention") and graph.count("softmax") and graph.count("einsum")):
+    if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
         return False
-    changed = sweep(graph, {"select_n": shifted.as_term}).changed
+    changed = sweep(graph, {ops.select_n: shifted.as_term}).changed
     if changed:
         drop_dead(graph)
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
-    return sweep(graph, {"attention": grouped.share}).changed or changed
+    return sweep(graph, {ops.attention: grouped.share}).changed or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
-    if not (graph.count("rsqrt") or graph.count("sqrt")):
+    if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
         return False
     if not recognised(batch_norm=batch_norm.CORE)(graph, settings):
         return False
@@ -177,22 +180,21 @@ def batch_norms(graph: Graph, settings: Settings) -> bool:
     return True
 
 
-DECOMPOSED = {"gelu": ("Gelu", 20), "rotary": ("RotaryEmbedding", heads.ROTARY_EMBEDDING_SINCE)}
+DECOMPOSED = {ops.gelu: 20, ops.rotary: heads.ROTARY_EMBEDDING_SINCE}
 """What has a name here and no operator before an opset."""
 
 
 def operands(graph: Graph, settings: Settings) -> bool:
-    for op, (operator, since) in DECOMPOSED.items():
-        settings.note_newer(since, operator, graph.count(op))
-    turned = {"rotary": heads.rotary_rule(settings.opset)}
+    for op, since in DECOMPOSED.items():
+        settings.note_newer(since, op.operator, graph.count(op))
+    turned = {ops.rotary: heads.rotary_rule(settings.opset)}
     convolved = convolution.rules(settings.runtime)
     return swept(turned, convolved, resize.RULES, norms.GROUPED)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
-    return swept(pooling.rules(settings.opset, settings.strict, settings.runtime), bounds.RULES)(
-        graph, settings
-    )
+    pools = pooling.rules(settings.opset, settings.strict, settings.runtime)
+    return swept(pools, bounds.rules(graph, settings.strict))(graph, settings)
 
 
 def attention_3d(graph: Graph, settings: Settings) -> bool:
@@ -200,7 +202,7 @@ def attention_3d(graph: Graph, settings: Settings) -> bool:
         return False
     asked = settings.attention_layout is not None
     rule = heads.attention_3d if asked else heads.attention_3d_of_turned
-    return sweep(graph, {"attention": rule}).changed
+    return sweep(graph, {ops.attention: rule}).changed
 
 
 def turn_regions(graph: Graph, _: Settings) -> bool:
@@ -213,7 +215,7 @@ def shorten(graph: Graph, settings: Settings) -> bool:
 
 
 def contract(graph: Graph, settings: Settings) -> bool:
-    return sweep(graph, {"einsum": contraction.rule(weights(graph))}).changed
+    return sweep(graph, {ops.einsum: contraction.rule(weights(graph))}).changed
 
 
 def share_parts(graph: Graph, _: Settings) -> bool:
@@ -222,7 +224,7 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 def absorb(graph: Graph, settings: Settings) -> bool:
     changing = folding.rules(graph, weights(graph), settings.fold)
-    changed = sweep(graph, _joined(changing, pooling.MEAN, activation.RULES)).changed
+    changed = sweep(graph, _joined(changing, {ops.div: pooling.mean}, activation.RULES)).changed
     weights_first(graph)
     drop_dead(graph)
     return changed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.constants import scalar
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -12,8 +13,8 @@ def _relu(node: Node, editor: Editor) -> Value | None:
     for zero, x in (node.inputs, node.inputs[::-1]):
         floating = node.out.dtype.kind == "f" and dims.same_shape(x.shape, node.out.shape)
         if floating and scalar(zero) == 0:
-            return editor.add("relu", [x], x.shape, x.dtype)
+            return editor.add(ops.relu, [x], x.shape, x.dtype)
     return None
 
 
-RULES: dict[str, Rule] = {"max": _relu}
+RULES: dict[Op, Rule] = {ops.max: _relu}

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from converter.graph import Node, Value, const
+from converter.graph import Node, Value, const, ops
 from converter.graph.dtypes import highest, is_float, is_integer, lowest
+from converter.graph.op import Op
 from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
 
@@ -26,13 +27,13 @@ def _convert(node: Node, editor: Editor) -> Value | None:
     if known.within(low, high):
         return None
     bottom, top = (_nearest(number, x.dtype) for number in (low, high))
-    whole = editor.add("clamp", [bottom, x, top], x.shape, x.dtype)
+    whole = editor.add(ops.clamp, [bottom, x, top], x.shape, x.dtype)
     if known.nan:
-        nan = editor.compare("ne", x, x)
+        nan = editor.compare(ops.ne, x, x)
         whole = editor.where(nan, const(0, x.dtype), whole)
     result = editor.convert(whole, dtype)
     # The ends themselves may be no floats.
-    for op, end, number in (("gt", top, high), ("lt", bottom, low)):
+    for op, end, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
         if int(end.const) != number:
             beyond = editor.compare(op, x, end)
             result = editor.where(beyond, const(number, dtype), result)
@@ -56,11 +57,11 @@ def _divide(node: Node, editor: Editor) -> Value | None:
     risks = _risks(x, y)
     if not risks:
         return None
-    result = editor.binary("div", x, _without(editor, y, risks))
-    results = {-1: lambda: editor.add("neg", [x], x.shape, x.dtype), 0: lambda: _ones(x.dtype)}
+    result = editor.binary(ops.div, x, _without(editor, y, risks))
+    results = {-1: lambda: editor.add(ops.neg, [x], x.shape, x.dtype), 0: lambda: _ones(x.dtype)}
     for number in risks:
         result = editor.where(
-            editor.compare("eq", y, const(number, y.dtype)), results[number](), result
+            editor.compare(ops.eq, y, const(number, y.dtype)), results[number](), result
         )
     return result
 
@@ -73,9 +74,9 @@ def _remainder(node: Node, editor: Editor) -> Value | None:
     risks = _risks(x, y)
     if not risks:
         return None
-    result = editor.binary("rem", x, _without(editor, y, risks))
+    result = editor.binary(ops.rem, x, _without(editor, y, risks))
     return (
-        editor.where(editor.compare("eq", y, const(0, y.dtype)), x, result)
+        editor.where(editor.compare(ops.eq, y, const(0, y.dtype)), x, result)
         if 0 in risks
         else result
     )
@@ -95,7 +96,7 @@ def _risks(x: Value, y: Value) -> list[int]:
 def _without(editor: Editor, y: Value, numbers: list[int]) -> Value:
     """``y`` with ones in the place of some numbers."""
     for number in numbers:
-        y = editor.where(editor.compare("eq", y, const(number, y.dtype)), const(1, y.dtype), y)
+        y = editor.where(editor.compare(ops.eq, y, const(number, y.dtype)), const(1, y.dtype), y)
     return y
 
 
@@ -103,4 +104,4 @@ def _ones(dtype: np.dtype) -> Value:
     return const(-1 if dtype.kind == "i" else int(highest(dtype)), dtype)
 
 
-RULES: dict[str, Rule] = {"convert_element_type": _convert, "div": _divide, "rem": _remainder}
+RULES: dict[Op, Rule] = {ops.convert_element_type: _convert, ops.div: _divide, ops.rem: _remainder}

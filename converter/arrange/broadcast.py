@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.graph import Node, Value, const, dims
-from converter.graph.operations import ELEMENTWISE
+from converter.graph import Node, Value, const, dims, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -20,13 +20,13 @@ def _implicit(node: Node, editor: Editor) -> Value | None:
 def _lean(value: Value, editor: Editor) -> Value:
     """The operand without leading ones, and without what broadcasting gives it anyway."""
     node = value.node
-    if node is not None and node.op == "broadcast_in_dim":
+    if node is not None and node.op is ops.broadcast_in_dim:
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
         ones = [1] * value.rank
         for axis, size in zip(axes, source.shape, strict=True):
             ones[axis] = size
         return editor.reshape(source, _trailing(tuple(ones)))
-    if node is not None and node.op == "reshape":
+    if node is not None and node.op is ops.reshape:
         return editor.reshape(value, _trailing(value.shape))
     if isinstance(value.const, np.ndarray) and value.kind == "const":
         return const(value.const.reshape(_trailing(value.shape)))
@@ -39,4 +39,4 @@ def _trailing(shape: dims.Shape) -> dims.Shape:
     return shape[real[0] :] if real else ()
 
 
-RULES: dict[str, Rule] = dict.fromkeys(ELEMENTWISE, _implicit)
+RULES: dict[Op, Rule] = dict.fromkeys((op for op in ops.stated() if op.broadcasts), _implicit)

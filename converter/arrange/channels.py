@@ -16,15 +16,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from converter.fuse.registry import elementwise
-from converter.graph import Graph, Node, Value, dims
-from converter.graph.operations import ELEMENTWISE, UNARY
+from converter.graph import Graph, Node, Value, dims, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, drop_dead, moves_only_ones, sweep
 from converter.programs.hoist import weights
 
 Order = tuple[int, ...]
 
-REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
+REDUCTIONS = frozenset({ops.reduce_sum, ops.reduce_max, ops.reduce_min, ops.reduce_prod})
 
 
 def turn_channels(graph: Graph) -> bool:
@@ -37,8 +36,8 @@ def turn_channels(graph: Graph) -> bool:
         order = turned.get(id(node.out))
         return None if order is None else _carried(node, order, editor)
 
-    rules = dict.fromkeys(_CARRIERS | elementwise(), carry)
-    sweep(graph, {**rules, **dict.fromkeys(REDUCTIONS, _reduced), "transpose": _transposed})
+    rules = dict.fromkeys({node.op for node in graph.walk() if _carries(node.op)}, carry)
+    sweep(graph, {**rules, **dict.fromkeys(REDUCTIONS, _reduced), ops.transpose: _transposed})
     drop_dead(graph)
     return True
 
@@ -63,7 +62,7 @@ def _operand(value: Value, back: Order, editor: Editor) -> Value:
 def _transposed(node: Node, editor: Editor) -> Value | None:
     """One transpose of two, or none."""
     inner = node.inputs[0].node
-    if inner is None or inner.op != "transpose":
+    if inner is None or inner.op is not ops.transpose:
         return None
     return editor.transpose(node.inputs[0], node.params["permutation"])
 
@@ -71,7 +70,7 @@ def _transposed(node: Node, editor: Editor) -> Value | None:
 def _reduced(node: Node, editor: Editor) -> Value | None:
     """A reduction of a transposed value reduces the value, if what is kept stays in order."""
     inner = node.inputs[0].node
-    if inner is None or inner.op != "transpose":
+    if inner is None or inner.op is not ops.transpose:
         return None
     order, axes = inner.params["permutation"], node.params["axes"]
     if not _keeps_order(order, axes):
@@ -170,7 +169,7 @@ def _outputs(node: Node) -> set[int]:
 
 def _order(node: Node | None) -> Order | None:
     return (
-        tuple(node.params["permutation"]) if node is not None and node.op == "transpose" else None
+        tuple(node.params["permutation"]) if node is not None and node.op is ops.transpose else None
     )
 
 
@@ -181,15 +180,18 @@ def _varying(node: Node, fixed: set[int]) -> list[Value]:
 
 def _whole(node: Node, fixed: set[int]) -> list[Value]:
     """Operands of the result's own rank and layout, which belong to its region."""
-    same = node.op not in ELEMENTWISE
+    same = not node.op.broadcasts
     return [v for v in _varying(node, fixed) if same or dims.same_shape(v.shape, node.out.shape)]
 
 
+def _carries(op: Op) -> bool:
+    return op.elementwise or op in _PARAMS
+
+
 def _is_carrier(node: Node) -> bool:
-    known = node.op in _CARRIERS or node.op in elementwise()
-    if not known or node.out.rank < 3 or node.bodies:
+    if not _carries(node.op) or node.out.rank < 3 or node.bodies:
         return False
-    broadcast = node.op in ELEMENTWISE
+    broadcast = node.op.broadcasts
     return broadcast or all(v.rank == node.out.rank for v in _varying(node, set()))
 
 
@@ -220,13 +222,11 @@ def _axis(axis: int, back: Order) -> int:
     return back.index(axis)
 
 
-_PARAMS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "pad": (("padding_config", _each),),
-    "concatenate": (("dimension", _axis),),
-    "softmax": (("axis", _axis),),
-    "log_softmax": (("axis", _axis),),
-    "slice": (("start_indices", _each), ("limit_indices", _each), ("strides", _each)),
+_PARAMS: dict[Op, tuple[tuple[str, Any], ...]] = {
+    ops.pad: (("padding_config", _each),),
+    ops.concatenate: (("dimension", _axis),),
+    ops.softmax: (("axis", _axis),),
+    ops.log_softmax: (("axis", _axis),),
+    ops.slice: (("start_indices", _each), ("limit_indices", _each), ("strides", _each)),
 }
 """What says something of each axis, or of one, and how it is turned."""
-
-_CARRIERS = frozenset({*ELEMENTWISE, *UNARY, *_PARAMS})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.dims import Dim
 from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor, Rule
@@ -68,7 +68,7 @@ class Product:
         right = [self.right] if self.right or self.batch else []
         a = self._arranged(editor, self.x, [*batch, *left, self.summed])
         b = self._arranged(editor, self.y, [*batch, self.summed, *right])
-        return editor.add("matmul", [a, b], self._shape([*batch, *left, *right]), a.dtype)
+        return editor.add(ops.matmul, [a, b], self._shape([*batch, *left, *right]), a.dtype)
 
     def _outer(self, editor: Editor) -> Value:
         """Nothing is summed: a product of broadcast operands."""
@@ -77,7 +77,7 @@ class Product:
         count = len(self.batch)
         a = editor.reshape(a, (*a.shape, *(1 for _ in self.right)))
         b = editor.reshape(b, (*b.shape[:count], *(1 for _ in self.left), *b.shape[count:]))
-        return editor.binary("mul", a, b)
+        return editor.binary(ops.mul, a, b)
 
     def _arranged(self, editor: Editor, operand: Operand, groups: Sequence[Sequence[int]]) -> Value:
         """An operand with its axes in order, each group of them merged into one."""

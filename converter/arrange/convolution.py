@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from converter.arrange.patches import by_patches
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.dims import Dim
 from converter.graph.dtypes import is_float
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.targets import Target
 
@@ -35,9 +36,9 @@ class Window:
     groups: int
 
 
-def rules(target: Target) -> dict[str, Rule]:
+def rules(target: Target) -> dict[Op, Rule]:
     """By operation, for a target."""
-    return {"conv_general_dilated": partial(_convolution, target=target)}
+    return {ops.conv_general_dilated: partial(_convolution, target=target)}
 
 
 def _convolution(node: Node, editor: Editor, target: Target) -> Value:
@@ -101,7 +102,7 @@ def _plain(
         "dilation": window.dilation,
         "groups": window.groups,
     }
-    return editor.add("conv", [x, w], shape, x.dtype, params)
+    return editor.add(ops.conv, [x, w], shape, x.dtype, params)
 
 
 def pad_space(
@@ -122,7 +123,7 @@ def pad_space(
     if all(c == (0, 0, 0) for c in config):
         return x
     inputs = [x, const(np.asarray(filler, x.dtype))]
-    return editor.add("pad", inputs, shape, x.dtype, {"padding_config": config})
+    return editor.add(ops.pad, inputs, shape, x.dtype, {"padding_config": config})
 
 
 def _transposed_pads(window: Window, kernel: dims.Shape) -> Pads | None:
@@ -152,7 +153,7 @@ def _transposed(
     """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
     groups = window.groups
     axes = tuple(range(2, w.rank))
-    w = editor.add("rev", [w], w.shape, w.dtype, {"dimensions": axes})
+    w = editor.add(ops.rev, [w], w.shape, w.dtype, {"dimensions": axes})
     outs, ins, *space = w.shape
     parted = editor.reshape(w, (groups, outs // groups, ins, *space))
     turned = editor.transpose(parted, (0, 2, 1, *range(3, parted.rank)))
@@ -163,4 +164,4 @@ def _transposed(
         "dilation": window.dilation,
         "groups": groups,
     }
-    return editor.add("conv_transpose", [x, w], shape, x.dtype, params)
+    return editor.add(ops.conv_transpose, [x, w], shape, x.dtype, params)

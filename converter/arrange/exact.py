@@ -14,8 +14,9 @@ import numpy as np
 
 from converter.arrange.pooling import known_to_fit
 from converter.fuse.known import rests_on
-from converter.graph import Node, Value, const
+from converter.graph import Node, Value, const, ops
 from converter.graph.dtypes import is_float
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -41,17 +42,19 @@ def _interpolates_inputs(node: Node) -> bool:
 def _extreme(node: Node, editor: Editor) -> Value:
     """NaN where there is any, else the extreme of the others."""
     (x,), out = node.inputs, editor.like(node, node.inputs)
-    found = editor.add("reduce_or", [editor.compare("ne", x, x)], out.shape, np.bool_, node.params)
+    found = editor.add(
+        ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
+    )
     return editor.where(found, const(math.nan, out.dtype), out)
 
 
 def _place(node: Node, editor: Editor) -> Value:
     """The place of the first NaN where there is any."""
     (x,), shape = node.inputs, node.out.shape
-    nan = editor.compare("ne", x, x)
-    found = editor.add("reduce_or", [nan], shape, np.bool_, {"axes": node.params["axes"]})
+    nan = editor.compare(ops.ne, x, x)
+    found = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
     flags = editor.convert(nan, np.int32)
-    first = editor.add("argmax", [flags], shape, node.out.dtype, node.params)
+    first = editor.add(ops.argmax, [flags], shape, node.out.dtype, node.params)
     return editor.where(found, first, editor.like(node, node.inputs))
 
 
@@ -59,76 +62,76 @@ def _scatter(node: Node, editor: Editor) -> Value:
     """NaN where it met anything; the same scatter of flags says where."""
     x, indices, updates = node.inputs
     out = editor.like(node, node.inputs)
-    flags = [editor.convert(editor.compare("ne", v, v), np.int32) for v in (x, updates)]
+    flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
     inputs = [flags[0], indices, flags[1]]
-    met = editor.add("scatter-max", inputs, out.shape, np.int32, node.params)
+    met = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
     return editor.where(editor.convert(met, np.bool_), const(math.nan, out.dtype), out)
 
 
 def _logistic(node: Node, editor: Editor) -> Value:
     """1 / (1 + exp(-x))."""
     (x,), one = node.inputs, const(1, node.out.dtype)
-    less = editor.add("neg", [x], x.shape, x.dtype)
-    power = editor.add("exp", [less], x.shape, x.dtype)
-    return editor.binary("div", one, editor.binary("add", power, one))
+    less = editor.add(ops.neg, [x], x.shape, x.dtype)
+    power = editor.add(ops.exp, [less], x.shape, x.dtype)
+    return editor.binary(ops.div, one, editor.binary(ops.add, power, one))
 
 
 def _gelu(node: Node, editor: Editor) -> Value:
     """x/2 * erfc(-x / sqrt(2)): below zero, 1 + erf(x / sqrt(2)) loses its digits."""
     (x,), dtype = node.inputs, node.out.dtype
-    scaled = editor.binary("mul", x, const(-math.sqrt(0.5), dtype))
-    tail = editor.add("erfc", [scaled], x.shape, dtype)
-    return editor.binary("mul", editor.binary("mul", x, const(0.5, dtype)), tail)
+    scaled = editor.binary(ops.mul, x, const(-math.sqrt(0.5), dtype))
+    tail = editor.add(ops.erfc, [scaled], x.shape, dtype)
+    return editor.binary(ops.mul, editor.binary(ops.mul, x, const(0.5, dtype)), tail)
 
 
 def _top_k(node: Node, editor: Editor) -> list[Value]:
     types = [(v.shape, v.dtype) for v in node.outputs]
-    return editor.add_many("top_k", node.inputs, types, {**node.params, "total": True})
+    return editor.add_many(ops.top_k, node.inputs, types, {**node.params, "total": True})
 
 
-TABLE: dict[str, Deviation] = {
-    **dict.fromkeys(("reduce_max", "reduce_min"), Deviation(NAN_SKIPPED, _extreme)),
+TABLE: dict[Op, Deviation] = {
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED, _extreme)),
     **dict.fromkeys(
-        ("argmax", "argmin"),
+        (ops.argmax, ops.argmin),
         Deviation("the place of the maximum or minimum is not that of the first NaN", _place),
     ),
-    **dict.fromkeys(("scatter-max", "scatter-min"), Deviation(NAN_SKIPPED, _scatter)),
-    "max_pool": Deviation(
+    **dict.fromkeys((ops.scatter_max, ops.scatter_min), Deviation(NAN_SKIPPED, _scatter)),
+    ops.max_pool: Deviation(
         "a window's maximum or minimum leaves NaN out, and is the largest finite number for inf"
     ),
     **dict.fromkeys(
-        ("sum_pool", "avg_pool"),
+        (ops.sum_pool, ops.avg_pool),
         Deviation(
             "a sum or average over a window that is longer than its axis of named size is refused, "
             "or is one number where there should be none",
             concerns=lambda node: not known_to_fit(node.inputs[0].shape[2:], node.params),
         ),
     ),
-    "max_pool_scatter": Deviation("the gradient of a window with NaN goes elsewhere"),
-    "top_k": Deviation(
+    ops.max_pool_scatter: Deviation("the gradient of a window with NaN goes elsewhere"),
+    ops.top_k: Deviation(
         "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of top_k", _top_k
     ),
-    "approx_top_k": Deviation("NaN is not the largest in the order of approx_max_k"),
-    "gelu": Deviation(
+    ops.approx_top_k: Deviation("NaN is not the largest in the order of approx_max_k"),
+    ops.gelu: Deviation(
         "a GELU is off by up to 1e-6, which far below zero is all of it",
         _gelu,
         lambda node: not node.params["approximate"],
     ),
-    "logistic": Deviation(SIGMOID, _logistic),
+    ops.logistic: Deviation(SIGMOID, _logistic),
     **dict.fromkeys(
-        ("elu", "celu", "selu"),
+        (ops.elu, ops.celu, ops.selu),
         Deviation("an exponential linear unit next to zero is off by up to 1e-7 times its scale"),
     ),
     **dict.fromkeys(
-        ("hard_sigmoid", "hard_swish"),
+        (ops.hard_sigmoid, ops.hard_swish),
         Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
     ),
-    "swish": Deviation(SIGMOID),
+    ops.swish: Deviation(SIGMOID),
     **dict.fromkeys(
-        ("lstm", "gru", "rnn"),
+        (ops.lstm, ops.gru, ops.rnn),
         Deviation("the gates of a recurrent operator are off by up to 2e-7, and none is NaN"),
     ),
-    "resize": Deviation(
+    ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
         concerns=_interpolates_inputs,
     ),
@@ -136,7 +139,7 @@ TABLE: dict[str, Deviation] = {
 """By operation; windows are exact already where they should be."""
 
 
-def rules(strict: bool, notes: list[tuple[str, Node]]) -> dict[str, Rule]:
+def rules(strict: bool, notes: list[tuple[str, Node]]) -> dict[Op, Rule]:
     """Rules that mend each deviation if ``strict``, or else note it."""
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:

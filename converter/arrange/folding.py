@@ -20,10 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from converter.arrange.linear import CONVOLUTIONS, WAYS, Part, channel_vector
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.dtypes import is_float
 from converter.graph.evaluate import size_in_bytes
+from converter.graph.op import Op
 from converter.graph.origins import sources
 from converter.graph.rewrite import Editor, Rule
 from converter.graph.slices import known_cut
@@ -35,11 +36,9 @@ DEPTH = 12
 LARGEST = 2.0**20
 """Constants between this and its inverse may be multiplied with others: nothing overflows."""
 
-VIEWS = ("transpose", "reshape")
+VIEWS = (ops.transpose, ops.reshape)
 
-BROADCASTING = ("add", "sub", "mul", "div")
-
-OPPOSITE = {"add": "sub", "sub": "add"}
+OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Change:
 
     node: Node
     index: int
-    op: str
+    op: Op
     other: Value
 
     @property
@@ -57,10 +56,11 @@ class Change:
         return self.node.inputs[self.index] if self.index < len(self.node.inputs) else None
 
 
-def rules(graph: Graph, weights: set[int], fold: bool) -> dict[str, Rule]:
+def rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
     """``weights`` are the ids of what depends on parameters alone; with ``fold`` those change."""
     affine = Affine(graph, weights, fold)
-    return {"add": affine.shift, "sub": affine.shift, "mul": affine.scale, "div": affine.scale}
+    shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
+    return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
 
 
 class Affine:
@@ -88,10 +88,10 @@ class Affine:
         """A factor or divisor by weights alone."""
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if wide else ():
-            divides = node.op == "div"
+            divides = node.op is ops.div
             if self._is_fixed(other) and _is_tame(other, divides):
                 spread, how = _spread(other, node.out, editor), {"divides": divides}
-                factor = editor.add("factor", [spread], spread.shape, spread.dtype, how)
+                factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
                 changes = self._scaled(Part(node, index, factor), node.op, editor, DEPTH)
                 if changes and not all(map(_is_number, changes)):
                     return self._without(node, index, changes, editor)
@@ -108,7 +108,7 @@ class Affine:
 
     # --------------------------------------------------------------------------------- the search
 
-    def _scaled(self, part: Part, op: str, editor: Editor, depth: int) -> list[Change] | None:
+    def _scaled(self, part: Part, op: Op, editor: Editor, depth: int) -> list[Change] | None:
         """What has to change for an operand to be scaled, if that are weights alone."""
         value = part.value
         if self._is_fixed(value):
@@ -123,7 +123,7 @@ class Affine:
                 return changes
         return None
 
-    def _all(self, way: Iterable[Part], op: str, editor: Editor, depth: int) -> list[Change] | None:
+    def _all(self, way: Iterable[Part], op: Op, editor: Editor, depth: int) -> list[Change] | None:
         changes: list[Change] = []
         for part in way:
             found = self._scaled(part, op, editor, depth)
@@ -132,7 +132,7 @@ class Affine:
             changes += found
         return changes
 
-    def _shifted(self, part: Part, op: str, editor: Editor) -> Change | None:
+    def _shifted(self, part: Part, op: Op, editor: Editor) -> Change | None:
         """The bias before an operand that a shift can go into."""
         inner = self._above(part)
         if inner is None:
@@ -146,7 +146,7 @@ class Affine:
             return Change(inner, 2, op, vector) if vector is not None and free else None
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():
             if self._may_merge(bias, part.other) and _covers(bias, part.other):
-                turned = op if inner.op == "add" or index == 0 else OPPOSITE[op]
+                turned = op if inner.op is ops.add or index == 0 else OPPOSITE[op]
                 change = Change(inner, index, turned, part.other)
                 return change if self._may_change(Part(inner, index, part.other)) else None
         return None
@@ -164,7 +164,7 @@ class Affine:
     def _operands(self, node: Node) -> list[tuple[int, Value]]:
         """Which operand may take the node's place, and what it is scaled or shifted by."""
         first, second = node.inputs
-        ways = [(0, second), (1, first)] if node.op in ("add", "mul") else [(0, second)]
+        ways = [(0, second), (1, first)] if node.op in (ops.add, ops.mul) else [(0, second)]
         return [(i, other) for i, other in ways if not self._is_known(node.inputs[i])]
 
     def _is_known(self, value: Value) -> bool:
@@ -184,7 +184,7 @@ class Affine:
         readers = self._readers.get(id(part.value), [])
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True
-        matrix = part.node.op in ("matmul", *CONVOLUTIONS)
+        matrix = part.node.op in (ops.matmul, *CONVOLUTIONS)
         return not matrix and size_in_bytes(part.value) <= CEILING
 
     # -------------------------------------------------------------------------------- the changes
@@ -205,7 +205,7 @@ class Affine:
     def _apply(self, change: Change, editor: Editor) -> None:
         old, other = change.old, change.other
         if old is None:
-            bias = self._made("neg", [other], editor) if change.op == "sub" else other
+            bias = self._made(ops.neg, [other], editor) if change.op is ops.sub else other
             self._weights.add(id(bias))
             change.node.inputs.append(bias)
             return
@@ -217,7 +217,7 @@ class Affine:
         made.name = _own_name(old)
         change.node.inputs[change.index] = made
 
-    def _made(self, op: str, inputs: list[Value], editor: Editor) -> Value:
+    def _made(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
         shape = dims.broadcast([v.shape for v in inputs])
         assert shape is not None, inputs
         value = editor.add(op, inputs, shape, inputs[0].dtype)
@@ -229,7 +229,7 @@ def _gives_rank(change: Change) -> bool:
     """Whether the result has as many axes without those of the operand that changes."""
     others = [v for i, v in enumerate(change.node.inputs) if i != change.index]
     rank = change.node.out.rank
-    return change.node.op in BROADCASTING and any(v.rank == rank for v in others)
+    return change.node.op.broadcasts and any(v.rank == rank for v in others)
 
 
 def _is_number(change: Change) -> bool:
@@ -241,7 +241,7 @@ def _spread(value: Value, out: Value, editor: Editor) -> Value:
     """``value`` with as many axes as ``out``, of one where it does not differ along them."""
     node = value.node
     ones = [*[1] * (out.rank - value.rank), *value.shape]
-    if node is None or node.op != "broadcast_in_dim":
+    if node is None or node.op is not ops.broadcast_in_dim:
         return editor.reshape(value, tuple(ones))
     (value,) = node.inputs
     ones = [1] * out.rank

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.rewrite import Editor, Rule
 
 ROTARY_EMBEDDING_SINCE = 23
@@ -35,7 +35,7 @@ def _rotary_heads(node: Node, editor: Editor) -> Value:
     cos.name, sin.name = cos.name or "rotary_cos_cache", sin.name or "rotary_sin_cache"
     params = {"heads": shape[1], "interleaved": node.params["interleaved"]}
     inputs = [flat, cos, sin, _positions(editor, shape[0], shape[2])]
-    out = editor.add("rotary_heads", inputs, shape, x.dtype, params)
+    out = editor.add(ops.rotary_heads, inputs, shape, x.dtype, params)
     spread = editor.reshape(out, tuple(x.shape[i] for i in order))
     return editor.transpose(spread, [order.index(i) for i in range(x.rank)])
 
@@ -46,7 +46,7 @@ def _positions(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
         line = const(np.arange(count, dtype=np.int64))
     else:
         params = {"dtype": np.dtype(np.int64), "shape": (count,), "dimension": 0}
-        line = editor.add("iota", [], (count,), np.int64, params)
+        line = editor.add(ops.iota, [], (count,), np.int64, params)
     return editor.broadcast(line, (batch, count), (1,))
 
 
@@ -55,7 +55,7 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
     join = _pairs if node.params["interleaved"] else _halves
-    minus = editor.add("neg", [sin], sin.shape, sin.dtype)
+    minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
     straight, turned = join(editor, cos, cos, 1), join(editor, minus, sin, 1)
     straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
     if node.params["interleaved"]:
@@ -67,10 +67,10 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
         odd = editor.slice(x, width, middle, x.shape[width])
     swapped = join(editor, odd, even, width)
     terms = [
-        editor.binary("mul", value, _along(editor, table, x, seq, width))
+        editor.binary(ops.mul, value, _along(editor, table, x, seq, width))
         for value, table in ((x, straight), (swapped, turned))
     ]
-    return editor.binary("add", *terms)
+    return editor.binary(ops.add, *terms)
 
 
 def _halves(editor: Editor, first: Value, second: Value, axis: int) -> Value:
@@ -100,7 +100,7 @@ def attention_3d(node: Node, editor: Editor) -> Value | None:
     flat = [_flatten(editor, v) for v in (query, key, value)]
     batch, heads, rows, width = node.out.shape
     out = editor.add(
-        "attention", [*flat, *mask], (batch, rows, heads * width), node.out.dtype, node.params
+        ops.attention, [*flat, *mask], (batch, rows, heads * width), node.out.dtype, node.params
     )
     return editor.transpose(editor.reshape(out, (batch, rows, heads, width)), (0, 2, 1, 3))
 
@@ -110,7 +110,7 @@ def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
     return attention_3d(node, editor) if all(map(_is_turned, node.inputs[:3])) else None
 
 
-MOVES = frozenset({"reshape", "rotary_heads", "slice", "transpose"})
+MOVES = frozenset({ops.reshape, ops.rotary_heads, ops.slice, ops.transpose})
 """What can be done to heads side by side as well; a rotary embedding is moved behind."""
 
 
@@ -118,7 +118,7 @@ def _is_turned(value: Value) -> bool:
     """Whether a transposition is among what only moved it since it was computed."""
     node = value.node
     while node is not None and node.op in MOVES:
-        if node.op == "transpose":
+        if node.op is ops.transpose:
             return True
         node = node.inputs[0].node
     return False
@@ -127,10 +127,10 @@ def _is_turned(value: Value) -> bool:
 def _flatten(editor: Editor, value: Value) -> Value:
     """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
     node = value.node
-    if node is not None and node.op == "rotary_heads":
+    if node is not None and node.op is ops.rotary_heads:
         x, *rest = node.inputs
         flat = _flatten(editor, x)
-        return editor.add("rotary_heads", [flat, *rest], flat.shape, flat.dtype, node.params)
+        return editor.add(ops.rotary_heads, [flat, *rest], flat.shape, flat.dtype, node.params)
     batch, heads, rows, width = value.shape
     turned = editor.transpose(value, (0, 2, 1, 3))
     return editor.reshape(turned, (batch, rows, heads * width))

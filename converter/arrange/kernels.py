@@ -15,8 +15,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Graph, Node, Value, const, dims, make_node
+from converter.graph import Graph, Node, Value, const, dims, make_node, ops
 from converter.graph.dtypes import is_integer
+from converter.graph.op import Op
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule
 from converter.targets import Target
@@ -27,17 +28,18 @@ LOWEST = np.iinfo(np.int64).min
 BRIEF = np.dtype(jnp.bfloat16)
 
 OPERATORS = {
-    **{f: f.capitalize() for f in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
-    **{f: f.capitalize() for f in ("cos", "cosh", "round", "sin", "sinh", "tan")},
-    **dict.fromkeys(("avg_pool", "sum_pool"), "AveragePool"),
-    **dict.fromkeys(("max_pool", "max_pool_scatter"), "MaxPool"),
-    "conv": "Conv",
-    "conv_transpose": "ConvTranspose",
+    **{f: f.name.capitalize() for f in (ops.acos, ops.acosh, ops.asin, ops.asinh, ops.atan)},
+    **{f: f.name.capitalize() for f in (ops.atanh, ops.cos, ops.cosh, ops.round, ops.sin)},
+    **{f: f.name.capitalize() for f in (ops.sinh, ops.tan)},
+    **dict.fromkeys((ops.avg_pool, ops.sum_pool), "AveragePool"),
+    **dict.fromkeys((ops.max_pool, ops.max_pool_scatter), "MaxPool"),
+    ops.conv: "Conv",
+    ops.conv_transpose: "ConvTranspose",
 }
 """The operators that operations are written with, where an opset may lack them in bfloat16."""
 
 
-def rules(graph: Graph, opset: int, target: Target) -> Mapping[str, Rule]:
+def rules(graph: Graph, opset: int, target: Target) -> Mapping[Op, Rule]:
     """The detours of a graph's operations, for an opset and a target."""
     detours = _detours(opset, target)
     nodes = list(graph.walk())
@@ -48,20 +50,20 @@ def rules(graph: Graph, opset: int, target: Target) -> Mapping[str, Rule]:
     return {**detours, **dict.fromkeys({node.op for node in nodes} - target.bfloat16, without)}
 
 
-def _detours(opset: int, target: Target) -> dict[str, Rule]:
+def _detours(opset: int, target: Target) -> dict[Op, Rule]:
     """What of it does not depend on the graph."""
     table = dict(target.kernels)
     for op, name in OPERATORS.items():
         if opset < BFLOAT16_SINCE[name]:
             missing = table.get(op, Missing({}))
             table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
-    detours: dict[str, Rule] = {
+    detours: dict[Op, Rule] = {
         op: partial(_through, missing=missing) for op, missing in table.items()
     }
     if not target.rounds_reductions:
         return detours
     wide = {op: _either(exact, detours[op]) for op, exact in EXACT.items()}
-    return {**detours, **wide, "reduce_prod": _product}
+    return {**detours, **wide, ops.reduce_prod: _product}
 
 
 def _either(exact: Rule, detour: Rule) -> Rule:
@@ -74,7 +76,7 @@ def _either(exact: Rule, detour: Rule) -> Rule:
 
 
 def _without_bfloat16(
-    node: Node, editor: Editor, detours: Mapping[str, Rule], kernels: Mapping[str, Missing]
+    node: Node, editor: Editor, detours: Mapping[Op, Rule], kernels: Mapping[Op, Missing]
 ) -> Any:
     """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
     if not any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):
@@ -119,11 +121,11 @@ def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None
 def _widened(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
     """In the wider dtype; uint64 is moved down, so that its order stays."""
     wide = editor.convert(x, dtype)
-    return editor.binary("add", wide, const(LOWEST, np.int64)) if shifted else wide
+    return editor.binary(ops.add, wide, const(LOWEST, np.int64)) if shifted else wide
 
 
 def _narrowed(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
-    whole = editor.binary("sub", x, const(LOWEST, np.int64)) if shifted else x
+    whole = editor.binary(ops.sub, x, const(LOWEST, np.int64)) if shifted else x
     return editor.convert(whole, dtype)
 
 
@@ -151,7 +153,7 @@ def _sum_by_product(node: Node, editor: Editor) -> Value:
     """64 bits wrap in a product with ones, which is the one sum that ONNX Runtime adds exactly."""
     x = _lines(node, editor)
     ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
-    total = editor.add("matmul", [x, ones], (*x.shape[:-1], 1), x.dtype)
+    total = editor.add(ops.matmul, [x, ones], (*x.shape[:-1], 1), x.dtype)
     return editor.reshape(total, node.out.shape)
 
 
@@ -170,7 +172,7 @@ def _product(node: Node, editor: Editor) -> Value | None:
         low, high, rest = (
             editor.slice(x, axis, *cut) for cut in ((0, half), (half, 2 * half), (2 * half, size))
         )
-        x = editor.binary("mul", low, high)
+        x = editor.binary(ops.mul, low, high)
         x = editor.concatenate([x, rest], axis) if size % 2 else x
         size = half + size % 2
     return editor.reshape(x, node.out.shape)
@@ -182,9 +184,9 @@ def _product_in_turn(x: Value, out: Value, editor: Editor) -> Value:
     start = editor.broadcast(const(1, out.dtype), out.shape, ())
     lines = editor.transpose(x, (last, *range(last)))
     carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
-    times = make_node("mul", [carry, factor], [(out.shape, out.dtype)])
+    times = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
     params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
-    scan = make_node("scan", [start, lines], [(out.shape, out.dtype)], params)
+    scan = make_node(ops.scan, [start, lines], [(out.shape, out.dtype)], params)
     scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
     editor.nodes.append(scan)
     return scan.out
@@ -194,19 +196,19 @@ def _extreme(node: Node, editor: Editor) -> Value:
     """The first of 64 bits sorted; the least is the complement of the complements' greatest."""
     dtype = node.out.dtype
     x = _widened(editor, _lines(node, editor), "int64", shifted=dtype == np.uint64)
-    x = _complement(editor, x) if node.op == "reduce_min" else x
+    x = _complement(editor, x) if node.op is ops.reduce_min else x
     shape = (*x.shape[:-1], 1)
     types = [(shape, x.dtype), (shape, np.dtype(np.int32))]
     params = {"k": 1, "axis": x.rank - 1}
-    top = editor.reshape(editor.add_many("top_k", [x], types, params)[0], node.out.shape)
-    top = _complement(editor, top) if node.op == "reduce_min" else top
+    top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
+    top = _complement(editor, top) if node.op is ops.reduce_min else top
     return _narrowed(editor, top, dtype, shifted=dtype == np.uint64)
 
 
 def _complement(editor: Editor, x: Value) -> Value:
     """-1 - x, which turns the order of all integers round."""
-    return editor.binary("sub", const(-1, x.dtype), x)
+    return editor.binary(ops.sub, const(-1, x.dtype), x)
 
 
-EXACT: dict[str, Rule] = {"reduce_sum": _sum, "reduce_max": _extreme, "reduce_min": _extreme}
+EXACT: dict[Op, Rule] = {ops.reduce_sum: _sum, ops.reduce_max: _extreme, ops.reduce_min: _extreme}
 """For 64 bits, in a runtime that rounds them."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeAlias
 
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.dims import Dim, Shape
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, Step, rearranging
 from converter.graph.slices import has_strides, known_cut
 
@@ -47,9 +48,9 @@ def _identity(shape: Shape) -> Axes:
 
 def _after(node: Node, axes: Axes) -> Axes | None:
     """The layout after one more operation, or ``None`` where it is not one of atoms."""
-    if node.op == "transpose":
+    if node.op is ops.transpose:
         return tuple(axes[i] for i in node.params["permutation"])
-    if node.op == "reshape":
+    if node.op is ops.reshape:
         return _reshaped([a for group in axes for a in group], node.out.shape)
     return _sliced(axes, node)
 
@@ -103,7 +104,7 @@ def _sliced(axes: Axes, node: Node) -> Axes | None:
     return tuple(result)
 
 
-_OPS = ("reshape", "transpose", "slice")
+_OPS = (ops.reshape, ops.transpose, ops.slice)
 
 
 def _shorten(node: Node, editor: Editor) -> Value | None:
@@ -143,7 +144,7 @@ def _operations(base: Shape, axes: Axes, target: Shape) -> list[Step] | None:
             return None  # a cut inside an axis: slicing the base first would not be contiguous
         inner = dims.product([a.size for a in source if a.axis == atom.axis and a is not atom])
         start, stop = atom.start * inner, (atom.start + atom.size) * inner
-        steps.append(("slice", (atom.axis, dims.as_dim(start), dims.as_dim(stop))))
+        steps.append((ops.slice, (atom.axis, dims.as_dim(start), dims.as_dim(stop))))
         shape[atom.axis] = dims.as_dim(stop - start)
     source, flat = ([a for a in atoms if not dims.same(a.size, 1)] for atoms in (source, flat))
     runs = _runs(source, flat)
@@ -168,7 +169,7 @@ def _runs(source: list[Atom], flat: list[Atom]) -> list[tuple[Atom, ...]]:
     return [tuple(r) for r in runs]
 
 
-RULES: dict[str, Rule] = dict.fromkeys(_OPS, _shorten)
+RULES: dict[Op, Rule] = dict.fromkeys(_OPS, _shorten)
 
 
 # -------------------------------------------------------------------------------- slices and splits
@@ -177,7 +178,7 @@ RULES: dict[str, Rule] = dict.fromkeys(_OPS, _shorten)
 def _select(node: Node, editor: Editor) -> Value | None:
     """One entry along an axis, the axis dropped, is a single gather."""
     inner = node.inputs[0].node
-    if inner is None or inner.op != "slice" or not editor.single_use(inner.out):
+    if inner is None or inner.op is not ops.slice or not editor.single_use(inner.out):
         return None
     source = inner.inputs[0]
     for axis in range(source.rank):
@@ -186,11 +187,11 @@ def _select(node: Node, editor: Editor) -> Value | None:
         others = (*source.shape[:axis], *source.shape[axis + 1 :])
         if one and dims.same_shape(dropped, others) and dims.same_shape(dropped, node.out.shape):
             params = {"axis": axis, "index": inner.params["start_indices"][axis]}
-            return editor.add("select_index", [source], node.out.shape, source.dtype, params)
+            return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
     return None
 
 
-SELECT: dict[str, Rule] = {"reshape": _select}
+SELECT: dict[Op, Rule] = {ops.reshape: _select}
 
 
 def merge_splits(graph: Graph) -> None:
@@ -216,7 +217,7 @@ def _merge(graph: Graph, family: list[Node], axis: int) -> None:
         return
     first = next(n for n in graph.nodes if n in family)
     sizes = tuple(n.out.shape[axis] for n in ordered)
-    split = Node("split", [source], {"axis": axis, "sizes": sizes}, source=first.source)
+    split = Node(ops.split, [source], {"axis": axis, "sizes": sizes}, source=first.source)
     for i, node in enumerate(ordered):
         out = node.out
         out.node, out.index = split, i

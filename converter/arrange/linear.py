@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.dims import Shape
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 from converter.graph.slices import known_cut
 
@@ -139,7 +140,7 @@ def _axes_in_result(node: Node, index: int) -> list[int | None]:
     return [*places, batch, None] if index == 0 else [*places, None, out.rank - 1]
 
 
-CONVOLUTIONS = {"conv": 0, "conv_transpose": 1}
+CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
 """Where the weights have the channels of the result."""
 
 
@@ -169,17 +170,17 @@ def _varied(factor: Value) -> list[int]:
     return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
 
 
-WAYS: dict[str, Callable[[Node, Value, Editor], Sequence[Way]]] = {
-    "transpose": _transpose,
-    "reshape": _reshape,
-    "slice": _slice,
-    "concatenate": _concatenate,
-    "neg": _first,
-    "mul": _one,
-    "div": _first,
-    "add": _both,
-    "sub": _both,
-    "matmul": _matmul,
+WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
+    ops.transpose: _transpose,
+    ops.reshape: _reshape,
+    ops.slice: _slice,
+    ops.concatenate: _concatenate,
+    ops.neg: _first,
+    ops.mul: _one,
+    ops.div: _first,
+    ops.add: _both,
+    ops.sub: _both,
+    ops.matmul: _matmul,
     **dict.fromkeys(CONVOLUTIONS, _convolution),
 }
 """The ways to multiply operands instead of the result."""

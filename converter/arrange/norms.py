@@ -8,8 +8,9 @@ Runtime has no kernel for it, and what it runs in its place takes twice the time
 
 from __future__ import annotations
 
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import scalar
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -25,14 +26,14 @@ def _group_norm(node: Node, editor: Editor) -> Value | None:
     normed = editor.reshape(editor.like(node, [split, *plain], split.shape), x.shape)
     by_channel = (channels, *(1,) * (x.rank - 2))
     if scalar(scale) != 1:
-        normed = editor.binary("mul", normed, editor.reshape(scale, by_channel))
+        normed = editor.binary(ops.mul, normed, editor.reshape(scale, by_channel))
     for value in bias:
-        normed = editor.binary("add", normed, editor.reshape(value, by_channel))
+        normed = editor.binary(ops.add, normed, editor.reshape(value, by_channel))
     return normed
 
 
 def _with_bias(node: Node, editor: Editor) -> Value | None:
-    wanted = {"group_norm": 3, "batch_norm": 5}[node.op]
+    wanted = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
     if len(node.inputs) == wanted:
         return None
     zero = _full(0, node.inputs[1].shape, node.out, editor)
@@ -43,5 +44,5 @@ def _full(number: float, shape: dims.Shape, like: Value, editor: Editor) -> Valu
     return editor.broadcast(const(number, like.dtype), shape, ())
 
 
-GROUPED: dict[str, Rule] = {"group_norm": _group_norm}
-BATCH: dict[str, Rule] = {"batch_norm": _with_bias}
+GROUPED: dict[Op, Rule] = {ops.group_norm: _group_norm}
+BATCH: dict[Op, Rule] = {ops.batch_norm: _with_bias}

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from converter.graph import Value, dims
+from converter.graph import Value, dims, ops
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
 
@@ -39,7 +39,7 @@ def by_patches(
     turned = editor.transpose(grouped, (0, 1, 3, 2))
     weights = editor.reshape(turned, (groups, outs // groups, places * ins))
     sums = (batch, groups, outs // groups, size)
-    return editor.reshape(editor.add("matmul", [weights, patches], sums, x.dtype), shape)
+    return editor.reshape(editor.add(ops.matmul, [weights, patches], sums, x.dtype), shape)
 
 
 def _shifted(

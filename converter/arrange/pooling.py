@@ -16,10 +16,11 @@ import numpy as np
 
 from converter.arrange.convolution import Pads, pad_space
 from converter.arrange.windows import over_whole_axes
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
 from converter.graph.dtypes import highest, is_float, lowest
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.targets import Target
 from converter.targets.onnxruntime import UNMOVED_ZERO
@@ -33,16 +34,16 @@ class Kind:
     what pads in a dtype.
     """
 
-    pool: str
+    pool: Op
     operator: str
-    combine: str
+    combine: Op
     identity: Callable[[Any], Any]
 
 
 KINDS = {
-    "reduce_window_max": Kind("max_pool", "MaxPool", "max", lowest),
-    "reduce_window_min": Kind("max_pool", "MaxPool", "min", highest),  # of the negated values
-    "reduce_window_sum": Kind("sum_pool", "AveragePool", "add", lambda dtype: 0),
+    ops.reduce_window_max: Kind(ops.max_pool, "MaxPool", ops.max, lowest),
+    ops.reduce_window_min: Kind(ops.max_pool, "MaxPool", ops.min, highest),  # of the negated values
+    ops.reduce_window_sum: Kind(ops.sum_pool, "AveragePool", ops.add, lambda dtype: 0),
 }
 
 
@@ -61,7 +62,7 @@ class Window:
         return {**sizes, "padding": self.padding, "dilation": self.dilation}
 
 
-def rules(opset: int, strict: bool, target: Target) -> dict[str, Rule]:
+def rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
     """The rules for an opset and a target; ``strict`` wants NaN and infinities as JAX has them."""
 
     def reduce_window(node: Node, editor: Editor) -> Value | None:
@@ -76,16 +77,16 @@ def rules(opset: int, strict: bool, target: Target) -> dict[str, Rule]:
         if by_slices or not _pools(kind, x.dtype, window, opset, target):
             return _sliced(editor, x, window, kind)
         x = _fixed_padding(editor, x) if target.rewrites else x
-        if node.op == "reduce_window_min":
+        if node.op is ops.reduce_window_min:
             return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
         return _pooled(editor, x, window, kind, node.out)
 
-    return {**dict.fromkeys(KINDS, reduce_window), "select_and_scatter_add": _select_and_scatter}
+    return {**dict.fromkeys(KINDS, reduce_window), ops.select_and_scatter_add: _select_and_scatter}
 
 
 def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int, target: Target) -> bool:
     """Whether the target has a pooling operator for this."""
-    dilated = kind.pool == "sum_pool" and any(d != 1 for d in window.dilation)
+    dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.dilation)
     return (
         is_float(dtype)
         and target.has_kernel(kind.operator, dtype)
@@ -124,18 +125,18 @@ def known_to_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
 def _fixed_padding(editor: Editor, x: Value) -> Value:
     """Padding with zeros, as zeros that are not moved into the pooling."""
     pad = x.node
-    if pad is None or pad.op != "pad" or scalar(pad.inputs[1]) != 0:
+    if pad is None or pad.op is not ops.pad or scalar(pad.inputs[1]) != 0:
         return x
     return editor.like(pad, [pad.inputs[0], const(UNMOVED_ZERO, x.dtype)])
 
 
 def _negated(editor: Editor, x: Value) -> Value:
-    return editor.add("neg", [x], x.shape, x.dtype)
+    return editor.add(ops.neg, [x], x.shape, x.dtype)
 
 
 def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, Window]:
     """The operand, padded where a pooling operator could not do it, and the window that is left."""
-    x = node.inputs[-1] if node.op == "select_and_scatter_add" else node.inputs[0]
+    x = node.inputs[-1] if node.op is ops.select_and_scatter_add else node.inputs[0]
     p = node.params
     rank = x.rank
     spread = tuple(p.get("base_dilation") or (1,) * rank)
@@ -215,7 +216,7 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
         return None
     flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
     given, _ = as_image(editor, source, window.axes)
-    made = editor.add("max_pool_scatter", [flat, given], flat.shape, x.dtype, window.params())
+    made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params())
     total = from_image(editor, made, order, x.shape)
     return total if x is operand else _cropped(editor, total, node.params["padding"], operand.shape)
 
@@ -235,24 +236,24 @@ def _cropped(editor: Editor, x: Value, padding: Sequence[Sequence[Dim]], shape: 
 # ----------------------------------------------------------------------------------------- means
 
 
-def _mean(node: Node, editor: Editor) -> Value | None:
+def mean(node: Node, editor: Editor) -> Value | None:
     """A sum over windows divided by their size is an average.
 
     Or by how many elements of the operand, not of its padding, each window has.
     """
     total, views = node.inputs[0], list[Node]()
-    while (above := total.node) is not None and above.op in ("reshape", "transpose"):
+    while (above := total.node) is not None and above.op in (ops.reshape, ops.transpose):
         if not editor.single_use(total):
             return None
         views.append(above)
         total = above.inputs[0]
-    if above is None or above.op != "sum_pool" or not editor.single_use(total):
+    if above is None or above.op is not ops.sum_pool or not editor.single_use(total):
         return None
     whole = scalar(node.inputs[1]) == math.prod(above.params["size"])
     if not whole and not _divides_by_counts(node.inputs[1], above, views[::-1]):
         return None
     params = {**above.params, "include_pad": whole}
-    mean = editor.add("avg_pool", above.inputs, total.shape, total.dtype, params)
+    mean = editor.add(ops.avg_pool, above.inputs, total.shape, total.dtype, params)
     for view in reversed(views):
         mean = editor.like(view, [mean])
     return mean if dims.same_shape(mean.shape, node.out.shape) else None
@@ -267,7 +268,7 @@ def _divides_by_counts(divisor: Value, pool: Node, views: Sequence[Node]) -> boo
         return False
     counts = _counts([int(n) for n in space], params)
     for view in views:
-        if view.op == "transpose":
+        if view.op is ops.transpose:
             counts = counts.transpose(view.params["permutation"])
         elif (seen := _reshaped(counts, view, len(space))) is None:
             return False
@@ -295,6 +296,3 @@ def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:
         along = np.minimum(starts + size, length) - np.maximum(starts, 0)
         counts = counts[..., None] * along
     return counts
-
-
-MEAN: dict[str, Rule] = {"div": _mean}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor, sweep
 from converter.graph.slices import known_cut
@@ -55,7 +55,7 @@ def share_transposes(graph: Graph) -> bool:
         alone = editor.reshape(one, tuple(part.middle[i] for i in family.order))
         return editor.transpose(alone, [family.order.index(i) for i in part.order])
 
-    return bool(members) and sweep(graph, {"transpose": select}).changed
+    return bool(members) and sweep(graph, {ops.transpose: select}).changed
 
 
 def _families(graph: Graph) -> dict[tuple[int, int], list[Part | None]]:
@@ -75,11 +75,11 @@ def _families(graph: Graph) -> dict[tuple[int, int], list[Part | None]]:
 def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> Part | None:
     after = _only_use(node, uses)
     middle = node.out.shape
-    if after is not None and after.op == "reshape":
+    if after is not None and after.op is ops.reshape:
         middle = after.out.shape
         after = _only_use(after, uses)
     start, size = node.params["start_indices"][axis], node.out.shape[axis]
-    if after is None or after.op != "transpose" or start % size:
+    if after is None or after.op is not ops.transpose or start % size:
         return None
     return Part(
         node.inputs[0], axis, start, size, middle, tuple(after.params["permutation"]), after.out

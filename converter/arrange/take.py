@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from jax import lax
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.constants import named_size, scalar
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -30,7 +31,7 @@ def _take(node: Node, editor: Editor) -> Value | None:
     source = _from_end(indices, x.shape[axis])
     taken = (*x.shape[:axis], *where, *x.shape[axis + 1 :])
     inputs = [x, editor.reshape(source, where)]
-    out = editor.add("take", inputs, taken, x.dtype, {"axis": axis})
+    out = editor.add(ops.take, inputs, taken, x.dtype, {"axis": axis})
     collapsed = axis in numbers.collapsed_slice_dims
     # axes of the result: those of the indices in their places, those of the operand in the others
     batch = list(range(axis, axis + len(where)))
@@ -45,20 +46,20 @@ def _take(node: Node, editor: Editor) -> Value | None:
 def _from_end(indices: Value, size: dims.Dim) -> Value:
     """``i`` where ``indices`` is ``where(i < 0, i + size, i)``, seen through reshapes."""
     source = indices
-    while source.node is not None and source.node.op in ("reshape", "broadcast_in_dim"):
+    while source.node is not None and source.node.op in (ops.reshape, ops.broadcast_in_dim):
         if not dims.same(dims.product(source.shape), dims.product(source.node.inputs[0].shape)):
             return indices
         source = source.node.inputs[0]
     node = source.node
-    if node is None or node.op != "select_n" or len(node.inputs) != 3:
+    if node is None or node.op is not ops.select_n or len(node.inputs) != 3:
         return indices
     negative, plain, moved = (v.node if i != 1 else v for i, v in enumerate(node.inputs))
     if not (isinstance(negative, Node) and isinstance(moved, Node) and isinstance(plain, Value)):
         return indices
     compared = (
-        negative.op == "lt" and negative.inputs[0] is plain and scalar(negative.inputs[1]) == 0
+        negative.op is ops.lt and negative.inputs[0] is plain and scalar(negative.inputs[1]) == 0
     )
-    added = moved.op == "add" and moved.inputs[0] is plain and _is(moved.inputs[1], size)
+    added = moved.op is ops.add and moved.inputs[0] is plain and _is(moved.inputs[1], size)
     return plain if compared and added else indices
 
 
@@ -67,9 +68,12 @@ def _is(value: Value, size: dims.Dim) -> bool:
     named = named_size(value)
     if named is not None:
         return dims.same(named, size)
-    while value.node is not None and value.node.op in ("broadcast_in_dim", "convert_element_type"):
+    while value.node is not None and value.node.op in (
+        ops.broadcast_in_dim,
+        ops.convert_element_type,
+    ):
         value = value.node.inputs[0]
     return dims.is_static(size) and scalar(value) == size
 
 
-RULES: dict[str, Rule] = {"gather": _take}
+RULES: dict[Op, Rule] = {ops.gather: _take}

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from converter.graph import Node, dims
+from converter.graph import Node, dims, ops
 from converter.graph.rewrite import Editor
+
+REDUCED = {
+    ops.reduce_window_sum: ops.reduce_sum,
+    ops.reduce_window_max: ops.reduce_max,
+    ops.reduce_window_min: ops.reduce_min,
+}
+"""What a window over a whole axis is."""
 
 
 def over_whole_axes(node: Node, editor: Editor) -> Node | None:
@@ -19,7 +26,7 @@ def over_whole_axes(node: Node, editor: Editor) -> Node | None:
             return None
         sizes[axis] = strides[axis] = 1
     left = tuple(d for axis, d in enumerate(x.shape) if axis not in axes)
-    total = editor.add(node.op.replace("window_", ""), [x], left, x.dtype, {"axes": axes})
+    total = editor.add(REDUCED[node.op], [x], left, x.dtype, {"axes": axes})
     kept = editor.reshape(total, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
     changes = {"window_dimensions": tuple(sizes), "window_strides": tuple(strides)}
     return editor.like(node, [kept], **changes).node

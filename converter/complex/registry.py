@@ -74,6 +74,8 @@ EXPANDED = frozenset(
     {
         *("cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr"),
         *("reduce", "reduce_window", "svd", "triangular_solve", "tridiagonal_solve"),
+        *("all_gather", "all_gather_invariant", "all_gather_reduced", "all_to_all", "ppermute"),
+        *("psum", "psum_invariant", "reduce_scatter", "unreduced_psum", "unreduced_reduce_scatter"),
     }
 )
 """Expansions that hold for complex numbers too."""

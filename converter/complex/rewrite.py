@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.complex.pairs import Pair, is_complex, joined, real_dtype, split
 from converter.complex.registry import BILINEAR, EACH, EXPANDED, REAL, SIGNED, find
-from converter.graph import Value
+from converter.graph import Value, ops
 from converter.graph.constants import scalar
 
 Function = Callable[..., list[Any]]
@@ -67,7 +67,7 @@ def is_known_real(value: Value) -> bool:
     if value.kind == "const":
         return not np.any(value.const[..., 1])
     node = value.node
-    return node is not None and node.op == "concatenate" and scalar(node.inputs[-1]) == 0
+    return node is not None and node.op is ops.concatenate and scalar(node.inputs[-1]) == 0
 
 
 def _on_pairs(

@@ -1,26 +1,35 @@
-"""Collectives over one device, which is all that a file is for.
+"""Collectives over axes of arrays, and over one device, which is all that a file is for.
 
-They come from a ``shard_map`` over one device; over more of them it is refused as a whole. By their
-definitions in ``jax.lax``.
+An axis that ``vmap`` names has a number once it is mapped. Names that are left are those of a
+``shard_map``, over one device: over more of them it is refused as a whole. By their definitions in
+``jax.lax``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from converter.expand.registry import expansion
 
 
-@expansion("psum", "psum_invariant", "pmax", "pmin", "pvary", ignores=("axes", "axis_index_groups"))
-def reduced(*xs: jax.Array) -> tuple[jax.Array, ...]:
-    """A sum or a maximum of one."""
-    return xs
+def _collective(primitive: str, reduce: Callable[[jax.Array, Sequence[int]], jax.Array]) -> None:
+    @expansion(primitive, ignores=("axis_index_groups",))
+    def reduced(x: jax.Array, *, axes: Sequence[int | str]) -> jax.Array:
+        numbers = [axis for axis in axes if isinstance(axis, int)]
+        return reduce(x, numbers) if numbers else x
 
 
-@expansion("preduced", "reduced_vary_cast", "vary_unreduced_cast", ignores=("axes",))
+_collective("psum", lax.reduce_sum)
+_collective("psum_invariant", lax.reduce_sum)
+_collective("pmax", lax.reduce_max)
+_collective("pmin", lax.reduce_min)
+
+
+@expansion("preduced", "pvary", "reduced_vary_cast", "vary_unreduced_cast", ignores=("axes",))
 @expansion("reduced_vary_cast_p", "vary_unreduced_cast_p", ignores=("axes",))
 @expansion("unreduced_pmax", "unreduced_pmin", "unreduced_psum", ignores=("axes",))
 @expansion("pbroadcast", ignores=("axis_name", "source"))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.fuse.spelling import Spelling
+from converter.graph import ops
 
 Array = jax.Array
 
@@ -82,54 +83,58 @@ def _falls(slope: float | None) -> bool:
 
 
 ACTIVATIONS = (
-    Spelling("hard_sigmoid", "min", lambda x: _unit(x / 6 + 0.5)),
-    Spelling("hard_sigmoid", "min", lambda x: _unit((x + 3) / 6)),
-    Spelling("hard_sigmoid", "min", lambda x: _unit(x * (1 / 6) + 0.5)),
-    Spelling("hard_sigmoid", "min", lambda x, alpha, beta: _unit(x * alpha + beta)),
-    Spelling("clip", "min", _clip, _ordered),
-    Spelling("clip", "min", _clip_from_above, _ordered),
-    Spelling("clip", "select_n", _clip_by_choice, _ordered),
-    Spelling("hard_sigmoid", "min", _hard_sigmoid),
-    Spelling("hard_sigmoid", "min", lambda x: _relu6(x + 3) * (1 / 6)),
-    Spelling("hard_swish", "min", lambda x: x * _hard_sigmoid(x)),
-    Spelling("hard_swish", "min", lambda x: x * _relu6(x + 3) / 6),
-    Spelling("hard_swish", "min", lambda x: x * _relu6(x + 3) * (1 / 6)),
-    Spelling("hard_swish", "min", lambda x: x * (_relu6(x + 3) * (1 / 6))),
-    Spelling("softplus", "log1p", _softplus_of_size),
-    Spelling("softplus", "log1p", _softplus),
-    Spelling("softplus", "log1p", _softplus_turned),
-    Spelling("mish", "log1p", lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
-    Spelling("mish", "log1p", _mish_by_hand, opsets=range(18, 27)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x / 6 + 0.5)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit((x + 3) / 6)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x * (1 / 6) + 0.5)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x, alpha, beta: _unit(x * alpha + beta)),
+    Spelling(ops.clip, ops.min, _clip, _ordered),
+    Spelling(ops.clip, ops.min, _clip_from_above, _ordered),
+    Spelling(ops.clip, ops.select_n, _clip_by_choice, _ordered),
+    Spelling(ops.hard_sigmoid, ops.min, _hard_sigmoid),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _relu6(x + 3) * (1 / 6)),
+    Spelling(ops.hard_swish, ops.min, lambda x: x * _hard_sigmoid(x)),
+    Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) / 6),
+    Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) * (1 / 6)),
+    Spelling(ops.hard_swish, ops.min, lambda x: x * (_relu6(x + 3) * (1 / 6))),
+    Spelling(ops.softplus, ops.log1p, _softplus_of_size),
+    Spelling(ops.softplus, ops.log1p, _softplus),
+    Spelling(ops.softplus, ops.log1p, _softplus_turned),
+    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
+    Spelling(ops.mish, ops.log1p, _mish_by_hand, opsets=range(18, 27)),
     # ONNX Runtime 1.32.0 has no kernel for it at 25 and later, and does not take it apart there.
-    Spelling("swish", "logistic", lambda x: x * lax.logistic(x), opsets=range(24, 25)),
+    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), opsets=range(24, 25)),
     Spelling(
-        "swish", "logistic", lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 25)
+        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 25)
     ),
-    Spelling("soft_sign", "abs", lambda x: x / (jnp.abs(x) + 1)),
-    Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x >= 0, x, slope * x)),
-    Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x > 0, x, slope * x)),
-    Spelling("leaky_relu", "max", lambda x, slope: jnp.maximum(x, slope * x), _falls),
-    Spelling("leaky_relu", "select_n", lambda x, slope: jnp.where(x < 0, slope * x, x)),
-    Spelling("leaky_relu", "min", lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)),
-    Spelling("leaky_relu", "neg", _relus, negative=True),
-    Spelling("leaky_relu", "neg", lambda x, slope: _relus(x, -slope)),
-    Spelling("leaky_relu", "neg", lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)),
-    Spelling("elu", "expm1", _elu),
-    Spelling("elu", "expm1", lambda x, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(x))),
-    Spelling("elu", "expm1", _parted_elu),
-    Spelling("selu", "expm1", lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
-    Spelling("elu", "expm1", _unit_elu),
-    Spelling("elu", "expm1", lambda x: jnp.where(x > 0, x, jnp.expm1(x))),
-    Spelling("elu", "expm1", lambda x: _parted_elu(x, 1.0)),
-    Spelling("elu", "exp", lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1)),
-    Spelling("elu", "exp", lambda x, alpha: jnp.where(x > 0, x, alpha * (jnp.exp(x) - 1))),
+    Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
+    Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
+    Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
+    Spelling(ops.leaky_relu, ops.max, lambda x, slope: jnp.maximum(x, slope * x), _falls),
+    Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x < 0, slope * x, x)),
     Spelling(
-        "celu",
-        "expm1",
+        ops.leaky_relu, ops.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)
+    ),
+    Spelling(ops.leaky_relu, ops.neg, _relus, negative=True),
+    Spelling(ops.leaky_relu, ops.neg, lambda x, slope: _relus(x, -slope)),
+    Spelling(
+        ops.leaky_relu, ops.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)
+    ),
+    Spelling(ops.elu, ops.expm1, _elu),
+    Spelling(ops.elu, ops.expm1, lambda x, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(x))),
+    Spelling(ops.elu, ops.expm1, _parted_elu),
+    Spelling(ops.selu, ops.expm1, lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
+    Spelling(ops.elu, ops.expm1, _unit_elu),
+    Spelling(ops.elu, ops.expm1, lambda x: jnp.where(x > 0, x, jnp.expm1(x))),
+    Spelling(ops.elu, ops.expm1, lambda x: _parted_elu(x, 1.0)),
+    Spelling(ops.elu, ops.exp, lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1)),
+    Spelling(ops.elu, ops.exp, lambda x, alpha: jnp.where(x > 0, x, alpha * (jnp.exp(x) - 1))),
+    Spelling(
+        ops.celu,
+        ops.expm1,
         lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
     ),
 )
 """What has others in it comes after them."""
 
-INEXACT = frozenset({"swish", "elu", "selu", "celu", "hard_sigmoid", "hard_swish"})
+INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
 """Where ONNX Runtime's operator is less precise than what JAX does."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, View, materialise, pair, proved
-from converter.graph import Node, Value
+from converter.graph import Node, Value, ops
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
-_BARE = {"layer_norm": 2, "rms_norm": 2, "group_norm": 2, "batch_norm": 4}
+_BARE = {ops.layer_norm: 2, ops.rms_norm: 2, ops.group_norm: 2, ops.batch_norm: 4}
 """Operands without a bias: the value, its scale, and statistics if they are known."""
-_TAKES = {"mul": tuple(_BARE), "add": ("layer_norm", "group_norm", "batch_norm")}
+_TAKES = {ops.mul: tuple(_BARE), ops.add: (ops.layer_norm, ops.group_norm, ops.batch_norm)}
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
     takes_more = len(inner.inputs) == _BARE[inner.op] and inner.out.dtype == node.out.dtype
     in_place = normed.complete() and normed.fills(node.out.shape) and other.covers(within)
     # several scales of one norm get a norm each: that is less work than to scale and shift it
-    alone = uses.single_use(normed.base) or (node.op == "mul" and bare)
+    alone = uses.single_use(normed.base) or (node.op is ops.mul and bare)
     # two scales are multiplied first, which in float16 may overflow where one after the other does
     # not
-    exact = bare or node.op == "add" or node.out.dtype.name != "float16"
+    exact = bare or node.op is ops.add or node.out.dtype.name != "float16"
     return takes_more and in_place and alone and exact
 
 
@@ -64,13 +64,13 @@ def build(node: Node, affine: Affine, editor: Editor) -> Value:
     x, scale, *known = inner.inputs
     shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
     other = materialise(editor, affine.other, shape, inner.out.dtype)
-    if node.op == "add":
+    if node.op is ops.add:
         inputs = [x, scale, *known, other]
     else:
         one = scalar(scale) == 1
-        inputs = [x, other if one else editor.binary("mul", scale, other), *known]
+        inputs = [x, other if one else editor.binary(ops.mul, scale, other), *known]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
     return materialise(editor, View(out, affine.normed.axes), node.out.shape)
 
 
-AFFINE = proved("LayerNormalization", ("mul", "add"), prove, build)
+AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove, build)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, View, materialise, peel, proved
 from converter.fuse.norm import dressed
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.rewrite import Editor
 
 DTYPES = ("float32", "float16", "float64")
@@ -52,8 +52,8 @@ def build(node: Node, batch: Batch, editor: Editor) -> Value:
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
     params = {"epsilon": found.deviation.epsilon}
-    normed = editor.add("batch_norm", [x, ones, *statistics], out.shape, out.dtype, params)
+    normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
     return dressed(normed, found.deviation.rest, found.terms, editor)
 
 
-CORE = proved("BatchNormalization", ("add", "sub"), prove, build)
+CORE = proved("BatchNormalization", (ops.add, ops.sub), prove, build)

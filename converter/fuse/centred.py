@@ -15,7 +15,7 @@ from itertools import permutations
 from converter.fuse.match import Uses, View, operands
 from converter.fuse.norm import Deviation, Term, deviations, divided
 from converter.fuse.products import Product, product
-from converter.graph import Node
+from converter.graph import Node, ops
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Centred:
 
 def centred(node: Node, uses: Uses) -> Iterator[Centred]:
     """Every way to see a node as a centred value that is divided by a deviation."""
-    return (_sum if node.op in _SUMS else _product)(node, uses)
+    return (_sum if node.op in _FLIPPED else _product)(node, uses)
 
 
 def _product(node: Node, uses: Uses) -> Iterator[Centred]:
     """``(x - mean) * s``"""
     for deviation in deviations(node, uses):
         for factor in deviation.rest.factors:
-            if factor.op() == "sub":
+            if factor.op() is ops.sub:
                 rest = Product(deviation.rest.coefficient, deviation.rest.without(factor))
                 x, average = operands(factor)
                 yield Centred(x, average, 1.0, replace(deviation, rest=rest))
@@ -57,19 +57,19 @@ def _sum(node: Node, uses: Uses) -> Iterator[Centred]:
         yield from _difference(one, other, rest, node, uses)
 
 
-_PRODUCTS = ("mul", "div", "neg")
-_SUMS = {"add": "add", "sub": "sub"}
-_FLIPPED = {"add": "sub", "sub": "add"}
+_PRODUCTS = (ops.mul, ops.div, ops.neg)
+_FLIPPED = {ops.add: ops.sub, ops.sub: ops.add}
 
 
 def _terms(node: Node, uses: Uses) -> list[Term]:
     """What is added and subtracted: the operands, and those of operands that are sums."""
     found: list[Term] = []
     left, right = operands(View(node.out, tuple(range(node.out.rank))))
-    for sign, view in (("add", left), (node.op, right)):
-        if view.op() in _SUMS and uses.single_use(view.base):
+    for sign, view in ((ops.add, left), (node.op, right)):
+        op = view.op()
+        if op in _FLIPPED and uses.single_use(view.base):
             first, second = operands(view)
-            inner = view.op() if sign == "add" else _FLIPPED[view.op()]
+            inner = op if sign is ops.add else _FLIPPED[op]
             found += [(sign, first), (inner, second)]
         else:
             found.append((sign, view))
@@ -97,7 +97,7 @@ def _difference(
 def _signed(term: Term, uses: Uses) -> Product:
     sign, view = term
     parts = product(view, uses)
-    parts.coefficient *= -1 if sign == "sub" else 1
+    parts.coefficient *= -1 if sign is ops.sub else 1
     return parts
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from converter.fuse.activations import ACTIVATIONS
 from converter.fuse.registry import named
+from converter.graph import ops
 
-STRUCTURES = (
-    *("attention", "rotary", "softmax", "log_softmax", "gelu", "resize"),
-    *("layer_norm", "rms_norm", "group_norm", "batch_norm", "recurrent"),
-)
-
-NEEDS: Mapping[str, tuple[str, ...]] = {"attention": ("softmax",), "group_norm": ("layer_norm",)}
+NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
 """What has to be recognised for others to be."""
 
 
 def names() -> tuple[str, ...]:
     """Every name, those of activations and of what is registered from outside too."""
-    ours = (*STRUCTURES, *(spelling.op for spelling in ACTIVATIONS))
+    ours = (op.structure for op in ops.stated() if op.structure)
     return tuple(dict.fromkeys((*ours, *named())))

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from converter.fuse.match import Uses, View, materialise, operand, pair, proved
 from converter.fuse.products import Product, product
-from converter.graph import Node, Value
+from converter.graph import Node, Value, ops
 from converter.graph.constants import scalar
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
 SQRT_HALF = math.sqrt(0.5)
@@ -44,10 +45,10 @@ def prove(node: Node, uses: Uses) -> Gelu | None:
 
 def _gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
     """Whether the gate, times the outer coefficient, is Phi(x) approximated, or Phi(x) at all."""
-    if gate.op() == "erfc":
+    if gate.op() is ops.erfc:
         proper = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, uses)
         return False if proper else None
-    for one, other in pair(gate) if gate.op() == "add" else ():
+    for one, other in pair(gate) if gate.op() is ops.add else ():
         number = scalar(one.base)
         inner = product(other, uses)
         if number is None or len(inner.factors) != 1 or inner.divisors:
@@ -57,7 +58,7 @@ def _gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
         if op not in _ARGUMENTS or not inner.is_near(float(number)) or not whole.is_near(0.5):
             continue
         if _ARGUMENTS[op](operand(inner.factors[0], 0), x, uses):
-            return op == "tanh"
+            return op is ops.tanh
     return None
 
 
@@ -73,7 +74,7 @@ def _is_erf_argument(view: View, x: View, uses: Uses) -> bool:
 def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
     """``sqrt(2/pi) * (x + 0.044715 * x^3)``, or the same with x taken out."""
     outer = product(view, uses, powers=True)
-    sums = [f for f in outer.factors if f.op() == "add" and f != x]
+    sums = [f for f in outer.factors if f.op() is ops.add and f != x]
     if outer.divisors or not outer.is_near(SQRT_2_OVER_PI) or len(sums) != 1:
         return False
     outside = outer.without(sums[0])
@@ -89,11 +90,11 @@ def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
 def build(node: Node, gelu: Gelu, editor: Editor) -> Value:
     value = materialise(editor, gelu.x, node.out.shape, node.out.dtype)
     params = {"approximate": gelu.approximate}
-    return editor.add("gelu", [value], node.out.shape, node.out.dtype, params)
+    return editor.add(ops.gelu, [value], node.out.shape, node.out.dtype, params)
 
 
-_ARGUMENTS: dict[str, Callable[[View, View, Uses], bool]] = {
-    "erf": _is_erf_argument,
-    "tanh": _is_tanh_argument,
+_ARGUMENTS: dict[Op, Callable[[View, View, Uses], bool]] = {
+    ops.erf: _is_erf_argument,
+    ops.tanh: _is_tanh_argument,
 }
-GELU = proved("Gelu", ("mul",), prove, build)
+GELU = proved("Gelu", (ops.mul,), prove, build)

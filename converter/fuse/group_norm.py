@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, View, materialise, pair, proved, whole
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
@@ -41,7 +41,7 @@ def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) 
     if scale is None:
         scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
     params = {"groups": found.groups, "epsilon": epsilon}
-    normed = editor.add("group_norm", [flat, scale], flat.shape, flat.dtype, params)
+    normed = editor.add(ops.group_norm, [flat, scale], flat.shape, flat.dtype, params)
     back = [found.order.index(i) for i in range(len(found.order))]
     return editor.transpose(editor.reshape(normed, turned.shape), back)
 
@@ -78,7 +78,7 @@ def build_groups(node: Node, found: Groups, editor: Editor) -> Value:
 def _turned(value: Value) -> tuple[Sequence[int], Value]:
     """A value as the transposition of another."""
     node = value.node
-    if node is not None and node.op == "transpose":
+    if node is not None and node.op is ops.transpose:
         return node.params["permutation"], node.inputs[0]
     return range(value.rank), value
 
@@ -86,7 +86,7 @@ def _turned(value: Value) -> tuple[Sequence[int], Value]:
 def split_axis(value: Value) -> int | None:
     """The axis that a reshape has split into itself and the next."""
     node = value.node
-    if node is None or node.op != "reshape" or value.rank != node.inputs[0].rank + 1:
+    if node is None or node.op is not ops.reshape or value.rank != node.inputs[0].rank + 1:
         return None
     before, after = node.inputs[0].shape, value.shape
     for axis, size in enumerate(before):
@@ -98,11 +98,11 @@ def split_axis(value: Value) -> int | None:
 
 def is_bare(node: Node) -> bool:
     """Whether a layer norm has no scale and no bias yet."""
-    bare = node.op == "layer_norm" and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
+    bare = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return bare and node.out.dtype.name in DTYPES
 
 
-GROUPS = proved("GroupNormalization", ("layer_norm",), prove_groups, build_groups)
+GROUPS = proved("GroupNormalization", (ops.layer_norm,), prove_groups, build_groups)
 
 
 # ------------------------------------------------------------------------------------- each channel
@@ -120,7 +120,7 @@ class Channel:
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
     for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
         varies = [i for i, a in enumerate(other.axes) if a is not None]
-        if normed.op() != "layer_norm" or not is_bare(normed.node()) or len(varies) != 1:
+        if normed.op() is not ops.layer_norm or not is_bare(normed.node()) or len(varies) != 1:
             continue
         inner, channel = normed.node(), normed.axes[varies[0]]
         first, rank = inner.params["axis"], normed.base.rank
@@ -142,7 +142,7 @@ def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
     return materialise(editor, View(normed, found.normed.axes), node.out.shape)
 
 
-CHANNEL = proved("InstanceNormalization", ("mul",), prove_channel, build_channel)
+CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_channel)
 
 
 # --------------------------------------------------------------------- scales of the split channels
@@ -174,8 +174,8 @@ def _is_normed(split: Value) -> bool:
     """Whether what is split is a group norm, perhaps scaled already."""
     assert split.node is not None
     found = whole(split.node.inputs[0])
-    inner = [whole(v) for v in found.node().inputs] if found.op() == "mul" else []
-    return any(v.op() == "group_norm" for v in (found, *inner))
+    inner = [whole(v) for v in found.node().inputs] if found.op() is ops.mul else []
+    return any(v.op() is ops.group_norm for v in (found, *inner))
 
 
 def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
@@ -188,4 +188,4 @@ def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
     return editor.reshape(editor.binary(node.op, x, merged), node.out.shape)
 
 
-INSIDE = proved("GroupNormalization", ("mul", "add"), prove_inside, build_inside)
+INSIDE = proved("GroupNormalization", (ops.mul, ops.add), prove_inside, build_inside)

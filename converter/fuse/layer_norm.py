@@ -17,7 +17,7 @@ from converter.fuse.match import Uses, View, operand, operands, pair, peel, prov
 from converter.fuse.norm import Norm
 from converter.fuse.reductions import Reduced, mean
 from converter.fuse.repeated import opened
-from converter.graph import Node
+from converter.graph import Node, ops
 from converter.graph.constants import scalar
 
 
@@ -46,7 +46,7 @@ def _normalised_axes(found: Centred, uses: Uses) -> tuple[int, ...] | None:
 def _unclipped(view: View) -> View:
     """A variance is often clipped at zero; it cannot be negative here."""
     view = peel(view, rounding=True)
-    for number, other in pair(view) if view.op() == "max" else ():
+    for number, other in pair(view) if view.op() is ops.max else ():
         if scalar(number.base) == 0:
             return other
     return view
@@ -63,7 +63,7 @@ def _is_variance(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool
 
 def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     """What is squared is the same difference, perhaps written once more, in another precision."""
-    if squares.view.op() != "sub" or squares.operand(0).axes_of(x) != axes:
+    if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
         return False
     average = squares.operand(1).view
     again = mean(View(average.base, average.axes[: len(x.axes)]), uses)
@@ -73,12 +73,12 @@ def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bo
 
 def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     """``mean(x^2) - mean(x)^2``"""
-    if view.op() != "sub":
+    if view.op() is not ops.sub:
         return False
     left, right = operands(view)
     found = mean(left, uses)
     squares = None if found is None else found.squares()
-    if found is None or squares is None or right.op() != "square":
+    if found is None or squares is None or right.op() is not ops.square:
         return False
     average = mean(operand(right, 0), uses)
     proper = found.divides(x, axes) and squares.axes_of(x) == axes
@@ -87,7 +87,7 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
 
 CORE = proved(
     "LayerNormalization",
-    ("mul", "div", "add", "sub"),
+    (ops.mul, ops.div, ops.add, ops.sub),
     prove,
-    partial(norm.build, "layer_norm"),
+    partial(norm.build, ops.layer_norm),
 )

@@ -18,8 +18,9 @@ from typing import Protocol, TypeAlias, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.dims import Shape
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -39,7 +40,7 @@ Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Found | None"]
 class Recogniser:
     """``match`` is tried on every node whose operation is one of ``roots``."""
 
-    roots: tuple[str, ...]
+    roots: tuple[Op, ...]
     match: Match
 
 
@@ -55,7 +56,7 @@ class Uses(Protocol):
 
 def proved(
     pattern: str,
-    roots: tuple[str, ...],
+    roots: tuple[Op, ...],
     prove: Callable[[Node, Uses], E | str | None],
     build: Callable[[Node, E, Editor], Found],
 ) -> Recogniser:
@@ -71,9 +72,9 @@ def proved(
     return Recogniser(roots, match)
 
 
-def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[str, Rule]:
+def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:
     """The recognisers as rules of one sweep; of several with one root the first to match wins."""
-    table: dict[str, list[Match]] = {}
+    table: dict[Op, list[Match]] = {}
     for recogniser in recognisers:
         for op in recogniser.roots:
             table.setdefault(op, []).append(recogniser.match)
@@ -95,8 +96,8 @@ class View:
     base: Value
     axes: tuple[int | None, ...]
 
-    def op(self) -> str:
-        return self.base.node.op if self.base.node is not None else ""
+    def op(self) -> Op | None:
+        return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
         assert self.base.node is not None
@@ -146,7 +147,7 @@ def peel(view: View, *, rounding: bool = False) -> View:
     precision the fused operator chooses anyway.
     """
     while (node := view.base.node) is not None and node.op in _PEEL:
-        if node.op == "convert_element_type" and not (rounding or _widens(node)):
+        if node.op is ops.convert_element_type and not (rounding or _widens(node)):
             break
         axis_map = _PEEL[node.op](node)
         if axis_map is None:
@@ -200,11 +201,11 @@ def _widens(node: Node) -> bool:
     return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
 
 
-_PEEL: dict[str, Callable[[Node], list[int | None] | None]] = {
-    "convert_element_type": _through_convert,
-    "transpose": _through_transpose,
-    "broadcast_in_dim": _through_broadcast,
-    "reshape": _through_reshape,
+_PEEL: dict[Op, Callable[[Node], list[int | None] | None]] = {
+    ops.convert_element_type: _through_convert,
+    ops.transpose: _through_transpose,
+    ops.broadcast_in_dim: _through_broadcast,
+    ops.reshape: _through_reshape,
 }
 
 

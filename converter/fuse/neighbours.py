@@ -8,10 +8,10 @@ import numpy as np
 
 from converter.fuse.known import is_weight, known
 from converter.fuse.resampling import one_axis
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.dims import Dim
 from converter.graph.equals import same_program
-from converter.graph.operations import ResizeKind
+from converter.graph.formulas import ResizeKind
 
 NEAREST: ResizeKind = ("nearest", False)
 # what ONNX Runtime's nearest neighbours exist for; float16 takes a detour that is exact
@@ -59,7 +59,7 @@ def neighbours(size: int, count: int) -> np.ndarray:
 def _is_traced(indices: Value, size: Dim, count: Dim) -> bool:
     """The indices are computed as JAX's own."""
     graph = one_axis(size, count, np.float32, *NEAREST)
-    gathers = [node for node in graph.nodes if node.op == "gather"]
+    gathers = [node for node in graph.nodes if node.op is ops.gather]
     return len(gathers) == 1 and same_program(indices, gathers[0].inputs[1])
 
 

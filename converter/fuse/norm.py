@@ -11,13 +11,14 @@ import numpy as np
 
 from converter.fuse.match import Uses, View, materialise, operand, pair
 from converter.fuse.products import Product, product
-from converter.graph import Node, Value, const
+from converter.graph import Node, Value, const, ops
 from converter.graph.constants import scalar
 from converter.graph.dims import Shape
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
-Term: TypeAlias = tuple[str, View]
-"""What is added or subtracted (``add`` or ``sub``)."""
+Term: TypeAlias = tuple[Op, View]
+"""What is added or subtracted (`ops.add` or `ops.sub`)."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,15 @@ def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
 def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
     """Every way to see a product as something divided by a deviation."""
     if not parts.divisors:
-        inverses = [f for f in parts.factors if f.op() == "rsqrt" or _is_power(f, -0.5)]
+        inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
     else:
-        roots = [d for d in parts.divisors if d.op() == "sqrt" or _is_power(d, 0.5)]
+        roots = [d for d in parts.divisors if d.op() is ops.sqrt or _is_power(d, 0.5)]
         inverses = roots if len(parts.divisors) == 1 else []
     real = jnp.issubdtype(dtype, jnp.floating)
     for inverse in inverses if real and fits(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
         inside = operand(inverse, 0)
-        for number, spread in pair(inside) if inside.op() == "add" else ():
+        for number, spread in pair(inside) if inside.op() is ops.add else ():
             epsilon = scalar(number.base)
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
@@ -72,7 +73,7 @@ def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
 
 
 def _is_power(view: View, exponent: float) -> bool:
-    return view.op() == "pow" and scalar(operand(view, 1).base) == exponent
+    return view.op() is ops.pow and scalar(operand(view, 1).base) == exponent
 
 
 def _is_attribute(number: float, dtype: np.dtype) -> bool:
@@ -95,7 +96,7 @@ def fits(number: float, dtype: np.dtype) -> bool:
     return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
 
 
-def build(op: str, node: Node, norm: Norm, editor: Editor) -> Value:
+def build(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
     """``op`` over the logical axes of x, without scale, times and plus what else there is."""
     shape = node.out.shape if norm.shape is None else norm.shape
     normed = _bare(op, norm, shape, node.out.dtype, editor)
@@ -103,7 +104,7 @@ def build(op: str, node: Node, norm: Norm, editor: Editor) -> Value:
     return dressed(editor.reshape(normed, node.out.shape), rest, norm.terms, editor)
 
 
-def _bare(op: str, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
+def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
     """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
@@ -118,9 +119,9 @@ def dressed(normed: Value, rest: Product, terms: Sequence[Term], editor: Editor)
     """What is normalised times what else there is of a product, and plus the terms."""
     result = normed
     for factor in rest.factors:
-        result = editor.binary("mul", result, _spread(editor, factor, normed))
+        result = editor.binary(ops.mul, result, _spread(editor, factor, normed))
     if rest.coefficient != 1:
-        result = editor.binary("mul", result, const(rest.coefficient, normed.dtype))
+        result = editor.binary(ops.mul, result, const(rest.coefficient, normed.dtype))
     for op, term in terms:
         result = editor.binary(op, result, _spread(editor, term, normed))
     return result

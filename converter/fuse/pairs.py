@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, proved
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
 from converter.graph.slices import cut_axes
@@ -36,10 +36,10 @@ def prove(node: Node, _: Uses) -> Half | None:
     if len(cut) != 1 or not dims.same_shape([v.shape[cut[0]] for v in (pairs, node.out)], (2, 1)):
         return None
     order = tuple(range(pairs.rank))
-    if pairs.node is not None and pairs.node.op == "transpose":
+    if pairs.node is not None and pairs.node.op is ops.transpose:
         order = tuple(pairs.node.params["permutation"])
         pairs = pairs.node.inputs[0]
-    if pairs.node is None or pairs.node.op != "reshape":
+    if pairs.node is None or pairs.node.op is not ops.reshape:
         return None
     return _half(pairs, order, order[cut[0]], int(node.params["start_indices"][cut[0]]))
 
@@ -82,4 +82,4 @@ def build(_: Node, half: Half, editor: Editor) -> Value:
     return editor.transpose(editor.reshape(part, half.single), half.order)
 
 
-PAIRS = proved("pairs", ("slice",), prove, build)
+PAIRS = proved("pairs", (ops.slice,), prove, build)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converter.fuse.match import NearMiss, Recogniser
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.rewrite import Editor
 from converter.graph.slices import has_strides
 
@@ -15,10 +15,10 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     seq = node.params["dimension"]
     head, tail = node.inputs
     turned = tail.node
-    if turned is None or turned.op != "rotary" or turned.params["seq"] != seq:
+    if turned is None or turned.op is not ops.rotary or turned.params["seq"] != seq:
         return None
     rest, kept = turned.inputs[0].node, head.node
-    if rest is None or kept is None or rest.op != "slice" or kept.op != "slice":
+    if rest is None or kept is None or rest.op is not ops.slice or kept.op is not ops.slice:
         return None
     source, count = rest.inputs[0], head.shape[seq]
     whole = kept.inputs[0] is source and dims.same_shape(source.shape, node.out.shape)
@@ -32,11 +32,11 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
         editor.concatenate([_rows(editor, table, count, fill), table], 0)
         for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
     ]
-    return editor.add("rotary", [source, *tables], node.out.shape, node.out.dtype, turned.params)
+    return editor.add(ops.rotary, [source, *tables], node.out.shape, node.out.dtype, turned.params)
 
 
 def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
     return editor.broadcast(const(fill, table.dtype), (count, table.shape[1]), ())
 
 
-PREFIX = Recogniser(("concatenate",), _prefix)
+PREFIX = Recogniser((ops.concatenate,), _prefix)

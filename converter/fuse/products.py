@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.match import Uses, View, operand, peel
+from converter.graph import ops
 from converter.graph.constants import scalar
 
 
@@ -64,10 +65,10 @@ class _Collector:
         number, op = scalar(view.base), view.op()
         if number is not None and not isinstance(number, bool) and not (divide and number == 0):
             self.into.multiply(1 / number if divide else number, view.base.dtype)
-        elif op in ("mul", "div") and (root or self.uses.single_use(view.base)):
+        elif op in (ops.mul, ops.div) and (root or self.uses.single_use(view.base)):
             self._operand(view, 0, divide)
-            self._operand(view, 1, divide != (op == "div"))
-        elif op == "neg" and (root or self.uses.single_use(view.base)):
+            self._operand(view, 1, divide != (op is ops.div))
+        elif op is ops.neg and (root or self.uses.single_use(view.base)):
             self.into.coefficient *= -1
             self._operand(view, 0, divide)
         elif self.powers and not divide and 0 < (times := exponent(view)) < 5:
@@ -82,6 +83,6 @@ class _Collector:
 
 def exponent(view: View) -> int:
     """n where the view is the n-th power of its operand, 0 where it is none."""
-    if view.op() == "square":
+    if view.op() is ops.square:
         return 2
-    return int(view.node().params["y"]) if view.op() == "integer_pow" else 0
+    return int(view.node().params["y"]) if view.op() is ops.integer_pow else 0

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from converter.fuse.match import Uses, View, operand, peel
 from converter.fuse.products import Product, product
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.constants import named_size
 from converter.graph.dims import Dim
+from converter.graph.op import Op
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Reduced:
         return tuple(axes) if others and gone else None
 
 
-def reduced(part: View, op: str) -> Reduced | None:
+def reduced(part: View, op: Op) -> Reduced | None:
     """What ``part`` is the ``op`` of."""
     part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
     if part.op() != op:
@@ -49,7 +50,7 @@ def reduced(part: View, op: str) -> Reduced | None:
     return Reduced(peel(View(source, along)), tuple(source.shape[a] for a in lost))
 
 
-def reduction(part: View, of: View, op: str) -> tuple[int, ...] | None:
+def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
     """The logical axes over which ``part`` is ``op`` of ``of``, or ``None`` if it is not."""
     inner = reduced(part, op)
     return None if inner is None else inner.axes_of(of)
@@ -77,19 +78,19 @@ class Mean:
 
     def axes_of(self, x: View) -> tuple[int, ...] | None:
         """The logical axes over which it is the mean of ``x``."""
-        axes = reduction(self.total, x, "reduce_sum")
+        axes = reduction(self.total, x, ops.reduce_sum)
         return axes if axes and self.divides(x, axes) else None
 
     def squares(self) -> Reduced | None:
         """What is squared before it is summed."""
-        inner = reduced(self.total, "reduce_sum")
-        return inner.operand(0) if inner is not None and inner.view.op() == "square" else None
+        inner = reduced(self.total, ops.reduce_sum)
+        return inner.operand(0) if inner is not None and inner.view.op() is ops.square else None
 
 
 def mean(view: View, uses: Uses) -> Mean | None:
     """The sum and the factor of a value that is one times the other."""
     parts = product(view, uses, rounding=True)
     sizes = [named_size(divisor.base) for divisor in parts.divisors]
-    if len(parts.factors) != 1 or None in sizes or parts.factors[0].op() != "reduce_sum":
+    if len(parts.factors) != 1 or None in sizes or parts.factors[0].op() is not ops.reduce_sum:
         return None
     return Mean(parts.factors[0], parts, dims.product(sizes))

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 from converter.errors import SpecError
 from converter.fuse.match import NearMiss, Recogniser
 from converter.fuse.spelling import Spelling, primitives
-from converter.graph import Node, Value
-from converter.graph.operations import ELEMENTWISE, UNARY
+from converter.graph import Node, Value, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
 Found: TypeAlias = "Value | str | None"
 Function: TypeAlias = Callable[..., Any]
 
 NEWEST = 26
-_BROADCASTS = frozenset({"broadcast_in_dim", "reshape"})
+_BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def recogniser(
 
     def register(function: Function) -> Function:
         if roots:
-            found = Recogniser(roots, _match(name, function))
+            found = Recogniser(tuple(map(ops.named, roots)), _match(name, function))
             _functions.append(Registered(name, since, found))
         else:
             _formulas.append(_spelling(name, function, since))
@@ -85,14 +85,9 @@ def functions() -> tuple[Registered, ...]:
     return tuple(_functions)
 
 
-def elementwise() -> frozenset[str]:
-    """The operations that treat every element alike because they have a formula."""
-    return frozenset(spelling.op for spelling in _formulas)
-
-
 def named() -> tuple[str, ...]:
     """The names of all of them."""
-    return tuple(dict.fromkeys([*(s.op for s in _formulas), *(r.name for r in _functions)]))
+    return tuple(dict.fromkeys([*(s.op.name for s in _formulas), *(r.name for r in _functions)]))
 
 
 @contextmanager
@@ -106,8 +101,11 @@ def restored() -> Iterator[None]:
 
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
-    spelling = Spelling(name, "", formula, opsets=range(since, NEWEST + 1))
-    odd = primitives(spelling) - ELEMENTWISE.keys() - UNARY - _BROADCASTS - elementwise()
+    op = Op(name, "user", formula, elementwise=True, structure=name)
+    spelling = Spelling(op, None, formula, opsets=range(since, NEWEST + 1))
+    odd = {p.name for p in primitives(spelling) if not p.elementwise} - {
+        p.name for p in _BROADCASTS
+    }
     if odd:
         raise SpecError(
             f"the formula of '{name}' does not treat every element alike: it has "

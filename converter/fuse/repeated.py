@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from converter.fuse.centred import Centred
 from converter.fuse.match import Uses, View, peel, whole
 from converter.fuse.reductions import mean
-from converter.graph import Value, dims
+from converter.graph import Value, dims, ops
 from converter.graph.dims import Shape
 
 
@@ -41,7 +41,7 @@ def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | 
 
 def unrepeated(view: View) -> _Opened | None:
     """What is repeated along the second of the two axes that are merged."""
-    if view.op() != "reshape":
+    if view.op() is not ops.reshape:
         return None
     found = _open(view, view.node().inputs[0])
     if found is None:
@@ -52,7 +52,7 @@ def unrepeated(view: View) -> _Opened | None:
 
 def _split(x: View, source: Value) -> _Opened | None:
     """``x`` as it is in ``source``, if that is ``x`` with one axis split."""
-    if source.node is None or source.node.op != "reshape":
+    if source.node is None or source.node.op is not ops.reshape:
         return None
     value = source.node.inputs[0]
     inner, outer = whole(value), whole(x.base)

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Graph, Node, Value, const, dims
+from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.dims import Dim
 from converter.graph.equals import same_program
-from converter.graph.operations import ResizeKind
+from converter.graph.formulas import ResizeKind
 from converter.graph.rewrite import Editor
 from converter.simplify import simplify
 from converter.trace import trace
@@ -188,7 +188,7 @@ def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
     """The weights are computed as JAX's own for this method."""
     graph = one_axis(*matrix.sizes, matrix.value.dtype, method, antialias)
     for node in graph.nodes:
-        for side in (0, 1) if node.op == "einsum" else ():
+        for side in (0, 1) if node.op is ops.einsum else ():
             found = contracted(node, side)
             if found is not None and node.inputs[1 - side] is graph.inputs[0]:
                 same = found.turned == matrix.turned

@@ -26,7 +26,7 @@ from converter.fuse.resampling import (
     normalised,
     traced_kinds,
 )
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
 
@@ -72,13 +72,13 @@ def recogniser(opset: int, strict: bool) -> Recogniser:
     """
 
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
-        found = _gather(node, editor) if node.op == "gather" else _product(node, editor, opset)
+        found = _gather(node, editor) if node.op is ops.gather else _product(node, editor, opset)
         reason = found.reason if isinstance(found, Resampling) else found
         if reason:
             notes.append(NearMiss("Resize", reason))
         return build(found, editor) if isinstance(found, Resampling) else None
 
-    return Recogniser(("gather",) if strict else ("einsum", "gather"), match)
+    return Recogniser((ops.gather,) if strict else (ops.einsum, ops.gather), match)
 
 
 # ------------------------------------------------------------------------------------- the proof
@@ -130,7 +130,7 @@ def _resized(x: Value, axis: int, count: Dim, kinds: Kinds, uses: Uses) -> Resiz
     """``x`` with one axis resized, in one node with the axes before it where that can be."""
     shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
     inner = x.node
-    if inner is not None and inner.op == "resize" and uses.single_use(x):
+    if inner is not None and inner.op is ops.resize and uses.single_use(x):
         shared = tuple(k for k in inner.params["kinds"] if k in kinds)
         more = tuple(sorted((*inner.params["axes"], axis)))
         fresh = axis not in inner.params["axes"]
@@ -153,9 +153,9 @@ def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
 
 def _permutation(node: Node) -> list[int] | None:
     """That of a transpose, written as a reshape where only ones change places."""
-    if node.op == "transpose":
+    if node.op is ops.transpose:
         return list(node.params["permutation"])
-    if node.op != "reshape" or node.inputs[0].rank != node.out.rank:
+    if node.op is not ops.reshape or node.inputs[0].rank != node.out.rank:
         return None
     before, after = node.inputs[0].shape, node.out.shape
     ones, rest = (
@@ -180,7 +180,7 @@ def build(found: Resampling, editor: Editor) -> Value:
 def _resize(editor: Editor, found: Resized) -> Value:
     sizes = tuple(found.shape[i] for i in found.axes)
     params = {"axes": found.axes, "sizes": sizes, "kinds": found.kinds}
-    return editor.add("resize", [found.base], found.shape, found.base.dtype, params)
+    return editor.add(ops.resize, [found.base], found.shape, found.base.dtype, params)
 
 
 def _multiplied(editor: Editor, found: Multiplied) -> Value:
@@ -195,9 +195,9 @@ def _multiplied(editor: Editor, found: Multiplied) -> Value:
     if dims.is_static(after) and after < NARROW:
         order = [*(i for i in range(x.rank) if i != axis), axis]
         inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
-        made = editor.add("matmul", inputs, tuple(shape[i] for i in order), x.dtype)
+        made = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
         return editor.transpose(made, [order.index(i) for i in range(x.rank)])
     flat = editor.reshape(x, (*x.shape[: axis + 1], after))
     inputs = [matrix.oriented(editor, turned=True), flat]
-    made = editor.add("matmul", inputs, (*shape[: axis + 1], after), x.dtype)
+    made = editor.add(ops.matmul, inputs, (*shape[: axis + 1], after), x.dtype)
     return editor.reshape(made, shape)

@@ -13,7 +13,7 @@ from converter.fuse import norm
 from converter.fuse.match import Uses, proved
 from converter.fuse.norm import Deviation, Norm, deviations
 from converter.fuse.reductions import Reduced, mean
-from converter.graph import Node
+from converter.graph import Node, ops
 
 
 def prove(node: Node, uses: Uses) -> Norm | str | None:
@@ -36,7 +36,7 @@ def prove(node: Node, uses: Uses) -> Norm | str | None:
 def _is_centred(squares: Reduced, deviation: Deviation) -> bool:
     """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
     bases = [f.base for f in deviation.rest.factors]
-    return squares.view.op() == "sub" and bases == [squares.operand(0).view.base]
+    return squares.view.op() is ops.sub and bases == [squares.operand(0).view.base]
 
 
-RMS_NORM = proved("RMSNormalization", ("mul", "div"), prove, partial(norm.build, "rms_norm"))
+RMS_NORM = proved("RMSNormalization", (ops.mul, ops.div), prove, partial(norm.build, ops.rms_norm))

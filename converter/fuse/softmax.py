@@ -12,7 +12,8 @@ from functools import partial
 
 from converter.fuse.match import Uses, View, materialise, operand, operands, proved
 from converter.fuse.reductions import reduced, reduction
-from converter.graph import Node, Value
+from converter.graph import Node, Value, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
 
@@ -26,7 +27,7 @@ class Exponentials:
 
 def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
     top, total = operands(View(node.out, tuple(range(node.out.rank))))
-    axes = reduction(total, top, "reduce_sum") if top.op() == "exp" else None
+    axes = reduction(total, top, ops.reduce_sum) if top.op() is ops.exp else None
     if axes is None:
         return None
     if len(axes) != 1:
@@ -37,27 +38,27 @@ def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
 
 def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
     shifted, logarithm = operands(View(node.out, tuple(range(node.out.rank))))
-    if shifted.op() != "sub" or logarithm.op() != "log":
+    if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
-    inner = reduced(operand(logarithm, 0), "reduce_sum")
-    if inner is None or inner.view.op() != "exp":
+    inner = reduced(operand(logarithm, 0), ops.reduce_sum)
+    if inner is None or inner.view.op() is not ops.exp:
         return None
     return _shifted(shifted, inner.operand(0).axes_of(shifted))
 
 
 def _shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None:
     """x, if ``shifted`` is x less its largest value along the one axis."""
-    if shifted.op() != "sub" or axes is None or len(axes) != 1:
+    if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
     x, highest = operands(shifted)
-    proper = reduction(highest, x, "reduce_max") == axes and x.complete()
+    proper = reduction(highest, x, ops.reduce_max) == axes and x.complete()
     return Exponentials(x, axes[0]) if proper else None
 
 
-def build(op: str, node: Node, found: Exponentials, editor: Editor) -> Value:
+def build(op: Op, node: Node, found: Exponentials, editor: Editor) -> Value:
     logits = materialise(editor, found.x, node.out.shape, node.out.dtype)
     return editor.add(op, [logits], node.out.shape, node.out.dtype, {"axis": found.axis})
 
 
-SOFTMAX = proved("Softmax", ("div",), prove_softmax, partial(build, "softmax"))
-LOG_SOFTMAX = proved("LogSoftmax", ("sub",), prove_log_softmax, partial(build, "log_softmax"))
+SOFTMAX = proved("Softmax", (ops.div,), prove_softmax, partial(build, ops.softmax))
+LOG_SOFTMAX = proved("LogSoftmax", (ops.sub,), prove_log_softmax, partial(build, ops.log_softmax))

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 
 from converter.fuse.match import Uses, View, materialise, operands, proved, rules, whole
 from converter.fuse.products import EQUAL
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.constants import scalar
-from converter.graph.operations import OPERATIONS
+from converter.graph.op import Op
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep
 from converter.simplify import simplify
@@ -28,8 +28,6 @@ from converter.trace import trace
 
 Bound: TypeAlias = dict[str, View]
 """What the arguments of a spelling are in the user's graph, by name."""
-
-COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 
 DTYPES = ("float32", "float16")
 """What ONNX's activations take at every opset."""
@@ -45,8 +43,8 @@ class Spelling:
     ``negative`` the operation takes the numbers with the other sign.
     """
 
-    op: str
-    sign: str
+    op: Op
+    sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
     opsets: range = range(17, 27)
@@ -62,17 +60,17 @@ def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
 def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
     """Those whose sign is in the graph."""
     there = {node.op for node in graph.walk()}
-    return tuple(spelling for spelling in table if spelling.sign in there or not spelling.sign)
+    return tuple(spelling for spelling in table if spelling.sign is None or spelling.sign in there)
 
 
-def primitives(spelling: Spelling) -> frozenset[str]:
+def primitives(spelling: Spelling) -> frozenset[Op]:
     """The operations that a formula is made of."""
     return frozenset(v.node.op for v in ancestors(_pattern((spelling,)).base) if v.node is not None)
 
 
-def _rules(table: tuple[Spelling, ...]) -> dict[str, Rule]:
+def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
     found = [
-        proved(spelling.op, (_pattern(table[: i + 1]).op(),), *_proof(table[: i + 1]))
+        proved(spelling.op.name, (_pattern(table[: i + 1]).node().op,), *_proof(table[: i + 1]))
         for i, spelling in enumerate(table)
     ]
     return rules(found, [])
@@ -95,7 +93,6 @@ def _proof(
     table: tuple[Spelling, ...],
 ) -> tuple[Callable[[Node, Uses], Bound | None], Callable[[Node, Bound, Editor], Value]]:
     spelling = table[-1]
-    formula = None if spelling.op in OPERATIONS else spelling.formula
 
     def prove(node: Node, uses: Uses) -> Bound | None:
         if node.out.dtype.name not in DTYPES:
@@ -113,10 +110,10 @@ def _proof(
         sign = -1 if spelling.negative else 1
         arrays = [_small(editor, found[k], shape) for k, n in numbers.items() if n is None]
         for value in arrays:
-            less = editor.add("neg", [value], value.shape, value.dtype) if sign < 0 else value
+            less = editor.add(ops.neg, [value], value.shape, value.dtype) if sign < 0 else value
             inputs.append(less)
         params = {k: sign * float(n) for k, n in numbers.items() if n is not None}
-        return editor.add(spelling.op, inputs, shape, dtype, params, formula=formula)
+        return editor.add(spelling.op, inputs, shape, dtype, params)
 
     return prove, build
 
@@ -141,7 +138,7 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     terms, parts = operands(pattern), operands(view)
     if len(terms) != len(parts):  # a choice of more than two
         return None
-    orders = permutations(parts) if node.op in COMMUTATIVE else (parts,)
+    orders = permutations(parts) if node.op.commutes else (parts,)
     return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from converter.graph import ops
 from converter.graph.dims import Dim
 from converter.graph.nodes import Value
 
-_SPREAD = ("broadcast_in_dim", "reshape")
+_SPREAD = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
@@ -19,8 +20,8 @@ def scalar(value: Value) -> float | int | bool | None:
 
 def named_size(value: Value) -> Dim | None:
     """The named dimension that a number is, seen through broadcasts and conversions."""
-    while value.node is not None and value.node.op in (*_SPREAD, "convert_element_type"):
+    while value.node is not None and value.node.op in (*_SPREAD, ops.convert_element_type):
         value = value.node.inputs[0]
-    if value.node is None or value.node.op != "dim_as_value":
+    if value.node is None or value.node.op is not ops.dim_as_value:
         return None
     return value.node.params["dim"]

@@ -14,9 +14,9 @@ import numpy as np
 from jax import lax
 
 from converter.errors import CheckError
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph import sizes as named
-from converter.graph.operations import ELEMENTWISE, OPERATIONS
+from converter.graph.op import Op
 from converter.graph.origins import ancestors, steps
 
 Sizes = Mapping[str, int]
@@ -27,13 +27,13 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     """One node without bodies, on arrays."""
     args = jax.device_put(list(args))  # operations on numpy's are compiled twice
     params = dims.concrete(node.params, sizes)
-    if node.op in ELEMENTWISE:
+    if node.op.broadcasts and node.op.formula is not None:
         shape = dims.concrete(node.out.shape, sizes)
-        return [ELEMENTWISE[node.op](*(jnp.broadcast_to(a, shape) for a in args))]
-    if node.op == "dim_as_value":
+        return [node.op.formula(*(jnp.broadcast_to(a, shape) for a in args))]
+    if node.op is ops.dim_as_value:
         return [jnp.asarray(params["dim"], node.out.dtype)]
-    if node.op in OPERATIONS:
-        out = OPERATIONS[node.op](*args, **params)
+    if node.op.formula is not None:
+        out = node.op.formula(*args, **params)
         return list(out) if isinstance(out, tuple) else [out]
     assert node.meaning is not None, f"what does {node.op} mean?"
     return node.meaning(args, params)
@@ -153,7 +153,7 @@ def _cond(node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Conte
     return lax.switch(inputs[0].astype(jnp.int32), branches)
 
 
-CONTROL: dict[str, Callable[..., list[Any]]] = {"scan": _scan, "while": _while, "cond": _cond}
+CONTROL: dict[Op, Callable[..., list[Any]]] = {ops.scan: _scan, ops.while_: _while, ops.cond: _cond}
 
 
 def size_in_bytes(value: Value) -> float:

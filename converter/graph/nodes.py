@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from converter.graph.dims import Shape, shape_text
+from converter.graph.op import Op
 
 Kind = Literal["input", "param", "const", "node"]
 Meaning: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Any]]
@@ -59,7 +60,7 @@ class Node:
     A ``refusal`` says why it cannot be written, where that is known before it is to be.
     """
 
-    op: str
+    op: Op
     inputs: list[Value]
     params: dict[str, Any]
     outputs: list[Value] = field(default_factory=list)
@@ -129,8 +130,8 @@ class Graph:
             for body in node.bodies.values():
                 yield from body.walk()
 
-    def count(self, op: str) -> int:
-        return sum(node.op == op for node in self.walk())
+    def count(self, op: Op) -> int:
+        return sum(node.op is op for node in self.walk())
 
     def clone(self) -> Graph:
         """An independent copy; inputs, parameters and constants are shared values."""
@@ -176,7 +177,7 @@ def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
 
 
 def make_node(
-    op: str,
+    op: Op,
     inputs: Sequence[Value],
     types: Sequence[tuple[Shape, np.dtype]],
     params: Mapping[str, Any] | None = None,

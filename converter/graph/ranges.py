@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.nodes import Node, Value
+from converter.graph.op import Op
 
 DEPTH = 12  # operations that are looked through; what is made of more is of no known range
 
@@ -141,24 +142,20 @@ def _shifted(node: Node, ranges: Sequence[Range]) -> Range:
     return Range(0, int(x.high) >> int(by.low))
 
 
-_MOVED = (
-    *("broadcast_in_dim", "reshape", "transpose", "slice", "rev", "squeeze", "expand_dims"),
-    *("copy", "select_index", "tile"),
-)
-_RANGES: dict[str, Rule] = {
-    **dict.fromkeys(_MOVED, _same),
-    **dict.fromkeys(("floor", "ceil", "round"), _whole),
-    "convert_element_type": _convert,
-    "iota": _iota,
-    "clamp": _clamp,
-    "clip": _clip,
-    "relu": lambda node, r: Range(max(r[0].low, 0), max(r[0].high, 0), r[0].nan),
-    "max": _max,
-    "min": _min,
-    "concatenate": lambda node, ranges: _union(ranges),
-    "select_n": lambda node, ranges: _union(ranges[1:]),
-    "shift_right_logical": _shifted,
-    "is_finite": _between(0, 1),
-    "sign": _between(-1, 1),
-    "dim_as_value": _size,
+_RANGES: dict[Op, Rule] = {
+    **dict.fromkeys((op for op in ops.stated() if op.moves), _same),
+    **dict.fromkeys((ops.floor, ops.ceil, ops.round), _whole),
+    ops.convert_element_type: _convert,
+    ops.iota: _iota,
+    ops.clamp: _clamp,
+    ops.clip: _clip,
+    ops.relu: lambda node, r: Range(max(r[0].low, 0), max(r[0].high, 0), r[0].nan),
+    ops.max: _max,
+    ops.min: _min,
+    ops.concatenate: lambda node, ranges: _union(ranges),
+    ops.select_n: lambda node, ranges: _union(ranges[1:]),
+    ops.shift_right_logical: _shifted,
+    ops.is_finite: _between(0, 1),
+    ops.sign: _between(-1, 1),
+    ops.dim_as_value: _size,
 }

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.graph import Graph, Node, Value, dims, make_node
+from converter.graph import Graph, Node, Value, dims, make_node, ops
 from converter.graph.dims import Dim, Shape
+from converter.graph.op import Op
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
-Step: TypeAlias = tuple[str, Any]
+Step: TypeAlias = tuple[Op, Any]
 """An operation that moves data, and where to."""
 
 
@@ -56,27 +57,24 @@ class Editor:
 
     def add(
         self,
-        op: str,
+        op: Op | str,
         inputs: Sequence[Value],
         shape: Shape,
         dtype: Any,
         params: Mapping[str, Any] | None = None,
-        formula: Callable[..., Any] | None = None,
     ) -> Value:
-        """Append a node with one output; a formula says what an operation is that is not ours."""
+        """Append a node with one output; an operation from outside is given by its name."""
         (out,) = self.add_many(op, inputs, [(shape, dtype)], params)
-        if formula is not None and out.node is not None:
-            out.node.meaning = lambda arrays, given: [formula(*arrays, **given)]
         return out
 
     def add_many(
         self,
-        op: str,
+        op: Op | str,
         inputs: Sequence[Value],
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        node = make_node(op, inputs, types, params, source=self.source)
+        node = make_node(ops.named(op), inputs, types, params, source=self.source)
         self.nodes.append(node)
         for value in inputs:
             self.uses[id(value)] += 1
@@ -101,9 +99,9 @@ class Editor:
     def reshape(self, x: Value, shape: Shape) -> Value:
         if dims.same_shape(x.shape, shape):
             return x
-        if x.node is not None and x.node.op == "reshape":
+        if x.node is not None and x.node.op is ops.reshape:
             return self.reshape(x.node.inputs[0], shape)
-        return self.add("reshape", [x], shape, x.dtype, {"shape": shape})
+        return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
 
     def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
         order = tuple(permutation)
@@ -112,21 +110,18 @@ class Editor:
         shape = tuple(x.shape[i] for i in order)
         if moves_only_ones(x.shape, order):
             return self.reshape(x, shape)
-        if x.node is not None and x.node.op == "transpose":
+        if x.node is not None and x.node.op is ops.transpose:
             first = x.node.params["permutation"]
             return self.transpose(x.node.inputs[0], [first[i] for i in order])
-        return self.add("transpose", [x], shape, x.dtype, {"permutation": order})
+        return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
     def steps(self, x: Value, plan: Sequence[Step]) -> Value:
         """Reshapes, transpositions and slices in a row."""
         for op, argument in plan:
-            match op:
-                case "reshape":
-                    x = self.reshape(x, argument)
-                case "transpose":
-                    x = self.transpose(x, argument)
-                case _:
-                    x = self.slice(x, *argument)
+            if op is ops.reshape:
+                x = self.reshape(x, argument)
+            else:
+                x = self.transpose(x, argument) if op is ops.transpose else self.slice(x, *argument)
         return x
 
     def rearrange(self, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
@@ -138,7 +133,7 @@ class Editor:
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
         return self.add(
-            "slice",
+            ops.slice,
             [x],
             (*x.shape[:axis], size, *x.shape[axis + 1 :]),
             x.dtype,
@@ -158,7 +153,7 @@ class Editor:
         first = values[0]
         size = dims.as_dim(sum(v.shape[axis] for v in values))
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-        return self.add("concatenate", values, shape, first.dtype, {"dimension": axis})
+        return self.add(ops.concatenate, values, shape, first.dtype, {"dimension": axis})
 
     def broadcast(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
         """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
@@ -168,7 +163,7 @@ class Editor:
         if dims.same_shape(ones, shape):
             return self.reshape(x, shape)
         return self.add(
-            "broadcast_in_dim",
+            ops.broadcast_in_dim,
             [x],
             shape,
             x.dtype,
@@ -179,9 +174,9 @@ class Editor:
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
-        return self.add("convert_element_type", [x], x.shape, dtype, {"new_dtype": dtype})
+        return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
 
-    def compare(self, op: str, x: Value, y: Value) -> Value:
+    def compare(self, op: Op, x: Value, y: Value) -> Value:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)
         return self.add(op, [x, y], shape, np.bool_)
@@ -189,9 +184,9 @@ class Editor:
     def where(self, which: Value, yes: Value, no: Value) -> Value:
         shape = dims.broadcast([which.shape, yes.shape, no.shape])
         assert shape is not None, (which.shape, yes.shape, no.shape)
-        return self.add("select_n", [which, no, yes], shape, no.dtype)
+        return self.add(ops.select_n, [which, no, yes], shape, no.dtype)
 
-    def binary(self, op: str, x: Value, y: Value) -> Value:
+    def binary(self, op: Op, x: Value, y: Value) -> Value:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)
         return self.add(op, [x, y], shape, x.dtype)
@@ -218,7 +213,7 @@ def rearranging(shape: Shape, split: Shape, order: Sequence[int], target: Shape)
     else:
         permutation = [*short, *moved]
     after = tuple(source[i] for i in permutation)
-    return [*_reshaping(shape, source), ("transpose", permutation), *_reshaping(after, target)]
+    return [*_reshaping(shape, source), (ops.transpose, permutation), *_reshaping(after, target)]
 
 
 def _long(shape: Shape) -> list[Dim]:
@@ -226,7 +221,7 @@ def _long(shape: Shape) -> list[Dim]:
 
 
 def _reshaping(shape: Shape, target: Shape) -> list[Step]:
-    return [] if dims.same_shape(shape, target) else [("reshape", target)]
+    return [] if dims.same_shape(shape, target) else [(ops.reshape, target)]
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
@@ -246,7 +241,7 @@ def count_uses(graph: Graph) -> Counter[int]:
     return uses
 
 
-def sweep(graph: Graph, rules: dict[str, Rule], editor: Editor | None = None) -> Editor:
+def sweep(graph: Graph, rules: dict[Op, Rule], editor: Editor | None = None) -> Editor:
     """Apply the rule for each node's operation once, in topological order, in place."""
     editor = Editor(graph) if editor is None else editor
     outer, editor.nodes = editor.nodes, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.nodes import Node
 
 
@@ -20,7 +20,7 @@ def has_strides(node: Node) -> bool:
 
 def known_cut(node: Node) -> int | None:
     """The one axis that a slice without strides shortens, where sizes are known."""
-    if node.op != "slice" or has_strides(node):
+    if node.op is not ops.slice or has_strides(node):
         return None
     cut = cut_axes(node)
     known = len(cut) == 1 and dims.all_static(

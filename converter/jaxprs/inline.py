@@ -12,7 +12,7 @@ from jax.extend import core as jex
 
 from converter.complex.rewrite import name_of
 from converter.errors import Unsupported
-from converter.graph import Graph, Node, Value, const, make_node
+from converter.graph import Graph, Node, Value, const, make_node, ops
 from converter.graph.dims import as_shape, is_symbolic
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
@@ -48,10 +48,10 @@ DROPPED = {
     "debug_print": "jax.debug.print: a file prints nothing",
     "inspect_sharding": "jax.debug.inspect_array_sharding: a file calls no Python",
     "layout_constraint": "jax.experimental.layout.with_layout_constraint: a runtime lays out",
-    "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    ops.optimization_barrier: "jax.lax.optimization_barrier: a runtime optimises as it likes",
     "relayout": "a change of layout: a runtime lays out",
     "reshard": "jax.sharding.reshard: a file is for one device",
-    "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
+    ops.sharding_constraint: "jax.lax.with_sharding_constraint: a file is for one device",
 }
 """Primitives that hand on their operands, if they have results, and what to say of them."""
 
@@ -110,7 +110,7 @@ class Inliner:
         except RAISED as error:
             if not any(is_symbolic(d) for v in inputs for d in v.shape):
                 raise
-            raise Unfit(Node(name, inputs, {}, source=inner.sources), error) from error
+            raise Unfit(Node(ops.named(name), inputs, {}, source=inner.sources), error) from error
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         if name in AT_ONCE or not (eqn.outvars or name in CONTROL):
@@ -138,7 +138,7 @@ def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:
     """What stands for the derivative of integers, whose dtype has no numbers."""
     params = {"shape": as_shape(shape), "broadcast_dimensions": ()}
     types = [(as_shape(shape), np.dtype(bool))]
-    nodes.append(make_node("broadcast_in_dim", [const(False)], types, params))
+    nodes.append(make_node(ops.broadcast_in_dim, [const(False)], types, params))
     return nodes[-1].out
 
 
@@ -160,7 +160,7 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
     if kind := keys.kind(eqn):
         dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
         name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)
-    node = Node(name, inputs, params, meaning=meaning)
+    node = Node(ops.named(name), inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node
@@ -176,7 +176,7 @@ def _plain_ints(param: Any) -> Any:
 
 
 def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
-    node = make_node(eqn.primitive.name, inputs, _types(eqn.outvars), params)
+    node = make_node(ops.named(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
 
@@ -212,18 +212,18 @@ def _freeze_finished(cond: Graph, body: Graph, live: Value) -> None:
     """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state."""
     lanes = cond.outputs[0]
     any_lane = make_node(
-        "reduce_or", [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
+        ops.reduce_or, [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
     )
     cond.nodes.append(any_lane)
     cond.outputs = any_lane.outputs
     for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
         spread = make_node(
-            "broadcast_in_dim",
+            ops.broadcast_in_dim,
             [live],
             [(old.shape, live.dtype)],
             {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
         )
-        chosen = make_node("select_n", [spread.out, old, new], [(old.shape, old.dtype)])
+        chosen = make_node(ops.select_n, [spread.out, old, new], [(old.shape, old.dtype)])
         body.nodes += [spread, chosen]
         body.outputs[i] = chosen.out
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from converter.graph import Node, Value, const, make_node
+from converter.graph import Node, Value, const, make_node, ops
 from converter.graph.names import Names
 from converter.jaxprs.held import held, numbers
 
@@ -27,7 +27,9 @@ def canonical(value: Value, dtype: Any, nodes: list[Node]) -> Value:
     if value.dtype == dtype:
         return value
     types = [(value.shape, dtype)]
-    nodes.append(make_node("convert_element_type", [value], types, {"new_dtype": np.dtype(dtype)}))
+    nodes.append(
+        make_node(ops.convert_element_type, [value], types, {"new_dtype": np.dtype(dtype)})
+    )
     return nodes[-1].out
 
 

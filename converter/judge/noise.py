@@ -22,70 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Graph, Node
+from converter.graph import Graph, Node, ops
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
+from converter.graph.op import Rounding
 from converter.graph.rewrite import drop_dead
 from converter.represent.keys import write_gammas
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
-
-CHOOSING = frozenset(
-    {
-        *("abs", "argmax", "argmin", "bitcast_convert_type", "broadcast_in_dim", "ceil", "clamp"),
-        *("concatenate", "copy", "copysign", "cummax", "cummin", "dynamic_slice"),
-        *("dynamic_update_slice", "expand_dims", "floor", "gather", "iota", "max", "max_pool"),
-        *("min", "neg", "nextafter", "pad", "reduce_max", "reduce_min", "reduce_window_max"),
-        *("reduce_window_min", "relu", "rem", "reshape", "rev", "round", "scatter", "scatter-max"),
-        *("scatter-min", "select_and_gather_add", "select_index", "select_n", "sign", "slice"),
-        *("sort", "split", "squeeze", "stack", "stop_gradient", "take", "tile", "top_k"),
-        *("transpose", "unstack"),
-    }
-)
-"""Operations that give only numbers that they were given, or round to whole ones."""
-
-ROUNDED = frozenset({"convert_element_type", "div", "integer_pow", "mul", "sqrt", "square"})
-"""Operations that round their result, element by element."""
-
-ADDED = frozenset({"add", "add_any", "sub"})
-"""Sums of two. XLA may leave the rounding of a product to the sum that it goes into; a number that
-a much larger one absorbs is gone everywhere."""
-
-PRODUCTS = frozenset({"div", "integer_pow", "mul", "square"})
-
-FUNCTIONS = frozenset(
-    {
-        *("acos", "asin", "atan", "cos", "erf", "exp", "log", "logistic", "rsqrt", "sin", "tan"),
-        "tanh",
-    }
-)
-"""Functions that a runtime computes by itself, right but for the last digits of the result and the
-sign of a zero: ONNX Runtime's `Sin` of -0 is 0. In `logistic` the digits are those of 1: its
-`Sigmoid` of -20 is 0. XLA's `cosh` and `sinh` are not among them: they are `exp(x - log(2))`, in
-which the rounding of the sum grows with x."""
-
-UNSIGNED_ZERO = frozenset(
-    {
-        *("ceil", "clamp", "cummax", "cummin", "cumprod", "cumsum", "floor", "gather", "max"),
-        *("min", "reduce_max", "reduce_min", "reduce_window_sum", "round", "select_n", "sign"),
-    }
-)
-"""Operations that leave the sign of a zero open: a sum of nothing but -0 is 0 in JAX, and may be
-either in a runtime, as may be the larger of both zeros. ONNX Runtime's `Where`, which a `gather`
-that fills has too, takes zeros from its last operand."""
-
-FORMULAS = frozenset({"digamma", "lgamma"})
-"""Functions that XLA computes by sums that cancel near their zeros: a right result may be as far
-from XLA's as that is from its own in float64."""
-
-SUMS = frozenset(
-    {
-        *("conv_general_dilated", "cumsum", "dot_general", "reduce_sum", "reduce_window_sum"),
-        *("scatter-add", "scatter-sub"),
-    }
-)
-"""Sums of many: they are exact where all their operands have few digits, unless they are divided:
-a runtime may add up numbers that it has divided before, as ONNX Runtime's norms do."""
 
 POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
@@ -110,10 +54,10 @@ class Noise:
     @cached_property
     def _divided(self) -> frozenset[Node]:
         """The nodes whose results are divided, by way of other axes perhaps."""
-        divisions = (node for node in all_nodes(self._graph) if node.op == "div")
+        divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         found = [n.inputs[0].node for n in divisions]
         for node in found:
-            if node is not None and node.op in ("broadcast_in_dim", "reshape"):
+            if node is not None and node.op in (ops.broadcast_in_dim, ops.reshape):
                 found.append(node.inputs[0].node)
         return frozenset(node for node in found if node is not None)
 
@@ -155,26 +99,27 @@ class _Mover:
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        if node.op in UNSIGNED_ZERO:
+        if node.op.any_zero:
             return [self._either_zero(y) for y in self._moved(node, args, sizes)]
         return self._moved(node, args, sizes)
 
     def _moved(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        if node.op in CHOOSING:
+        rounding = node.op.rounding
+        if rounding is Rounding.NONE:
             return run_node(node, args, sizes)
         args = [self._here(x) for x in args]
         floats = [x for x in args if _floating(x)]
-        exact = node not in self._divided and self._exact(node.op, floats)
-        if node.op in ADDED:
+        exact = node not in self._divided and self._exact(rounding, floats)
+        if rounding is Rounding.ADDS:
             return [self._added(node, args, exact, sizes)]
-        if node.op in FORMULAS:
+        if rounding is Rounding.CANCELS:
             return [self._cancelling(node, args, sizes)]
-        if node.op not in ROUNDED and node.op not in FUNCTIONS:
+        if rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in run_node(node, args, sizes)]
-        floor = args[0].dtype.type(1) if node.op == "logistic" else None
+        floor = args[0].dtype.type(1) if node.op is ops.logistic else None
         moved = [self._off(y, exact, floor) for y in results]
-        return [self._either_zero(y) for y in moved] if node.op in FUNCTIONS else moved
+        return [self._either_zero(y) for y in moved] if rounding is Rounding.FUNCTION else moved
 
     def _either_zero(self, value: Any) -> Any:
         """Zeros of either sign."""
@@ -195,7 +140,7 @@ class _Mover:
         return self._np.where(self._np.isfinite(far), moved + far, moved)
 
     def _added(self, node: Node, args: Sequence[Any], exact: Any, sizes: Sizes) -> Any:
-        products = [v.node is not None and v.node.op in PRODUCTS for v in node.inputs]
+        products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
         moved = [self._off(x, exact) if p else x for x, p in zip(args, products, strict=True)]
         result = self._here(run_node(node, moved, sizes)[0])
         absorbed = (abs(result) == abs(moved[0])) | (abs(result) == abs(moved[1]))
@@ -228,13 +173,13 @@ class _Mover:
             return self._pool[start : start + size].reshape(shape)
         return self._np.resize(self._pool[start:], shape)
 
-    def _exact(self, op: str, args: Sequence[Any]) -> Any:
+    def _exact(self, rounding: Rounding, args: Sequence[Any]) -> Any:
         """Where an operation does not round, if its result is a number of few digits."""
-        if op in ROUNDED or op in ADDED:  # IEEE 754 has one result
+        if rounding in (Rounding.ONCE, Rounding.ADDS):  # IEEE 754 has one result
             return reduce(operator.and_, [_is_short(x) for x in args], True)
-        if op in FUNCTIONS:  # of 0, 1 and -1, if at all
+        if rounding is Rounding.FUNCTION:  # of 0, 1 and -1, if at all
             return reduce(operator.and_, [_is_short(x) & (abs(x) <= 1) for x in args], True)
-        if op in SUMS:
+        if rounding is Rounding.SUMS:
             return reduce(operator.and_, [self._np.all(_is_short(x)) for x in args], True)
         return False
 

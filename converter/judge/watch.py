@@ -13,6 +13,7 @@ from converter.complex.pairs import is_complex, unpacked
 from converter.errors import CheckError
 from converter.graph import Graph
 from converter.graph.evaluate import evaluate
+from converter.graph.op import Op
 from converter.jaxprs.held import numbers
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
@@ -62,12 +63,12 @@ class Watch:
         self._params = _bound(retrace())
         noise = Noise(retrace, self._params)
         self._cases = [_Case(name, inputs, noise) for name, inputs in samples]
-        self._gone: set[str] = set()
+        self._gone: set[Op] = set()
 
     def __call__(self, name: str, graph: Graph) -> None:
         """After a pass."""
         self._gone |= next((step.gone for step in PASSES if step.name == name), frozenset())
-        back = sorted({node.op for node in graph.walk()} & self._gone)
+        back = sorted({node.op.name for node in graph.walk() if node.op in self._gone})
         if back:
             raise Changed(Change(name, f"there is a '{back[0]}', of which none should be left"))
         for case in self._cases:

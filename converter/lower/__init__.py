@@ -9,7 +9,7 @@ from itertools import accumulate
 import onnx_ir as ir
 
 from converter.errors import SpecError, Unsupported
-from converter.graph import Graph, Node
+from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
 from converter.lower.build import Builder
 from converter.lower.shared import Shared, typed
@@ -23,7 +23,7 @@ DOMAINS = (
     "cache",
     "composite",
     "control",
-    "conv",
+    ops.conv,
     "cumulative",
     "double",
     "elementwise",
@@ -31,9 +31,9 @@ DOMAINS = (
     "indexing",
     "recurrent",
     "reduce",
-    "resize",
+    ops.resize,
     "shape",
-    "sort",
+    ops.sort,
     "special",
     "window",
 )
@@ -100,7 +100,7 @@ def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list
     """Graph outputs under their names; what is not a fresh node output is copied."""
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
-        builder.node = value.node or Node("constant", [], {})
+        builder.node = value.node or Node(ops.named("constant"), [], {})
         result = builder.value(value)
         if result.producer() is None or any(result is r for r in results):
             result = builder.op("Identity", result)

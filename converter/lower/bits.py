@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
+from converter.graph import ops
 from converter.graph.dtypes import is_float, is_integer
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
 
 
-@rule("bitcast_convert_type")
+@rule(ops.bitcast_convert_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     old, new = b.operand().dtype, np.dtype(new_dtype)
     if old == new:
@@ -30,7 +31,7 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     return _float(b, bits, new) if is_float(new) else b.cast(bits, new)
 
 
-@rule("bitcast_convert_type", since=26)
+@rule(ops.bitcast_convert_type, since=26)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
+from converter.graph import ops
 from converter.lower.build import Builder
 from converter.lower.registry import rule
 
@@ -49,6 +50,6 @@ def _bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
     return b.cast(b.op("Sub", shifted, b.op("Mul", rest, b.const(2, np.uint64))), np.int64)
 
 
-for _op, _name in {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}.items():
+for _op, _name in {ops.and_: "And", ops.or_: "Or", ops.xor: "Xor", ops.not_: "Not"}.items():
     rule(_op)(partial(_by_bits, name=_name))
     rule(_op, since=18)(partial(_operator, name=_name))

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.lines import portable_line
 from converter.lower import registry
@@ -23,7 +23,7 @@ class Builder:
     def __init__(self, shared: Shared, tape: ir.tape.Tape) -> None:
         self.shared = shared
         self.tape = tape
-        self.node: Node = Node("", [], {})
+        self.node: Node = Node(ops.named(""), [], {})
 
     @property
     def opset(self) -> int:

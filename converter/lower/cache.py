@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.arrange.bounds import scatter_window
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.lower.build import Builder
 from converter.lower.indexing import (
     IN_BOUNDS,
@@ -28,7 +28,7 @@ from converter.lower.indexing import (
 from converter.lower.registry import rule
 
 
-@rule("dynamic_update_slice", since=24)
+@rule(ops.dynamic_update_slice, since=24)
 def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     shape, sizes = b.operand(0).shape, b.operand(1).shape
     axes = [d for d, size in enumerate(sizes) if not dims.same(size, shape[d])]
@@ -38,7 +38,7 @@ def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     return _written(b, x, update, index, axes[0])
 
 
-@rule("scatter", since=24, ignores=IN_BOUNDS)
+@rule(ops.scatter, since=24, ignores=IN_BOUNDS)
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:

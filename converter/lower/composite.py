@@ -7,97 +7,97 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.lower.build import Builder
 from converter.lower.registry import rule, table
 
 table(
     {
-        "matmul": "MatMul",
-        "relu": "Relu",
-        "hard_swish": "HardSwish",
-        "selu": "Selu",
-        "softplus": "Softplus",
-        "mish": "Mish",
-        "soft_sign": "Softsign",
+        ops.matmul: "MatMul",
+        ops.relu: "Relu",
+        ops.hard_swish: "HardSwish",
+        ops.selu: "Selu",
+        ops.softplus: "Softplus",
+        ops.mish: "Mish",
+        ops.soft_sign: "Softsign",
     }
 )
 
 
-@rule("factor", ignores=("divides",))
+@rule(ops.factor, ignores=("divides",))
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Of a program that is larger than what it is made of, and stays in the graph."""
     return x
 
 
-@rule("clip")
+@rule(ops.clip)
 def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
     return b.op("Clip", x, b.like(low), b.like(high))
 
 
-@rule("hard_sigmoid")
+@rule(ops.hard_sigmoid)
 def _(b: Builder, x: ir.Value, *, alpha: float = 1 / 6, beta: float = 0.5) -> ir.Value:
     return b.op("HardSigmoid", x, alpha=alpha, beta=beta)
 
 
-@rule("swish", since=24)
+@rule(ops.swish, since=24)
 def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
     return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
 
-@rule("leaky_relu")
+@rule(ops.leaky_relu)
 def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
     return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
 
 
-@rule("elu")
+@rule(ops.elu)
 def _(b: Builder, x: ir.Value, *, alpha: float = 1.0) -> ir.Value:
     return b.op("Elu", x, alpha=alpha)
 
 
-@rule("celu")
+@rule(ops.celu)
 def _(b: Builder, x: ir.Value, *, alpha: float) -> ir.Value:
     return b.op("Celu", x, alpha=alpha)
 
 
-@rule("layer_norm")
+@rule(ops.layer_norm)
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float) -> ir.Value:
     return b.op("LayerNormalization", *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
-@rule("rms_norm", since=23)
+@rule(ops.rms_norm, since=23)
 def _(b: Builder, x: ir.Value, scale: ir.Value, *, axis: int, epsilon: float) -> ir.Value:
     return b.op("RMSNormalization", x, scale, axis=axis - b.out.rank, epsilon=epsilon)
 
 
-@rule("group_norm")
+@rule(ops.group_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir.Value:
     assert groups == b.out.shape[1], "groups of several channels are arranged as channels"
     return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
 
 
-@rule("batch_norm")
+@rule(ops.batch_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
     scale, mean, variance, bias = xs
     return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
 
 
-@rule("softmax")
+@rule(ops.softmax)
 def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("Softmax", x, axis=axis - b.out.rank)
 
 
-@rule("log_softmax")
+@rule(ops.log_softmax)
 def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
     return b.op("LogSoftmax", x, axis=axis - b.out.rank)
 
 
-@rule("gelu", since=20)
+@rule(ops.gelu, since=20)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     return b.op("Gelu", x, approximate="tanh" if approximate else None)
 
 
-@rule("gelu")
+@rule(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     """In the spelling that optimisers of runtimes know: ONNX Runtime makes one kernel of it."""
     gate = b.op("Tanh", _tanh_argument(b, x)) if approximate else _erf_gate(b, x)
@@ -115,7 +115,7 @@ def _tanh_argument(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Mul", scaled, b.op("Add", square, b.like(1)))
 
 
-@rule("rotary_heads", since=23)
+@rule(ops.rotary_heads, since=23)
 def _(
     b: Builder,
     x: ir.Value,
@@ -137,7 +137,7 @@ def _(
     )
 
 
-@rule("attention", since=23)
+@rule(ops.attention, since=23)
 def _(
     b: Builder,
     *xs: ir.Value,
@@ -163,18 +163,18 @@ def _(
     )
 
 
-@rule("select_index")
+@rule(ops.select_index)
 def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
-@rule("split", since=18)
+@rule(ops.split, since=18)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     even = len(set(sizes)) == 1
     inputs = [x] if even else [x, b.ints(sizes)]
     return b.ops("Split", inputs, len(sizes), axis=axis, num_outputs=len(sizes) if even else None)
 
 
-@rule("split")
+@rule(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)

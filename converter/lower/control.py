@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Graph, Node, Value, dims
+from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.dims import Dim
 from converter.lower.build import Builder
 from converter.lower.registry import rule
 
 
-@rule("cond")
+@rule(ops.cond)
 def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
     """``If`` has two branches: further ones nest. Indices out of range go to the nearest.
 
@@ -59,12 +59,16 @@ def _branch(
 def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
     """``which > count``; ``lax.cond`` made its index from a boolean, which says the same."""
     made = index.node
-    if made is not None and made.op == "convert_element_type" and made.inputs[0].dtype == np.bool_:
+    if (
+        made is not None
+        and made.op is ops.convert_element_type
+        and made.inputs[0].dtype == np.bool_
+    ):
         return b.value(made.inputs[0])
     return b.op("Greater", which, b.const(count, index.dtype))
 
 
-@rule("while")
+@rule(ops.while_)
 def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     """The condition runs once before the loop and again at the end of every round."""
     cond, body = b.node.bodies["cond"], b.node.bodies["body"]
@@ -76,7 +80,7 @@ def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     return b.ops("Loop", [None, go, *state], len(b.node.outputs), body=graph)
 
 
-@rule("scan")
+@rule(ops.scan)
 def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> Sequence[ir.Value]:
     outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]

@@ -6,14 +6,14 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.dims import Shape
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
 
 
-@rule("conv")
+@rule(ops.conv)
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
@@ -29,7 +29,7 @@ def _(
     )
 
 
-@rule("conv_transpose")
+@rule(ops.conv_transpose)
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
     _check(b, "ConvTranspose")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.lower.build import Builder
 from converter.lower.formula import Term
@@ -19,32 +19,32 @@ from converter.lower.shared import typed
 Combine = Callable[[Term, Term], Term]
 
 
-@rule("cumsum")
+@rule(ops.cumsum)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return b.op("CumSum", x, b.const(axis, np.int64), reverse=1 if reverse else None)
 
 
-@rule("cumprod", since=26)
+@rule(ops.cumprod, since=26)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return b.op("CumProd", x, b.const(axis, np.int64), reverse=1 if reverse else None)
 
 
-@rule("cumprod")
+@rule(ops.cumprod)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, 1, lambda p, q: p * q)
 
 
-@rule("cummax")
+@rule(ops.cummax)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, lowest(b.out.dtype), lambda p, q: p.apply("Max", q))
 
 
-@rule("cummin")
+@rule(ops.cummin)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     return _scan(b, x, axis, reverse, highest(b.out.dtype), lambda p, q: p.apply("Min", q))
 
 
-@rule("cumlogsumexp")
+@rule(ops.cumlogsumexp)
 def _(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     if not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
@@ -75,7 +75,7 @@ def _rounds(
     """The same in a loop, which ends as soon as a step is as long as the axis."""
     inner, label = b.nested(), b.shared.fresh("loop")
     inner.node = b.node
-    types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
+    types = ((ops.round, (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
     inputs = [
         typed(ir.Value(name=f"{label}_{name}"), shape, dtype)
         for name, shape, dtype in (*types, ("x", b.out.shape, b.out.dtype))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
+from converter.graph import ops
+from converter.graph.op import Op
 from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.functions import atan, expm1, log1p, sign, tan
@@ -67,17 +69,17 @@ def _logistic(x: Term) -> Term:
     return 1 / ((-x).apply("Exp") + 1)
 
 
-FORMULAS: dict[str, tuple[str, Callable[[Term], Term]]] = {
-    "acos": ("Acos", _acos),
-    "acosh": ("Acosh", _acosh),
-    "asin": ("Asin", _asin),
-    "asinh": ("Asinh", _asinh),
-    "atan": ("Atan", atan),
-    "atanh": ("Atanh", _atanh),
-    "cosh": ("Cosh", _cosh),
-    "logistic": ("Sigmoid", _logistic),
-    "sinh": ("Sinh", _sinh),
-    "tan": ("Tan", tan),
+FORMULAS: dict[Op, tuple[str, Callable[[Term], Term]]] = {
+    ops.acos: ("Acos", _acos),
+    ops.acosh: ("Acosh", _acosh),
+    ops.asin: ("Asin", _asin),
+    ops.asinh: ("Asinh", _asinh),
+    ops.atan: ("Atan", atan),
+    ops.atanh: ("Atanh", _atanh),
+    ops.cosh: ("Cosh", _cosh),
+    ops.logistic: ("Sigmoid", _logistic),
+    ops.sinh: ("Sinh", _sinh),
+    ops.tan: ("Tan", tan),
 }
 """The operator of each function, and the formula where it has no kernel."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Value
+from converter.graph import Value, ops
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.formula import Term
@@ -17,33 +17,33 @@ from converter.lower.registry import rule, table, unsupported
 
 table(
     {
-        "abs": "Abs",
-        "add": "Add",
-        "add_any": "Add",
-        "ceil": "Ceil",
-        "cos": "Cos",
-        "div": "Div",
-        "eq": "Equal",
-        "exp": "Exp",
-        "floor": "Floor",
-        "ge": "GreaterOrEqual",
-        "gt": "Greater",
-        "le": "LessOrEqual",
-        "log": "Log",
-        "lt": "Less",
-        "max": "Max",
-        "min": "Min",
-        "mul": "Mul",
-        "neg": "Neg",
-        "sin": "Sin",
-        "sqrt": "Sqrt",
-        "sub": "Sub",
-        "tanh": "Tanh",
+        ops.abs: "Abs",
+        ops.add: "Add",
+        ops.add_any: "Add",
+        ops.ceil: "Ceil",
+        ops.cos: "Cos",
+        ops.div: "Div",
+        ops.eq: "Equal",
+        ops.exp: "Exp",
+        ops.floor: "Floor",
+        ops.ge: "GreaterOrEqual",
+        ops.gt: "Greater",
+        ops.le: "LessOrEqual",
+        ops.log: "Log",
+        ops.lt: "Less",
+        ops.max: "Max",
+        ops.min: "Min",
+        ops.mul: "Mul",
+        ops.neg: "Neg",
+        ops.sin: "Sin",
+        ops.sqrt: "Sqrt",
+        ops.sub: "Sub",
+        ops.tanh: "Tanh",
     }
 )
 
 
-@rule("sign")
+@rule(ops.sign)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     if b.out.dtype != np.int64:
         return b.op("Sign", x)
@@ -52,7 +52,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Sub", b.cast(above, np.int64), b.cast(below, np.int64))
 
 
-@rule("ne")
+@rule(ops.ne)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """Only NaN is not itself."""
     if x is y and is_float(b.operand().dtype):
@@ -60,7 +60,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Not", b.op("Equal", x, y))
 
 
-@rule("rem")
+@rule(ops.rem)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """The sign of the dividend, which is what ``fmod`` means. Before 1.32 ONNX Runtime takes
     that of 64 bits in float64.
@@ -70,17 +70,17 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Mod", x, y, fmod=1)
 
 
-@rule("square")
+@rule(ops.square)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Mul", x, x)
 
 
-@rule("one_minus_square")  # jax >= 0.12: the derivative of tanh
+@rule(ops.one_minus_square)  # jax >= 0.12: the derivative of tanh
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Sub", b.like(1), b.op("Mul", x, x))
 
 
-@rule("polynomial")  # jax >= 0.12
+@rule(ops.polynomial)  # jax >= 0.12
 def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
     """Horner's rule; the coefficients begin with the constant."""
     *rest, result = coefficients
@@ -89,17 +89,17 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
     return result if rest else b.expand(result, b.operand(1).shape, b.out.shape)
 
 
-@rule("rsqrt")
+@rule(ops.rsqrt)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Reciprocal", b.op("Sqrt", x))
 
 
-@rule("exp2")
+@rule(ops.exp2)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Pow", b.like(2), x)
 
 
-@rule("pow")
+@rule(ops.pow)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """ONNX Runtime raises integers in double precision, which neither wraps nor is exact."""
     if not is_float(b.out.dtype):
@@ -107,7 +107,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Pow", x, y)
 
 
-@rule("integer_pow")
+@rule(ops.integer_pow)
 def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
     """Repeated squaring, as JAX does it: integers wrap, floats round the same way."""
     if y == 0:
@@ -122,7 +122,7 @@ def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
     return b.op("Reciprocal", result) if y < 0 else result
 
 
-@rule("round")
+@rule(ops.round)
 def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     """Method 1 is to even, as ``Round`` does it; 0 is away from zero."""
     if int(rounding_method) == 1:
@@ -134,12 +134,12 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     return ((whole + up) * term.apply("Sign")).value
 
 
-@rule("is_finite")
+@rule(ops.is_finite)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Less", b.op("Abs", x), b.like(math.inf))
 
 
-@rule("clamp")
+@rule(ops.clamp)
 def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     """``Clip`` takes scalars only."""
     if b.operand(0).rank == b.operand(2).rank == 0:
@@ -147,7 +147,7 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     return b.op("Min", b.op("Max", x, low), high)
 
 
-@rule("select_n")
+@rule(ops.select_n)
 def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     """``cases[which]``; a boolean chooses among two."""
     if b.operand().dtype == np.bool_:
@@ -158,7 +158,7 @@ def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     return result
 
 
-@rule("convert_element_type")
+@rule(ops.convert_element_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     """Four bits are made of eight: ONNX Runtime rounds floats to them, where others are cut off."""
     if str(new_dtype) == "float8_e5m2" and is_float(b.operand().dtype):
@@ -176,7 +176,7 @@ PRECISIONS = {
 }
 
 
-@rule("reduce_precision")
+@rule(ops.reduce_precision)
 def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
     info = jnp.finfo(b.out.dtype)
     if exponent_bits >= info.nexp and mantissa_bits >= info.nmant:
@@ -220,17 +220,17 @@ def _is_within(amount: Value, bits: int) -> bool:
     return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
 
 
-@rule("shift_left")
+@rule(ops.shift_left)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return _shift(b, x, by, "LEFT")
 
 
-@rule("shift_right_logical")
+@rule(ops.shift_right_logical)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return _shift(b, x, by, "RIGHT")
 
 
-@rule("shift_right_arithmetic")
+@rule(ops.shift_right_arithmetic)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
 
@@ -246,27 +246,22 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return b.cast(b.op("Where", negative, b.op("Sub", minus, moved), moved), b.out.dtype)
 
 
-# -------------------------------------------------------------------------------------- total order
+# --------------------------------------------------------------------------- total order of floats
 
 
-@rule("eq_to")
+@rule(ops.eq_to)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """In the total order NaN equals itself; that it also tells zeros apart is left out."""
-    if not is_float(b.operand().dtype):
-        return b.op("Equal", x, y)
     return b.op("Or", b.op("Equal", x, y), b.op("And", b.op("IsNaN", x), b.op("IsNaN", y)))
 
 
-@rule("le_to")
+@rule(ops.le_to)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """NaN is above all others."""
-    plain = b.op("LessOrEqual", x, y)
-    return b.op("Or", plain, b.op("IsNaN", y)) if is_float(b.operand().dtype) else plain
+    return b.op("Or", b.op("LessOrEqual", x, y), b.op("IsNaN", y))
 
 
-@rule("lt_to")
+@rule(ops.lt_to)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    if not is_float(b.operand().dtype):
-        return b.op("Less", x, y)
     above = b.op("And", b.op("IsNaN", y), b.op("Not", b.op("IsNaN", x)))
     return b.op("Or", b.op("Less", x, y), above)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from converter.graph import ops
 from converter.lower import coefficients as c
 from converter.lower.build import Builder
 from converter.lower.formula import Term
@@ -67,12 +68,12 @@ def _pieces(b: Builder) -> Pieces:
     return DOUBLE if b.operand().dtype == np.float64 else SINGLE
 
 
-@rule("erfc")
+@rule(ops.erfc)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return _erfc(Term(b, x), _pieces(b)).value
 
 
-@rule("erf")
+@rule(ops.erf)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     if b.has_kernel("Erf", b.operand().dtype):
         return b.op("Erf", x)
@@ -82,7 +83,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return (size < 1).where(_near_64(term), far).value
 
 
-@rule("erf_inv")
+@rule(ops.erf_inv)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     term = Term(b, x)
     w = -log1p(-(term * term))

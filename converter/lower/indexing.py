@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.arrange.bounds import scatter_window
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.lower.build import Builder
 from converter.lower.registry import rule
@@ -19,7 +19,7 @@ from converter.lower.registry import rule
 IN_BOUNDS = ("mode", "fill_value")
 
 
-@rule("take")
+@rule(ops.take)
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
     narrow = b.operand(1).dtype not in (np.int32, np.int64)
     return b.op("Gather", x, b.cast(indices, np.int64) if narrow else indices, axis=axis)
@@ -28,7 +28,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 # ----------------------------------------------------------------------------------------- gather
 
 
-@rule("gather", ignores=IN_BOUNDS)
+@rule(ops.gather, ignores=IN_BOUNDS)
 def _(
     b: Builder,
     x: ir.Value,
@@ -197,17 +197,17 @@ def _whole(b: Builder, x: ir.Value, updates: ir.Value, reduction: str | None) ->
     return updates if reduction is None else b.op(WHOLE[reduction], x, updates)
 
 
-rule("scatter", ignores=IN_BOUNDS)(partial(scatter, reduction=None))
-rule("scatter-add", ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
-rule("scatter-mul", ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
-rule("scatter-max", since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
-rule("scatter-min", since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
+rule(ops.scatter, ignores=IN_BOUNDS)(partial(scatter, reduction=None))
+rule(ops.scatter_add, ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
+rule(ops.scatter_mul, ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
+rule(ops.scatter_max, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
+rule(ops.scatter_min, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
 
 
 # --------------------------------------------------------------------------------- dynamic slices
 
 
-@rule("dynamic_slice")
+@rule(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
     shape = b.operand().shape
     axes = [d for d, size in enumerate(slice_sizes) if not dims.same(size, shape[d])]
@@ -228,7 +228,7 @@ def starts_inside(
     return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
 
 
-@rule("dynamic_update_slice")
+@rule(ops.dynamic_update_slice)
 def update_slice(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     """Along one axis, what lies before, the update and what lies after are joined."""
     shape, sizes = b.operand(0).shape, b.operand(1).shape

@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from converter.graph import ops
 from converter.lower.build import Builder
 from converter.lower.registry import rule
 
@@ -16,19 +17,19 @@ SLOPE, SHIFT = 1 / 6, 0.5
 """Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""
 
 
-@rule("lstm")
+@rule(ops.lstm)
 def _(b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str]) -> Any:
     return _written(b, "LSTM", xs, reverse, activations)
 
 
-@rule("gru")
+@rule(ops.gru)
 def _(
     b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool
 ) -> Any:
     return _written(b, "GRU", xs, reverse, activations, 1 if reset_last else None)
 
 
-@rule("rnn")
+@rule(ops.rnn)
 def _(b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str]) -> Any:
     return _written(b, "RNN", xs, reverse, activations)
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from converter.graph import ops
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
 
 Axes = tuple[int, ...]
 
 
-@rule("reduce_sum")
+@rule(ops.reduce_sum)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op("ReduceSum", x, b.ints(axes), keepdims=0)
 
@@ -32,9 +33,9 @@ def _by_input(b: Builder, x: ir.Value, *, axes: Axes, name: str) -> ir.Value:
 
 
 for _op, _name in {
-    "reduce_max": "ReduceMax",
-    "reduce_min": "ReduceMin",
-    "reduce_prod": "ReduceProd",
+    ops.reduce_max: "ReduceMax",
+    ops.reduce_min: "ReduceMin",
+    ops.reduce_prod: "ReduceProd",
 }.items():
     rule(_op)(partial(_by_attribute, name=_name))
     rule(_op, since=18)(partial(_by_input, name=_name))
@@ -47,24 +48,24 @@ def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
     return b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
 
 
-@rule("reduce_or")
+@rule(ops.reduce_or)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(_count(b, x, axes), np.bool_)
 
 
-@rule("reduce_and")
+@rule(ops.reduce_and)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     """None is false."""
     return b.op("Not", b.cast(_count(b, b.op("Not", x), axes), np.bool_))
 
 
-@rule("reduce_xor")
+@rule(ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
 
 
-@rule("argmax", "argmin")
+@rule(ops.argmax, ops.argmin)
 def _(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any) -> ir.Value:
     """The first of equals."""
-    name = {"argmax": "ArgMax", "argmin": "ArgMin"}[b.node.op]
+    name = {ops.argmax: "ArgMax", ops.argmin: "ArgMin"}[b.node.op]
     return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)

@@ -1,4 +1,4 @@
-"""Rules from graph operations to ONNX, by name and by the opset that first allows them.
+"""Rules from graph operations to ONNX, by the opset that first allows them.
 
 A rule is a function of the builder, the ONNX values of the operands and the node's parameters by
 keyword. It returns the ONNX value of each output; the walker stamps names, dtypes and shapes.
@@ -22,7 +22,8 @@ import onnx_ir as ir
 
 from converter.complex.rewrite import SUFFIX
 from converter.errors import ConverterError, Unsupported
-from converter.graph import Node, dims
+from converter.graph import Node, dims, ops
+from converter.graph.op import Op
 from converter.refused import REFUSED
 from converter.trace import source_line
 
@@ -43,13 +44,13 @@ class Entry:
         return sorted(set(params) - self.reads - self.ignores)
 
 
-_rules: dict[str, dict[int, Entry]] = {}
+_rules: dict[Op, dict[int, Entry]] = {}
 
 _NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
 
 
 def rule(
-    *ops: str, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: Op | str, since: int = OLDEST, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
     """Register a rule for one or more operations.
 
@@ -63,15 +64,15 @@ def rule(
     dynamic; ``b.out`` and ``b.operand()`` have shapes and dtypes.
 
     Args:
-        ops: names of primitives, or of what a recogniser found.
+        operations: names of primitives, or of what a recogniser found.
         since: the opset that brought what it writes; of several rules the newest is taken.
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
 
     def register(lowering: Lowering) -> Lowering:
         entry = Entry(lowering, _reads(lowering), frozenset(ignores))
-        for op in ops:
-            _rules.setdefault(op, {})[since] = entry
+        for op in operations:
+            _rules.setdefault(ops.named(op), {})[since] = entry
         return lowering
 
     return register
@@ -85,7 +86,7 @@ def _reads(lowering: Lowering) -> frozenset[str]:
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-def table(rows: dict[str, str], since: int = OLDEST) -> None:
+def table(rows: dict[Op, str], since: int = OLDEST) -> None:
     """Register operations that are ONNX operators under another name, without parameters."""
     for op, onnx_op in rows.items():
         rule(op, since=since)(_renamed(onnx_op))
@@ -109,7 +110,7 @@ def restored() -> Iterator[None]:
         _rules.update(held)
 
 
-def find(op: str, opset: int) -> Entry | None:
+def find(op: Op, opset: int) -> Entry | None:
     """The newest rule for an operation at this opset."""
     allowed = [since for since in _rules.get(op, {}) if since <= opset]
     return _rules[op][max(allowed)] if allowed else None
@@ -131,12 +132,12 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     return entry.lowering(b, *operands, **params)
 
 
-def brought(op: str) -> list[int]:
+def brought(op: Op) -> list[int]:
     """The opsets that a rule of the operation begins at."""
     return sorted(_rules.get(op, {}))
 
 
-def supported() -> frozenset[str]:
+def supported() -> frozenset[Op]:
     """Every operation that has a rule."""
     return frozenset(_rules)
 
@@ -147,7 +148,7 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     needed = [since for since in _rules.get(node.op, {}) if since > opset]
     missing = _named_parameter(node) or _NO_RULE
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
-    hint = REFUSED.get(node.op.removesuffix(SUFFIX)) or why or newer
+    hint = REFUSED.get(node.op.name.removesuffix(SUFFIX)) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),
@@ -175,15 +176,15 @@ SINCE = {
 """The opset from which ONNX has each dtype that is not one of numpy's."""
 
 
-_CONTROL = ("cond", "scan", "while")
+_CONTROL = (ops.cond, ops.scan, ops.while_)
 CARRIED = {
-    "float8": frozenset({"convert_element_type", "reshape", "transpose", *_CONTROL}),
-    **dict.fromkeys(("int4", "uint4"), frozenset({"convert_element_type", "cond"})),
+    "float8": frozenset({ops.convert_element_type, ops.reshape, ops.transpose, *_CONTROL}),
+    **dict.fromkeys(("int4", "uint4"), frozenset({ops.convert_element_type, ops.cond})),
 }
 """By how the name of a dtype begins, the operations that ONNX Runtime has kernels of it for."""
 
 
-def _is_idle(value: Any, op: str) -> bool:
+def _is_idle(value: Any, op: Op) -> bool:
     """Whether a value's dtype is one that the operation has no kernel of."""
     return any(str(value.dtype).startswith(name) and op not in CARRIED[name] for name in CARRIED)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.graph import dims
-from converter.graph.operations import ResizeKind
+from converter.graph import dims, ops
+from converter.graph.formulas import ResizeKind
 from converter.lower.build import Builder
 from converter.lower.registry import rule
 
@@ -28,7 +28,7 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
 REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
-@rule("resize")
+@rule(ops.resize)
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
     """All sizes, not ``axes`` and theirs (opset 18): ONNX Runtime 1.32.0 moves transposes through
     ``Resize``, and takes every one of the sizes for an axis of its own as it does.

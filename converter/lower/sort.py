@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Value
+from converter.graph import Value, ops
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
 
 
-@rule("sort")
+@rule(ops.sort)
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
     """Stable passes from the last key to the first; then every operand is gathered once."""
     size = b.dim(b.out.shape[dimension])
@@ -58,7 +58,7 @@ def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
     return [x if value.dtype in (np.int32, np.int64) else b.cast(x, np.int64)]
 
 
-@rule("top_k")
+@rule(ops.top_k)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
     """``total`` asks for JAX's order of all floats: NaN above the others, -0.0 below 0.0."""
     axis = axis % b.operand().rank
@@ -72,7 +72,7 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     return [values, b.cast(places, b.node.outputs[1].dtype)]
 
 
-@rule("top_k", since=26)
+@rule(ops.top_k, since=26)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
     """With ``total``, by the bits, which order all floats once those below zero are turned."""
     axis = axis % b.operand().rank
@@ -89,7 +89,7 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     return [values, b.cast(places, b.node.outputs[1].dtype)]
 
 
-@rule("approx_top_k")
+@rule(ops.approx_top_k)
 def _(
     b: Builder,
     x: ir.Value,

@@ -6,13 +6,14 @@ import math
 
 import onnx_ir as ir
 
+from converter.graph import ops
 from converter.lower.build import Builder
 from converter.lower.formula import Term
 from converter.lower.functions import atan, expm1, log1p, sign, tan
 from converter.lower.registry import rule
 
 
-@rule("cbrt")
+@rule(ops.cbrt)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """A power, and one step of Newton's method, as 1/3 is no float."""
     size = abs(Term(b, x))
@@ -22,12 +23,12 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return (sign(Term(b, x)) * at_limit.where(root, better)).value
 
 
-@rule("expm1")
+@rule(ops.expm1)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return expm1(Term(b, x)).value
 
 
-@rule("log1p")
+@rule(ops.log1p)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return log1p(Term(b, x)).value
 
@@ -46,7 +47,7 @@ LANCZOS = (
 )
 
 
-@rule("lgamma")
+@rule(ops.lgamma)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 - x)``."""
     term = Term(b, x)
@@ -68,7 +69,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     return infinite.where(math.inf, reflect.where(folded, log_y)).value
 
 
-@rule("digamma")
+@rule(ops.digamma)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``; a pole at 0, -1, -2 …"""
     term = Term(b, x)
@@ -94,7 +95,7 @@ def _both(b: Builder, x: Term, y: Term) -> Term:
     return Term(b, b.op("And", x.value, y.value))
 
 
-@rule("atan2")
+@rule(ops.atan2)
 def _(b: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
     """``atan(|y| / |x|)`` brought to its quadrant."""
     rise, run = Term(b, y), Term(b, x)
@@ -115,12 +116,12 @@ def _signed(b: Builder, x: Term) -> Term:
 # ------------------------------------------------------------------------------------------- bits
 
 
-@rule("population_count", since=18)
+@rule(ops.population_count, since=18)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.cast(_population(b, _words(b, x)), b.out.dtype)
 
 
-@rule("clz", since=18)
+@rule(ops.clz, since=18)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Spread the leading one to the right, then count the zeros."""
     bits = b.out.dtype.itemsize * 8

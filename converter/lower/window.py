@@ -7,12 +7,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.graph import dims
+from converter.graph import dims, ops
 from converter.lower.build import Builder
 from converter.lower.registry import rule
 
 
-@rule("pad")
+@rule(ops.pad)
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
     """Interior padding first, then the edges, as JAX orders them; negative ones crop."""
     shape = list(b.operand().shape)
@@ -52,12 +52,12 @@ def _window(size: Any, strides: Any, padding: Any, dilation: Any) -> dict[str, A
     }
 
 
-@rule("max_pool")
+@rule(ops.max_pool)
 def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
     return b.op("MaxPool", x, **_window(size, strides, padding, dilation))
 
 
-@rule("avg_pool")
+@rule(ops.avg_pool)
 def _(
     b: Builder,
     x: ir.Value,
@@ -72,14 +72,14 @@ def _(
     return b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
 
 
-@rule("sum_pool")
+@rule(ops.sum_pool)
 def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
     window = _window(size, strides, padding, dilation)
     mean = b.op("AveragePool", x, **window, count_include_pad=1)
     return b.op("Mul", mean, b.like(math.prod(size)))
 
 
-@rule("max_pool_scatter")
+@rule(ops.max_pool_scatter)
 def _(
     b: Builder,
     x: ir.Value,

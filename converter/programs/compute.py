@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from converter.errors import SaveError
-from converter.graph import Node, Value, dims
-from converter.graph.dtypes import converted
+from converter.graph import Node, Value, dims, ops
 from converter.graph.evaluate import precision, run_node
 from converter.graph.origins import steps
 
@@ -22,86 +20,6 @@ from converter.graph.origins import steps
 CEILING = 1 << 20
 
 Read = Callable[[Value], Any]
-
-
-def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
-    ones = [1] * len(shape)
-    for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
-        ones[axis] = size
-    return np.broadcast_to(x.reshape(ones), shape)
-
-
-def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    steps = strides or [1] * x.ndim
-    return x[tuple(map(slice, start_indices, limit_indices, steps))]
-
-
-def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
-    line = np.arange(shape[dimension]).astype(dtype)
-    return np.broadcast_to(np.expand_dims(line, _others(shape, dimension)), shape)
-
-
-def _others(shape: Any, axis: int) -> tuple[int, ...]:
-    return tuple(i for i in range(len(shape)) if i != axis)
-
-
-def _integer_pow(x: Any, *, y: int) -> Any:
-    """By repeated squaring, as JAX does; numpy takes no exponent that the dtype cannot hold."""
-    result, square, left = np.ones_like(x), x, abs(y)
-    while left:
-        if left % 2:
-            result = result * square
-        square, left = square * square, left // 2
-    return result if y >= 0 else 1 / result
-
-
-def _factor(x: Any, *, divides: bool) -> Any:
-    """**Raises** `SaveError` for what would make infinite weights: those of products make NaN."""
-    if np.any(x == 0) if divides else np.any(np.isinf(x)):
-        found = "a divisor of zero" if divides else "an infinite factor"
-        raise SaveError(f"weights would take in {found}: mend it, or convert with fold=False")
-    return x
-
-
-NUMPY: dict[str, Callable[..., Any]] = {
-    "factor": _factor,
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "max": lambda x, y: np.maximum(x, y),
-    "min": lambda x, y: np.minimum(x, y),
-    "neg": lambda x: -x,
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "not": lambda x: ~x,
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-    "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y,
-    "gt": lambda x, y: x > y,
-    "ge": lambda x, y: x >= y,
-    "sqrt": lambda x: np.sqrt(x),
-    "exp": lambda x: np.exp(x),
-    "log": lambda x: np.log(x),
-    "sin": lambda x: np.sin(x),
-    "cos": lambda x: np.cos(x),
-    "square": lambda x: x * x,
-    "integer_pow": _integer_pow,
-    "iota": _iota,
-    "reshape": lambda x, *, shape: x.reshape(shape),
-    "transpose": lambda x, *, permutation: x.transpose(permutation),
-    "broadcast_in_dim": _broadcast_in_dim,
-    "slice": _slice,
-    "concatenate": lambda *xs, dimension: np.concatenate(xs, dimension),
-    "convert_element_type": lambda x, *, new_dtype: converted(x, new_dtype),
-}
-"""What numpy computes as JAX does; ``tests/converter/test_numpy_table.py`` holds it to that."""
-
-FLOATING: dict[str, Callable[..., Any]] = {
-    "div": lambda x, y: x / y,
-    "pow": lambda x, y: x**y,
-}
-"""The same, for floating point operands only."""
 
 
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
@@ -114,12 +32,12 @@ def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any
 
 
 def _apply(node: Node, args: list[Any]) -> list[Any]:
-    table = FLOATING if node.op in FLOATING and _kinds(node) <= {"f"} else NUMPY
-    if node.op not in table or not _kinds(node) <= set("biuf"):
+    twin, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
+    if twin is None or not _kinds(node) <= kinds:
         with precision([node]):
             return [np.asarray(r) for r in run_node(node, args, {})]
     with np.errstate(all="ignore"):
-        result = np.asarray(table[node.op](*map(np.asarray, args), **node.params))
+        result = np.asarray(twin(*map(np.asarray, args), **node.params))
     return [result.astype(node.out.dtype, copy=False)]
 
 
@@ -130,5 +48,5 @@ def _kinds(node: Node) -> set[str]:
 
 def is_computable(node: Node) -> bool:
     """Pure, without bodies, and of known shapes; not itself the value of a named dimension."""
-    plain = not node.bodies and node.op != "dim_as_value"
+    plain = not node.bodies and node.op is not ops.dim_as_value
     return plain and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 
 from converter import expand
-from converter.graph import Graph, Node, Value
+from converter.graph import Graph, Node, Value, ops
 from converter.graph.names import Names
 from converter.graph.rewrite import Editor, sweep
 from converter.jaxprs.inline import Inliner
 from converter.jaxprs.keys import DRAWS, GAMMA, WRITTEN, OfKeys
 from converter.jaxprs.values import Constants
 
-COMPARED = {"eq": jnp.all, "ne": jnp.any}
+COMPARED = {ops.eq: jnp.all, ops.ne: jnp.any}
 """What comparing keys makes of comparing their numbers."""
 
 
@@ -27,14 +27,14 @@ def represent(graph: Graph) -> bool:
     What is written may have to do with keys again.
     """
     changed = False
-    while ops := {node.op for node in graph.walk() if _stands_for_more(node)}:
-        changed |= sweep(graph, dict.fromkeys(ops, _written)).changed
+    while found := {node.op for node in graph.walk() if _stands_for_more(node)}:
+        changed |= sweep(graph, dict.fromkeys(found, _written)).changed
     return changed
 
 
 def write_gammas(graph: Graph) -> None:
     """Draws that compute with floats, so that each of their steps is seen."""
-    sweep(graph, {GAMMA: _written})
+    sweep(graph, {ops.named(GAMMA): _written})
 
 
 def _written(node: Node, editor: Editor) -> Sequence[Value]:

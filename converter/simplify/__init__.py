@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from converter.graph import Graph, Node, Value
+from converter.graph import Graph, Node, Value, ops
 from converter.graph.equals import merge_equals
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.simplify import arithmetic, empty, index, labels, parts, shapes
 from converter.simplify.empty import fill_empty
@@ -21,14 +22,12 @@ logger = logging.getLogger(__name__)
 
 ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
 
-NOTHING = (
-    *("copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "sharding_constraint"),
-    *("device_put", "pvary"),
-)
-"""Operations whose results are their operands."""
-
+FORWARDS = tuple(op for op in ops.stated() if op.forwards)
 FORMS = frozenset(
-    {*NOTHING, "squeeze", "expand_dims", "stack", "unstack", "dot_general", "scatter-sub"}
+    {
+        *(ops.squeeze, ops.expand_dims, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub),
+        *FORWARDS,
+    }
 )
 """Operations that have another spelling, of which none is left."""
 
@@ -53,8 +52,8 @@ def _forward(node: Node, _: Editor) -> Sequence[Value]:
     return node.inputs
 
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(NOTHING, _forward),
+RULES: dict[Op, Rule] = {
+    **dict.fromkeys(FORWARDS, _forward),
     **shapes.RULES,
     **parts.RULES,
     **arithmetic.RULES,

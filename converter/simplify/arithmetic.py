@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import named_size, scalar
+from converter.graph.dtypes import is_float
+from converter.graph.op import Op
 from converter.graph.ranges import known_range
 from converter.graph.rewrite import Editor, Rule
 from converter.simplify.bits import fraction
@@ -42,7 +44,7 @@ def _sub(node: Node, editor: Editor) -> Value | None:
 
 def _mul(node: Node, editor: Editor) -> Value | None:
     if node.inputs[0] is node.inputs[1]:
-        return editor.add("square", node.inputs[:1], node.out.shape, node.out.dtype)
+        return editor.add(ops.square, node.inputs[:1], node.out.shape, node.out.dtype)
     return _neutral(node, 1, (0, 1))
 
 
@@ -62,7 +64,7 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
     if node.params["y"] == 1:
         return node.inputs[0]
     if node.params["y"] == 2:
-        return editor.add("square", node.inputs, node.out.shape, node.out.dtype)
+        return editor.add(ops.square, node.inputs, node.out.shape, node.out.dtype)
     return None
 
 
@@ -73,6 +75,16 @@ def _greater(node: Node, _: Editor) -> Value | None:
         return None
     above = known_range(one).low > known_range(other).high
     return const(True, np.bool_) if above else None
+
+
+_TOTAL = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
+
+
+def _total(node: Node, editor: Editor) -> Value | None:
+    """The total order of what has no NaN is its order."""
+    if is_float(node.inputs[0].dtype):
+        return None
+    return editor.add(_TOTAL[node.op], node.inputs, node.out.shape, node.out.dtype)
 
 
 def _select(node: Node, _: Editor) -> Value | None:
@@ -91,8 +103,8 @@ def _reduce(node: Node, editor: Editor) -> Value | None:
 def _scatter_sub(node: Node, editor: Editor) -> Value:
     """A sum with what is negated."""
     x, indices, updates = node.inputs
-    less = editor.add("neg", [updates], updates.shape, updates.dtype)
-    return editor.add("scatter-add", [x, indices, less], x.shape, x.dtype, node.params)
+    less = editor.add(ops.neg, [updates], updates.shape, updates.dtype)
+    return editor.add(ops.scatter_add, [x, indices, less], x.shape, x.dtype, node.params)
 
 
 def _dim_as_value(node: Node, _: Editor) -> Value | None:
@@ -100,22 +112,35 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
-REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
-WINDOWS = ("conv_general_dilated", "reduce_window_sum", "reduce_window_max", "reduce_window_min")
-RULES: dict[str, Rule] = {
-    "max": _max,
-    "min": _min,
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "and": _and,
-    "or": _or,
-    "integer_pow": _integer_pow,
-    "gt": _greater,
-    "select_n": _select,
-    "scatter-sub": _scatter_sub,
-    "dim_as_value": _dim_as_value,
+REDUCTIONS = (
+    ops.reduce_sum,
+    ops.reduce_max,
+    ops.reduce_min,
+    ops.reduce_prod,
+    ops.reduce_and,
+    ops.reduce_or,
+)
+WINDOWS = (
+    ops.conv_general_dilated,
+    ops.reduce_window_sum,
+    ops.reduce_window_max,
+    ops.reduce_window_min,
+)
+RULES: dict[Op, Rule] = {
+    ops.max: _max,
+    ops.min: _min,
+    ops.add: _add,
+    ops.sub: _sub,
+    ops.mul: _mul,
+    ops.div: _div,
+    ops.and_: _and,
+    ops.or_: _or,
+    ops.integer_pow: _integer_pow,
+    ops.gt: _greater,
+    **dict.fromkeys(_TOTAL, _total),
+    ops.select_n: _select,
+    ops.scatter_sub: _scatter_sub,
+    ops.dim_as_value: _dim_as_value,
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(WINDOWS, over_nothing),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Node, Value, const
+from converter.graph import Node, Value, const, ops
 from converter.graph.constants import scalar
 from converter.graph.dtypes import is_float
 from converter.graph.ranges import known_range
@@ -19,16 +19,16 @@ def fraction(node: Node, editor: Editor) -> Value | None:
     for a float.
     """
     made = node.inputs[0].node
-    if made is None or made.op != "bitcast_convert_type" or scalar(node.inputs[1]) != 1:
+    if made is None or made.op is not ops.bitcast_convert_type or scalar(node.inputs[1]) != 1:
         return None
     bits, dtype = made.inputs[0], node.out.dtype
-    if not is_float(dtype) or bits.node is None or bits.node.op != "or":
+    if not is_float(dtype) or bits.node is None or bits.node.op is not ops.or_:
         return None
     digits = _digits(bits.node, dtype)
     if digits is None:
         return None
     step = editor.broadcast(const(jnp.finfo(dtype).eps, dtype), node.out.shape, ())
-    return editor.binary("mul", editor.convert(digits, dtype), step)
+    return editor.binary(ops.mul, editor.convert(digits, dtype), step)
 
 
 def _digits(node: Node, dtype: np.dtype) -> Value | None:

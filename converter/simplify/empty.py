@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from converter.graph import Graph, Node, Value, const, dims, make_node
+from converter.graph import Graph, Node, Value, const, dims, make_node, ops
 from converter.graph.evaluate import precision, run_node
-from converter.graph.operations import SCATTERS
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -61,12 +61,12 @@ def _filled(value: Value, nodes: list[Node]) -> Value:
         return constant
     params = {"shape": value.shape, "broadcast_dimensions": tuple(range(value.rank))}
     types = [(value.shape, value.dtype)]
-    nodes.append(make_node("broadcast_in_dim", [constant], types, params))
+    nodes.append(make_node(ops.broadcast_in_dim, [constant], types, params))
     return nodes[-1].out
 
 
 def _is_filled(node: Node) -> bool:
-    spread = node.op == "broadcast_in_dim" and node.inputs[0].kind == "const"
+    spread = node.op is ops.broadcast_in_dim and node.inputs[0].kind == "const"
     return spread and not dims.all_static(node.out.shape)
 
 
@@ -93,9 +93,9 @@ def _scan(node: Node, _: Editor) -> Sequence[Value] | None:
     return [*node.inputs[:count], *node.outputs[count:]]
 
 
-RULES: dict[str, Rule] = {
-    "dynamic_update_slice": _dynamic_update_slice,
-    **dict.fromkeys(SCATTERS.keys() - {"scatter-sub"}, _scatter),
-    "select_and_scatter_add": _select_and_scatter,
-    "scan": _scan,
+RULES: dict[Op, Rule] = {
+    ops.dynamic_update_slice: _dynamic_update_slice,
+    **dict.fromkeys(ops.SCATTERS, _scatter),
+    ops.select_and_scatter_add: _select_and_scatter,
+    ops.scan: _scan,
 }

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from jax import lax
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 
 
@@ -34,7 +35,7 @@ def _gather(node: Node, editor: Editor) -> Value | None:
     strides = tuple(steps.get(i) or 1 for i in range(x.rank))
     shape = tuple(len(columns[i]) if i in moving else size for i, size in enumerate(sizes))
     params = {"start_indices": starts, "limit_indices": limits, "strides": strides}
-    return editor.reshape(editor.add("slice", [x], shape, x.dtype, params), node.out.shape)
+    return editor.reshape(editor.add(ops.slice, [x], shape, x.dtype, params), node.out.shape)
 
 
 def _step(column: np.ndarray) -> int | None:
@@ -68,4 +69,4 @@ def _stays(node: Node, moving: list[int]) -> bool:
     return kept.index(moving[0]) == place
 
 
-RULES: dict[str, Rule] = {"gather": _gather}
+RULES: dict[Op, Rule] = {ops.gather: _gather}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from converter.graph import Graph, Value, const
+from converter.graph import Graph, Value, const, ops
 from converter.graph.evaluate import size_in_bytes
 from converter.programs.compute import CEILING, compute, is_computable
 
@@ -18,7 +18,7 @@ def fold(graph: Graph) -> bool:
         return value.kind == "const" or id(value) in known
 
     def need(value: Value) -> None:
-        while value.node is not None and value.node.op == "broadcast_in_dim":
+        while value.node is not None and value.node.op is ops.broadcast_in_dim:
             value = value.node.inputs[0]  # growing a constant is left to its reader
         if id(value) in known and size_in_bytes(value) <= CEILING:
             needed[id(value)] = value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.simplify.empty import over_nothing
 
@@ -24,7 +25,7 @@ def _dot_general(node: Node, editor: Editor) -> Value:
     out += [a for a in lhs if a not in shared]
     out += [a for a in rhs if a not in shared]
     return editor.add(
-        "einsum",
+        ops.einsum,
         [x, y],
         node.out.shape,
         node.out.dtype,
@@ -44,18 +45,18 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
     inputs = list(node.inputs)
     for side in (0, 1):
         inner = inputs[side].node
-        if inner is not None and inner.op == "transpose":
+        if inner is not None and inner.op is ops.transpose:
             order = list(inner.params["permutation"])
             labels[side] = [labels[side][order.index(i)] for i in range(len(order))]
             inputs[side] = inner.inputs[0]
-        elif inner is not None and inner.op == "broadcast_in_dim":
+        elif inner is not None and inner.op is ops.broadcast_in_dim:
             left = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
             if left is not None:
                 labels[side], inputs[side] = left, inner.inputs[0]
     if inputs == node.inputs:
         return None
     kept = {**node.params, "lhs": labels[0], "rhs": labels[1]}
-    return editor.add("einsum", inputs, node.out.shape, node.out.dtype, kept)
+    return editor.add(ops.einsum, inputs, node.out.shape, node.out.dtype, kept)
 
 
 def _unbroadcast(inner: Node, own: Any, other: Any, out: Any) -> list[Any] | None:
@@ -67,4 +68,4 @@ def _unbroadcast(inner: Node, own: Any, other: Any, out: Any) -> list[Any] | Non
     return [own[a] for a in axes] if all(a in other and a in out for a in lost) else None
 
 
-RULES: dict[str, Rule] = {"dot_general": _dot_general, "einsum": _einsum}
+RULES: dict[Op, Rule] = {ops.dot_general: _dot_general, ops.einsum: _einsum}

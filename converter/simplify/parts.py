@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.graph.slices import cut_axes, has_strides
 
@@ -15,19 +16,19 @@ def _slice(node: Node, editor: Editor) -> Value | None:
         return source  # no stride shortens nothing: a full slice of equal shape is the whole
     inner = source.node
     starts, limits = node.params["start_indices"], node.params["limit_indices"]
-    if inner is not None and inner.op == "concatenate" and not has_strides(node):
+    if inner is not None and inner.op is ops.concatenate and not has_strides(node):
         return _slice_of_concatenate(node, editor, inner, starts, limits)
     if node.params["strides"] is None:
         kept = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * source.rank}
-        return editor.add("slice", [source], node.out.shape, node.out.dtype, kept)
-    if inner is not None and inner.op == "slice" and _cuts_alike(inner, node):
+        return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, kept)
+    if inner is not None and inner.op is ops.slice and _cuts_alike(inner, node):
         base = inner.params["start_indices"]
         kept = {
             "start_indices": tuple(dims.as_dim(a + b) for a, b in zip(starts, base, strict=True)),
             "limit_indices": tuple(dims.as_dim(a + b) for a, b in zip(limits, base, strict=True)),
             "strides": node.params["strides"],
         }
-        return editor.add("slice", inner.inputs, node.out.shape, node.out.dtype, kept)
+        return editor.add(ops.slice, inner.inputs, node.out.shape, node.out.dtype, kept)
     return None
 
 
@@ -63,7 +64,7 @@ def _slice_of_concatenate(
             }
             if dims.same_shape(part.shape, node.out.shape):
                 return part
-            return editor.add("slice", [part], node.out.shape, node.out.dtype, kept)
+            return editor.add(ops.slice, [part], node.out.shape, node.out.dtype, kept)
         offset = end
         if not dims.is_static(offset):
             return None
@@ -124,7 +125,7 @@ def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Val
 
 
 def _broadcast_alike(first: Node, second: Node, axis: int) -> bool:
-    if not first.op == second.op == "broadcast_in_dim":
+    if not first.op == second.op is ops.broadcast_in_dim:
         return False
     axes = first.params["broadcast_dimensions"]
     if axes != second.params["broadcast_dimensions"] or axis not in axes:
@@ -142,11 +143,11 @@ def _pad(node: Node, _: Editor) -> Value | None:
     return node.inputs[0] if empty else None
 
 
-RULES: dict[str, Rule] = {
-    "slice": _slice,
-    "split": _split,
-    "stack": _stack,
-    "unstack": _unstack,
-    "concatenate": _concatenate,
-    "pad": _pad,
+RULES: dict[Op, Rule] = {
+    ops.slice: _slice,
+    ops.split: _split,
+    ops.stack: _stack,
+    ops.unstack: _unstack,
+    ops.concatenate: _concatenate,
+    ops.pad: _pad,
 }

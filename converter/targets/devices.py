@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from converter.graph import ops
 from converter.targets.standard import STANDARD
 from converter.targets.target import HALF, Missing
 
-KERNELS = {**STANDARD.kernels, **dict.fromkeys(("digamma", "lgamma"), Missing(HALF))}
+KERNELS = {**STANDARD.kernels, **dict.fromkeys((ops.digamma, ops.lgamma), Missing(HALF))}
 
 TENSORRT = replace(STANDARD, name="tensorrt", kernels=KERNELS)
 OPENVINO = replace(STANDARD, name="openvino", kernels=KERNELS)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from converter.graph import ops
+from converter.graph.op import Op
 from converter.targets.target import (
     BOOL,
     FORMULAS,
@@ -30,36 +32,44 @@ EXTREMES: Detour = {**BOOL, **SHORT, "uint32": "float64"}
 SUMS: Detour = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
 SORTED: Detour = {"bool": "int32", "uint16": "int32", **UNSIGNED}
 
-KERNELS: Mapping[str, Missing] = {
-    **dict.fromkeys(("add", "add_any", "mul", "sub", "div"), Missing(BOOL)),
-    **dict.fromkeys(("max", "min", "clamp", "cummax", "cummin"), Missing({**BOOL, **SHORT})),
-    **dict.fromkeys(("lt", "le", "gt", "ge"), Missing(BOOL, back=False)),
-    "neg": Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
-    "pow": Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
-    "select_n": Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
-    "pad": Missing(SHORT),
-    "cumsum": Missing({**NARROW, **UNSIGNED}),
-    "cumprod": Missing(NARROW),
-    "reduce_sum": Missing(SUMS),
-    **dict.fromkeys(("reduce_max", "reduce_min"), Missing(EXTREMES)),
+KERNELS: Mapping[Op, Missing] = {
+    **dict.fromkeys((ops.add, ops.add_any, ops.mul, ops.sub, ops.div), Missing(BOOL)),
     **dict.fromkeys(
-        ("argmax", "argmin"), Missing({**EXTREMES, "uint64": "int64"}, back=False, order=True)
+        (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing({**BOOL, **SHORT})
     ),
-    **dict.fromkeys(("top_k", "approx_top_k"), Missing(SORTED, order=True)),
-    "matmul": Missing({**NARROW, **BOOL}),
-    **dict.fromkeys(("scatter-add", "scatter-mul"), Missing({**HALF, **BOOL})),
-    **dict.fromkeys(("scatter-max", "scatter-min"), Missing({**HALF, **BOOL, **SHORT})),
-    "max_pool_scatter": Missing(HALF),
-    "celu": Missing(HALF),
+    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), Missing(BOOL, back=False)),
+    ops.neg: Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
+    ops.pow: Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
+    ops.select_n: Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
+    ops.pad: Missing(SHORT),
+    ops.cumsum: Missing({**NARROW, **UNSIGNED}),
+    ops.cumprod: Missing(NARROW),
+    ops.reduce_sum: Missing(SUMS),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing(EXTREMES)),
+    **dict.fromkeys(
+        (ops.argmax, ops.argmin), Missing({**EXTREMES, "uint64": "int64"}, back=False, order=True)
+    ),
+    **dict.fromkeys((ops.top_k, ops.approx_top_k), Missing(SORTED, order=True)),
+    ops.matmul: Missing({**NARROW, **BOOL}),
+    **dict.fromkeys((ops.scatter_add, ops.scatter_mul), Missing({**HALF, **BOOL})),
+    **dict.fromkeys((ops.scatter_max, ops.scatter_min), Missing({**HALF, **BOOL, **SHORT})),
+    ops.max_pool_scatter: Missing(HALF),
+    ops.celu: Missing(HALF),
     **FORMULAS,
-    "sign": Missing(HALF),  # of NaN it makes 0
+    ops.sign: Missing(HALF),  # of NaN it makes 0
 }
 """By operation of the graph."""
 
 BFLOAT16 = frozenset(
     {
-        *("bitcast_convert_type", "concatenate", "convert_element_type", "reshape", "slice"),
-        *("transpose", "cond", "scan", "while"),
+        *(
+            ops.bitcast_convert_type,
+            ops.concatenate,
+            ops.convert_element_type,
+            ops.reshape,
+            ops.slice,
+        ),
+        *(ops.transpose, ops.cond, ops.scan, ops.while_),
     }
 )
 """Operations that have kernels of bfloat16: what only moves it, and what has bodies."""

@@ -8,6 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from converter.graph import ops
+from converter.graph.op import Op
+
 Detour = Mapping[str, str]
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
@@ -41,9 +44,9 @@ class Target:
     """
 
     name: str
-    kernels: Mapping[str, Missing]
+    kernels: Mapping[Op, Missing]
     without_float64: frozenset[str] = frozenset()
-    bfloat16: frozenset[str] | None = None
+    bfloat16: frozenset[Op] | None = None
     rounds_reductions: bool = False
     rewrites: bool = False
     attention_layout: AttentionLayout = "4d"
@@ -60,13 +63,13 @@ SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
 HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
 FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
-FORMULAS: Mapping[str, Missing] = {
+FORMULAS: Mapping[Op, Missing] = {
     # Of several steps: in half precision each of them would be seen.
     **dict.fromkeys(
-        ("atan2", "cbrt", "erf_inv", "erfc", "expm1", "log1p", "exp2"),
+        (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
         Missing(HALF),
     ),
     # Near their zeros what their formulas add up cancels.
-    **dict.fromkeys(("digamma", "lgamma"), Missing(FLOATS)),
+    **dict.fromkeys((ops.digamma, ops.lgamma), Missing(FLOATS)),
 }
 """What is written as several operators, wherever it runs."""

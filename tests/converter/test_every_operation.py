@@ -7,6 +7,7 @@ loops, and what the converter writes itself. bfloat16 has hardly any kernels on 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -66,6 +67,7 @@ CHOOSING: Table = {
     "scatter": lambda x: x.at[ROWS[:2]].set(x[:2]),
     "scatter-max": lambda x: x.at[ROWS].max(x[UPDATES]),
     "scatter-min": lambda x: x.at[ROWS].min(x[UPDATES]),
+    "searchsorted": lambda x: jnp.searchsorted(jnp.sort(x, 1)[0], x),
     "select_index": lambda x: x[:, 2],
     "select_n": lambda x: lax.select_n(x[:, ::-1] == x, x, x[::-1]),
     "slice": lambda x: x[1:3, ::2],
@@ -167,12 +169,44 @@ def known(table: Table, x: np.ndarray, *more: Any) -> Table:
     return taken({name: fn for name, fn in table.items() if name not in left_out}, x, *more)
 
 
-def assert_table(table: Table, dtype: str, small: bool, strict: bool) -> None:
+def plainly(fn: Callable[..., Any], *args: Any) -> Any:
+    return fn(*args)
+
+
+def scanned(fn: Callable[..., Any], *args: Any) -> Any:
+    """Of two equal rounds the last."""
+    rounds = jax.tree.map(lambda a: jnp.stack([a, a]), args)
+    _, found = lax.scan(lambda carry, row: (carry, fn(*row)), 0, rounds)
+    return jax.tree.map(lambda y: y[-1], found)
+
+
+def looped(fn: Callable[..., Any], *args: Any) -> Any:
+    """Two equal rounds; the state is made in the loop alone."""
+    state = jax.tree.map(lambda y: jnp.zeros(y.shape, y.dtype), jax.eval_shape(fn, *args))
+    return lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, fn(*args)), (0, state))[1]
+
+
+def branched(fn: Callable[..., Any], *args: Any) -> Any:
+    """In the branch that is taken, as an input shows; the other has zeros."""
+    first = args[0].ravel()[0]
+    other = jax.tree.map(lambda y: jnp.zeros(y.shape, y.dtype), jax.eval_shape(fn, *args))
+    return lax.cond(first == first, lambda: fn(*args), lambda: other)
+
+
+BODIES = {"scan": scanned, "while": looped, "cond": branched}
+
+
+def assert_table(
+    table: Table, dtype: str, small: bool, strict: bool, how: Callable[..., Any] = plainly
+) -> None:
     with jax.enable_x64(True):
         x, i = matrix(dtype, small=small), np.int32(1)
         functions = {**known(table, x), **known(table, x, i)}
 
         def fn(x: Any, i: Any) -> list[Any]:
+            return how(each, x, i)
+
+        def each(x: Any, i: Any) -> list[Any]:
             return [f(x, i) if name in INDEXED else f(x) for name, f in functions.items()]
 
         export = converter.to_onnx(fn, [x, i], opset=24, strict=strict)
@@ -203,6 +237,40 @@ def test_what_sums(dtype):
     assert_table(SUMMING, dtype, small=True, strict=True)
 
 
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_chooses_in_bodies(dtype, body):
+    """What a runtime lacks a kernel for takes its detour in there too."""
+    assert_table(CHOOSING, dtype, small=False, strict=True, how=BODIES[body])
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_sums_in_bodies(dtype, body):
+    assert_table(SUMMING, dtype, small=True, strict=True, how=BODIES[body])
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_in_bodies(dtype, body):
+    """The numbers that the operations give elsewhere, which `test_edges.py` compares with JAX's."""
+    with jax.enable_x64(True):
+        x = matrix(dtype, small=True)
+        y = x[::-1, ::-1].copy()
+        alone, pairs = taken(test_edges.UNARY, x), taken(test_edges.BINARY, x, y)
+
+        def fn(x: Any, y: Any) -> list[Any]:
+            return [f(x) for f in alone.values()] + [f(x, y) for f in pairs.values()]
+
+        exports = [converter.to_onnx(partial(how, fn), [x, y]) for how in (plainly, BODIES[body])]
+    wanted, got = (converter.run(export, [x, y]).values() for export in exports)
+    for name, a, b in zip((*alone, *pairs), got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b, name)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_activations(dtype):
@@ -222,9 +290,9 @@ def test_every_rule_is_tried():
     with jax.enable_x64(True):
         seen = set().union(*map(written, ("float32", "int32", "bool")))
     for fn in OTHERS.values():
-        seen |= {node.op for node in converter.to_onnx(fn, [("B", 4)]).graph.walk()}
-    assert seen >= activations.INEXACT
-    assert registry.supported() - seen - NEWER == ELSEWHERE
+        seen |= {node.op.name for node in converter.to_onnx(fn, [("B", 4)]).graph.walk()}
+    assert seen >= {op.name for op in activations.INEXACT}
+    assert {op.name for op in registry.supported()} - seen - NEWER == ELSEWHERE
 
 
 def written(dtype: str) -> set[str]:
@@ -243,5 +311,5 @@ def written(dtype: str) -> set[str]:
 
         for strict in (False, True):
             export = converter.to_onnx(fn, specs, opset=24, strict=strict)
-            seen |= {node.op for node in export.graph.walk()}
+            seen |= {node.op.name for node in export.graph.walk()}
     return seen

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph import Value, const, make_node
+from converter.graph import Value, const, make_node, ops
 from converter.graph.ranges import known_range
 from converter.judge.runtime import run, session
 from tests.conformance import assert_close
@@ -142,11 +142,107 @@ def test_logarithms_of_cumulative_sums_of_integers_are_refused():
         converter.to_onnx(lambda x: lax.cumlogsumexp(x), [((5,), np.int32)])
 
 
+# ------------------------------------------------------------------------------- broken promises
+
+TABLE = np.arange(1, 36, dtype=np.float32).reshape(5, 7)
+PLACES = np.array([-30, -3, 0, 4, 5, 8, -6], np.int32)
+WHERE = np.random.default_rng(0).uniform(-3, 9, (2, 11)).astype(np.float32)
+
+
+def promised(x, i):
+    return x.at[i].get(mode="promise_in_bounds")
+
+
+def inside(i):
+    return (i >= 0) & (i < 5)
+
+
+def accumulated(x, i):
+    """The gather is in the loop that masks it."""
+
+    def step(carry, k):
+        return jnp.where(inside(k), carry + promised(x, k), carry), carry
+
+    return lax.scan(step, jnp.zeros(7), i)
+
+
+def gathered_before(x, i):
+    """The gather is outside the loop that masks it."""
+
+    def step(carry, row):
+        return jnp.where(inside(row[0]), carry + row[1], carry), None
+
+    return lax.scan(step, jnp.zeros(7), (i, promised(x, i)))[0]
+
+
+def chosen(x, i):
+    """The gathers are in branches."""
+    column = lax.cond(
+        x[0, 0] > 0, lambda: promised(x[:, 1], i), lambda: promised(x[:, 2], i).astype(x.dtype)
+    )
+    return jnp.where(inside(i), column, 0)
+
+
+MASKED = {
+    "where": lambda x, i: jnp.where(inside(i), x[:, 0][i], 0),
+    "two indices": lambda x, i: jnp.where(inside(i), x[i, i], 0),
+    "broadcast": lambda x, i: jnp.where(inside(i)[:, None], 2 * promised(x, i) + 1, 0),
+    "moved": lambda x, i: jnp.where(inside(i), promised(x, i).T.reshape(7, 1, -1), 0),
+    "summed": lambda x, i: jnp.where(inside(i), promised(x, i).sum(1), 0),
+    "product": lambda x, i: promised(x, i) * inside(i)[:, None],
+    "gather of gather": lambda x, i: jnp.where(
+        inside(i), promised(x[0], promised(x[0], i).astype(int)), 0
+    ),
+    "loop": accumulated,
+    "before the loop": gathered_before,
+    "branches": chosen,
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_gathers_that_a_mask_follows(name):
+    assert_same(MASKED[name], TABLE, PLACES)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])
+def test_coordinates_outside(mode, order):
+    def fn(x, at):
+        return jax.scipy.ndimage.map_coordinates(x, at, order, mode)
+
+    assert converter.check(converter.to_onnx(fn, [TABLE, WHERE]), fn, [TABLE, WHERE]).passed
+
+
+UNMASKED = {
+    "gather": promised,
+    "scatter": lambda x, i: x.at[i].set(3.5, mode="promise_in_bounds"),
+    "scatter-add": lambda x, i: x.at[i, i].add(2.0, mode="promise_in_bounds"),
+}
+
+
+@pytest.mark.parametrize("name", UNMASKED)
+def test_strict_believes_no_promise(name):
+    export = converter.to_onnx(UNMASKED[name], [TABLE, PLACES], strict=True)
+    (got,) = run(export, [TABLE, PLACES]).values()
+    np.testing.assert_array_equal(got, np.asarray(jax.jit(UNMASKED[name])(TABLE, PLACES)))
+
+
+def test_promises_that_are_kept_cost_nothing():
+    """No mask follows, or the numbers are known to be inside."""
+
+    def clipped(x, i):
+        return jnp.where(i[:, None] > 3, promised(x, jnp.clip(i, 0, 4)), 0)
+
+    for fn, clips in ((promised, 0), (clipped, 1)):
+        export = converter.to_onnx(fn, [TABLE, PLACES])
+        assert export.report.histogram.get("Clip", 0) == clips
+
+
 # ---------------------------------------------------------------------------------- known ranges
 
 
 def _value(op, inputs, shape=(4,), dtype=np.float32, **params) -> Value:
-    return make_node(op, inputs, [(shape, np.dtype(dtype))], params).out
+    return make_node(ops.named(op), inputs, [(shape, np.dtype(dtype))], params).out
 
 
 def test_ranges():

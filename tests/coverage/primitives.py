@@ -13,6 +13,7 @@ from converter import expand, passes
 from converter.arrange import pooling
 from converter.complex import registry as registry_of_complex
 from converter.expand.registry import expanded
+from converter.graph import ops
 from converter.jaxprs import keys
 from converter.jaxprs.inline import CONTROL, DROPPED
 from converter.jaxprs.instead import CALLS, REPLACED
@@ -64,10 +65,12 @@ def ways() -> Mapping[str, str]:
         **dict.fromkeys(REFUSED, "refused"),
         **dict.fromkeys(registry_of_complex.known(), "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
-        **dict.fromkeys(ARRANGED | FORMS | keys.UNCHANGED | keys.DRAWS, "another form"),
+        **dict.fromkeys(
+            ARRANGED | {op.name for op in FORMS} | keys.UNCHANGED | keys.DRAWS, "another form"
+        ),
         **dict.fromkeys(expanded(), "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
-        **dict.fromkeys(registry.supported(), "a rule"),
+        **dict.fromkeys((op.name for op in registry.supported()), "a rule"),
         **dict.fromkeys(CONTROL, "a rule"),
     }
 
@@ -76,4 +79,4 @@ def opsets(name: str) -> str:
     """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
     if expand.find(name) is not None:
         return "17"
-    return ", ".join(map(str, registry.brought(name))) or "17"
+    return ", ".join(map(str, registry.brought(ops.named(name)))) or "17"

@@ -16,7 +16,7 @@ import numpy as np
 from jax.core import Tracer
 
 import converter
-from converter.graph import Node
+from converter.graph import Node, ops
 from converter.graph.evaluate import Sizes, evaluate, run_node
 from converter.judge.samples import samples
 from converter.trace import trace
@@ -243,7 +243,7 @@ def _dividing(program: Program) -> Callable[..., Any]:
     graph = trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)
 
     def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        if node.op != "div" or node.out.dtype.kind != "f":
+        if node.op is not ops.div or node.out.dtype.kind != "f":
             return run_node(node, args, sizes)
         with np.errstate(all="ignore"):
             return [np.divide(*map(np.asarray, args))]

@@ -20,7 +20,7 @@ from converter.fuse.attention.axes import Parts
 from converter.fuse.attention.build import Attention
 from converter.fuse.attention.scores import Factor, Scores, only_reader
 from converter.fuse.match import Uses, View, converts_float, operand, peel, proved, whole
-from converter.graph import Node, Value
+from converter.graph import Node, Value, ops
 from converter.targets.onnxruntime import HALF_OR_SINGLE
 
 
@@ -28,24 +28,24 @@ def prove(node: Node, uses: Uses) -> Attention | str | None:
     reason = None
     for side in (0, 1):
         weights = _behind(node.inputs[side])
-        if weights.op() == "softmax":
+        if weights.op() is ops.softmax:
             found = _attention(node, side, weights, uses)
             if isinstance(found, Attention):
                 return found
             reason = reason or found
-        elif weights.op() in ("mul", "select_n", "slice") and _is_of_softmax(weights.node()):
+        elif weights.op() in (ops.mul, ops.select_n, ops.slice) and _is_of_softmax(weights.node()):
             reason = f"between the softmax and the second product stands {weights.op()}"
     return reason
 
 
 def _is_of_softmax(node: Node) -> bool:
-    return any(whole(value).op() == "softmax" for value in node.inputs)
+    return any(whole(value).op() is ops.softmax for value in node.inputs)
 
 
 def _behind(value: Value) -> View:
     """What layouts and roundings have made a value of."""
     view = peel(View(value, tuple(range(value.rank))))
-    while view.op() == "convert_element_type" and converts_float(view.node()):
+    while view.op() is ops.convert_element_type and converts_float(view.node()):
         view = operand(view, 0)
     return view
 
@@ -92,4 +92,4 @@ def _is_of_queries(factor: Factor, parts: Parts) -> bool:
     return same and view.complete() and varies <= set(query.axes)
 
 
-ATTENTION = proved("Attention", ("einsum",), prove, build.build)
+ATTENTION = proved("Attention", (ops.einsum,), prove, build.build)

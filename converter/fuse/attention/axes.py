@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, View, converts_float, operand, peel
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim
 
@@ -86,10 +86,10 @@ def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
     node = value.node
     if node is None or not uses.single_use(value):
         return value, 1.0
-    for index in {"mul": (0, 1), "div": (1,)}.get(node.op, ()):
+    for index in {ops.mul: (0, 1), ops.div: (1,)}.get(node.op, ()):
         number, other = scalar(node.inputs[index]), node.inputs[1 - index]
         if number and dims.same_shape(other.shape, value.shape):
-            return other, float(number) if node.op == "mul" else 1 / float(number)
+            return other, float(number) if node.op is ops.mul else 1 / float(number)
     return value, 1.0
 
 

@@ -11,7 +11,7 @@ from converter.fuse.attention.axes import Operand, Parts
 from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, Factor, Term
 from converter.fuse.match import View, materialise
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.rewrite import Editor
 
 
@@ -46,7 +46,7 @@ def build(node: Node, found: Attention, editor: Editor) -> Value:
         "precision": max(found.precision, dtype, key=lambda d: d.itemsize),
     }
     shape = (*query.shape[:3], value.shape[3])
-    out = editor.convert(editor.add("attention", inputs, shape, dtype, params), node.out.dtype)
+    out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
     order = p.result()
     spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
     turned = editor.transpose(spread, [order.index(i) for i in p.out])
@@ -102,13 +102,13 @@ def _applied(editor: Editor, parts: Parts, term: Term, total: Value, dtype: np.d
     if isinstance(term, Added):
         value = editor.convert(value, dtype)
         if term.coefficient != 1:
-            value = editor.binary("mul", value, const(term.coefficient, dtype))
-        return value if total.rank == 0 else editor.binary("add", total, value)
+            value = editor.binary(ops.mul, value, const(term.coefficient, dtype))
+        return value if total.rank == 0 else editor.binary(ops.add, total, value)
     fill = const(np.asarray(term.number).astype(dtype))
     shape = dims.broadcast([value.shape, total.shape])
     assert shape is not None, (value.shape, total.shape)
     cases = [total, fill] if term.hidden else [fill, total]
-    return editor.add("select_n", [value, *cases], shape, dtype)
+    return editor.add(ops.select_n, [value, *cases], shape, dtype)
 
 
 def _along(editor: Editor, parts: Parts, view: View) -> Value:
@@ -135,8 +135,10 @@ def lift(editor: Editor, mask: Value) -> Value:
     -inf becomes NaN, as it is in JAX.
     """
     shape = (*mask.shape[:-1], 1)
-    top = editor.add("reduce_max", [mask], mask.shape[:-1], mask.dtype, {"axes": (mask.rank - 1,)})
+    top = editor.add(
+        ops.reduce_max, [mask], mask.shape[:-1], mask.dtype, {"axes": (mask.rank - 1,)}
+    )
     low = const(0.75 * 2.0 ** jnp.finfo(mask.dtype).maxexp, mask.dtype)
-    above = editor.binary("add", editor.reshape(top, shape), low)
-    below = editor.binary("min", above, const(0, mask.dtype))
-    return editor.binary("sub", mask, below)
+    above = editor.binary(ops.add, editor.reshape(top, shape), low)
+    below = editor.binary(ops.min, above, const(0, mask.dtype))
+    return editor.binary(ops.sub, mask, below)

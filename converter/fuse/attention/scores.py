@@ -9,8 +9,9 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.fuse.match import Uses, View, converts_float, operand, operands, peel
-from converter.graph import Value
+from converter.graph import Value, ops
 from converter.graph.constants import scalar
+from converter.graph.op import Op
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ Term: TypeAlias = Added | Filled
 class Factor:
     """The scores are multiplied with ``view``, or divided by it (``op``)."""
 
-    op: str
+    op: Op
     view: View
 
 
@@ -98,13 +99,13 @@ def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """``view`` is what is behind ``value``, which only the next step may read."""
     op = view.op()
-    if op not in (*_STEPS, "einsum", "tanh"):
+    if op not in (*_STEPS, ops.einsum, ops.tanh):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
-    elif op == "einsum":
+    elif op is ops.einsum:
         yield Scores(view)
-    elif op == "tanh":
+    elif op is ops.tanh:
         yield from _capped(view, uses, reasons)
     else:
         steps = _STEPS[op](view)
@@ -130,19 +131,19 @@ def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 
 def _mul(view: View) -> list[Step]:
     parts = operands(view)
-    return [_multiplied(view, i, parts[1 - i], "mul") for i in (0, 1) if parts[i].op()]
+    return [_multiplied(view, i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
 def _div(view: View) -> list[Step]:
-    return [_multiplied(view, 0, operand(view, 1), "div")]
+    return [_multiplied(view, 0, operand(view, 1), ops.div)]
 
 
-def _multiplied(view: View, index: int, by: View, op: str) -> Step:
+def _multiplied(view: View, index: int, by: View, op: Op) -> Step:
     """By a number, or else by an array."""
     number = scalar(by.base)
-    if number is None or (op == "div" and number == 0):
+    if number is None or (op is ops.div and number == 0):
         return _step(view, index, factor=Factor(op, by))
-    return _step(view, index, number=float(number) if op == "mul" else 1 / float(number))
+    return _step(view, index, number=float(number) if op is ops.mul else 1 / float(number))
 
 
 def _add(view: View) -> list[Step]:
@@ -180,13 +181,13 @@ def _step(
     return Step(view.node().inputs[index], operand(view, index), number, factor, term)
 
 
-_STEPS: dict[str, Callable[[View], list[Step]]] = {
-    "mul": _mul,
-    "div": _div,
-    "add": _add,
-    "sub": _sub,
-    "select_n": _select,
-    "convert_element_type": _convert,
+_STEPS: dict[Op, Callable[[View], list[Step]]] = {
+    ops.mul: _mul,
+    ops.div: _div,
+    ops.add: _add,
+    ops.sub: _sub,
+    ops.select_n: _select,
+    ops.convert_element_type: _convert,
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from converter.fuse.attention.masks import VANISHING
 from converter.fuse.match import View, materialise, whole
-from converter.graph import Node, Value, const
+from converter.graph import Node, Value, const, ops
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
@@ -17,14 +17,18 @@ from converter.graph.rewrite import Editor
 def as_term(node: Node, editor: Editor) -> Value | None:
     which, *cases = node.inputs
     for i, (lowered, x) in enumerate((cases, cases[::-1]) if len(cases) == 2 else ()):
-        if lowered.node is None or lowered.node.op != "sub" or lowered.node.inputs[0] is not x:
+        if (
+            lowered.node is None
+            or lowered.node.op is not ops.sub
+            or lowered.node.inputs[0] is not x
+        ):
             continue
         number = scalar(lowered.node.inputs[1])
         if number is not None and number >= -VANISHING:
             numbers = [const(number if j == i else 0, x.dtype) for j in (0, 1)]
             small = _bare(editor, whole(which), x)
-            term = editor.add("select_n", [small, *numbers], small.shape, x.dtype)
-            return editor.binary("sub", x, term)
+            term = editor.add(ops.select_n, [small, *numbers], small.shape, x.dtype)
+            return editor.binary(ops.sub, x, term)
     return None
 
 

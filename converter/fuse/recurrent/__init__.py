@@ -16,7 +16,7 @@ from converter.fuse.recurrent import build, results
 from converter.fuse.recurrent.build import Recurrent
 from converter.fuse.recurrent.cells import Cell, cell
 from converter.fuse.recurrent.terms import Body
-from converter.graph import Node, dims
+from converter.graph import Node, dims, ops
 
 DTYPES = ("float32", "float16")
 """What ONNX Runtime has kernels for: it says of float64 that there is none yet."""
@@ -26,7 +26,11 @@ def prove(node: Node, uses: Uses) -> Recurrent | str | None:
     """For each state of the loop, and each of its axes as that which the products sum over."""
     graph, carried = node.bodies["body"], node.params["num_carry"]
     lasts = dims.is_at_least(node.params["length"], 1) and not dims.same(node.params["length"], 1)
-    if not lasts or carried == len(graph.inputs) or not any(n.op == "einsum" for n in graph.nodes):
+    if (
+        not lasts
+        or carried == len(graph.inputs)
+        or not any(n.op is ops.einsum for n in graph.nodes)
+    ):
         return None
     reason: str | None = None
     for state, after in zip(graph.inputs[:carried], graph.outputs, strict=False):
@@ -56,4 +60,4 @@ def _whole(found: Cell) -> Recurrent | str | None:
     return given if isinstance(given, str) else Recurrent(found, tuple(sources), given)
 
 
-RECURRENT = proved("LSTM, GRU or RNN", ("scan",), prove, build.build)
+RECURRENT = proved("LSTM, GRU or RNN", (ops.scan,), prove, build.build)

@@ -17,7 +17,7 @@ from converter.fuse.recurrent.rest import write
 from converter.fuse.recurrent.results import Result, Results
 from converter.fuse.recurrent.selection import INNER, TIME, Selection, place
 from converter.fuse.recurrent.terms import Term
-from converter.graph import Node, Value, const, dims
+from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
@@ -38,7 +38,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     writer = _Writer(found, editor)
     backwards = found.sources[0].backwards
     params = {"reverse": node.params["reverse"] != backwards, "activations": cell.activations}
-    if cell.op == "gru":
+    if cell.op is ops.gru:
         params["reset_last"] = cell.reset_last
     inputs = [writer.inputs(), *writer.weights(), *writer.initial()]
     time, batch, hidden = node.params["length"], writer.batch, writer.hidden
@@ -47,7 +47,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     every, *last = editor.add_many(cell.op, inputs, types, params)
     stacked = editor.reshape(every, (time, *(writer.sizes[a] for a in writer.axes)))
     if backwards:
-        stacked = editor.add("rev", [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
+        stacked = editor.add(ops.rev, [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
     ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
 
     def written(result: Result, shape: Shape) -> Value:
@@ -166,11 +166,13 @@ class _Writer:
             return self.editor.broadcast(const(0, self.dtype), tuple(sizes[a] for a in axes), ())
         total = values[0]
         for value in values[1:]:
-            total = self.editor.binary("add", total, value)
+            total = self.editor.binary(ops.add, total, value)
         return total
 
     def _signed(self, value: Value, term: Term) -> Value:
-        return self.editor.add("neg", [value], value.shape, value.dtype) if term.negative else value
+        return (
+            self.editor.add(ops.neg, [value], value.shape, value.dtype) if term.negative else value
+        )
 
 
 def _shared(terms: Sequence[Term]) -> tuple[Sequence[Term], Sequence[Term]]:

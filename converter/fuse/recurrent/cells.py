@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from converter.fuse.recurrent.polynomials import Polynomial, polynomial
 from converter.fuse.recurrent.selection import Selection, select
 from converter.fuse.recurrent.terms import Body, Reader, Term, activation, negated
-from converter.graph import Value, dims
+from converter.graph import Value, dims, ops
+from converter.graph.op import Op
 
 SYMMETRIC = ("logistic", "hard_sigmoid")
 """Where 1 - f(x) = f(-x)."""
@@ -32,7 +33,7 @@ class Cell:
     """
 
     body: Body
-    op: str
+    op: Op
     gates: tuple[tuple[Term, ...], ...]
     activations: tuple[str, ...]
     states: tuple[Value, ...]
@@ -43,7 +44,7 @@ class Cell:
 def cell(body: Body, result: Value) -> Cell | str | None:
     """The cell whose state becomes ``result``, or what is missing to be one."""
     new = select(result, body.axes)
-    if new.op() == "select_n" and any(map(_is_gated, new.operands()[1:])):
+    if new.op() is ops.select_n and any(map(_is_gated, new.operands()[1:])):
         return "a mask leaves its state as it was in some rounds"
     parts = polynomial(new)
     if parts is None or not _is_gated(new):
@@ -106,7 +107,9 @@ def _with_memory(
             reason = _reason(names, terms)
             continue
         states = (reader.body.state, state)
-        return Cell(reader.body, "lstm", terms, (names[0], names[3], outer), states, (new, memory))
+        return Cell(
+            reader.body, ops.lstm, terms, (names[0], names[3], outer), states, (new, memory)
+        )
     return reason
 
 
@@ -158,7 +161,7 @@ def _gru(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None
             return "its reset gate is on some of what comes from its state"
         gates = (first, resets[0], tuple(terms))
         return Cell(
-            reader.body, "gru", gates, (names[0], inner.name), (reader.body.state,), (new,), last
+            reader.body, ops.gru, gates, (names[0], inner.name), (reader.body.state,), (new,), last
         )
     return None
 
@@ -200,4 +203,4 @@ def _rnn(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None
         return None
     if gates is None:
         return _reason(names, None)
-    return Cell(reader.body, "rnn", gates, tuple(names), (reader.body.state,), (new,))
+    return Cell(reader.body, ops.rnn, gates, tuple(names), (reader.body.state,), (new,))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
-from converter.graph import Graph, Node, Value
+from converter.graph import Graph, Node, Value, ops
 from converter.graph.dims import Dim
-from converter.graph.operations import ELEMENTWISE, UNARY
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
 
@@ -120,15 +120,15 @@ def _reduced(node: Node, lifter: Lifter) -> Value:
     return lifter.again(node, [lifter.whole(node.inputs[0])], axes=axes)
 
 
-LIFTED: dict[str, Callable[[Node, Lifter], Value]] = {
-    **dict.fromkeys((*ELEMENTWISE, *UNARY), _elementwise),
-    "einsum": _product,
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "broadcast_in_dim": _broadcast,
-    "slice": _slice,
-    "concatenate": _concatenate,
-    **dict.fromkeys(("softmax", "log_softmax"), _along),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduced),
+LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
+    **dict.fromkeys((op for op in ops.stated() if op.elementwise), _elementwise),
+    ops.einsum: _product,
+    ops.reshape: _reshape,
+    ops.transpose: _transpose,
+    ops.broadcast_in_dim: _broadcast,
+    ops.slice: _slice,
+    ops.concatenate: _concatenate,
+    **dict.fromkeys((ops.softmax, ops.log_softmax), _along),
+    **dict.fromkeys((ops.reduce_sum, ops.reduce_max, ops.reduce_min), _reduced),
 }
 """What can be written for all rounds at once."""

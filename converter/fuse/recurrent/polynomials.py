@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from converter.fuse.recurrent.selection import Selection
+from converter.graph import ops
 from converter.graph.constants import scalar
+from converter.graph.op import Op
 
 Monomial: TypeAlias = frozenset[Selection]
 Polynomial: TypeAlias = dict[Monomial, float]
@@ -23,13 +25,13 @@ def polynomial(found: Selection, depth: int = 0) -> Polynomial | None:
     number, op = scalar(found.base), found.op()
     if number is not None:
         return {frozenset(): float(number)}
-    if (op not in _COMBINED and op != "neg") or depth == DEEPEST:
+    if (op not in _COMBINED and op is not ops.neg) or depth == DEEPEST:
         return {frozenset({found}): 1.0}
     parts = [polynomial(part, depth + 1) for part in found.operands()]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    if op == "neg":
+    if op is ops.neg:
         return _scaled(known[0], -1.0)
     result = _COMBINED[op](*known)
     return result if result is not None and len(result) <= LARGEST else None
@@ -60,8 +62,8 @@ def _product(one: Polynomial, other: Polynomial) -> Polynomial | None:
     return result
 
 
-_COMBINED: dict[str, Callable[[Polynomial, Polynomial], Polynomial | None]] = {
-    "add": _sum,
-    "sub": _difference,
-    "mul": _product,
+_COMBINED: dict[Op, Callable[[Polynomial, Polynomial], Polynomial | None]] = {
+    ops.add: _sum,
+    ops.sub: _difference,
+    ops.mul: _product,
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.lift import Lifter, can_lift, makers, varying
-from converter.graph import Graph, Node, Value, make_node
+from converter.graph import Graph, Node, Value, make_node, ops
 from converter.graph.rewrite import Editor
 
 
@@ -69,7 +69,7 @@ def write(found: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, V
     first = [loop.inputs[i] for i in found.carried]
     types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in found.outputs]
     params = {**loop.params, "num_carry": len(found.carried)}
-    node = make_node("scan", [*first, *given, states], types, params, source=loop.source)
+    node = make_node(ops.scan, [*first, *given, states], types, params, source=loop.source)
     node.bodies = {"body": body}
     editor.nodes.append(node)
     return dict(zip(found.outputs, node.outputs, strict=True))

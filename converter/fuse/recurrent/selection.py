@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.dims import Dim, Shape
+from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 from converter.graph.slices import has_strides
 
@@ -44,8 +45,8 @@ class Selection:
     places: Places
     backwards: bool = False
 
-    def op(self) -> str:
-        return self.base.node.op if self.base.node is not None else ""
+    def op(self) -> Op | None:
+        return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
         assert self.base.node is not None
@@ -232,11 +233,11 @@ def _merged(places: Sequence[Place], sizes: Sequence[Dim]) -> list[Place] | None
     return [replace(last, start=start)]
 
 
-_THROUGH: dict[str, Callable[[Selection, Node], Selection | None]] = {
-    "transpose": _through_transpose,
-    "slice": _through_slice,
-    "broadcast_in_dim": _through_broadcast,
-    "concatenate": _through_concatenate,
-    "rev": _through_rev,
-    "reshape": _through_reshape,
+_THROUGH: dict[Op, Callable[[Selection, Node], Selection | None]] = {
+    ops.transpose: _through_transpose,
+    ops.slice: _through_slice,
+    ops.broadcast_in_dim: _through_broadcast,
+    ops.concatenate: _through_concatenate,
+    ops.rev: _through_rev,
+    ops.reshape: _through_reshape,
 }

@@ -21,10 +21,10 @@ from converter.fuse.recurrent.selection import (
     place,
     select,
 )
-from converter.graph import Graph, Node, Value, const, dims
+from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.constants import scalar
 
-ACTIVATIONS = ("tanh", "logistic", "relu", "hard_sigmoid")
+ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST = 12
 """Sums in sums; a cell has four or five."""
 
@@ -39,9 +39,9 @@ class Activation:
 
 def activation(found: Selection) -> Activation | None:
     """What a value is an activation of; the operand is along the same logical axes."""
-    if found.op() in ACTIVATIONS:
-        return Activation(found.op(), found.operands()[0])
-    if found.op() == "max":
+    if (op := found.op()) in ACTIVATIONS:
+        return Activation(op.name, found.operands()[0])
+    if found.op() is ops.max:
         one, other = found.operands()
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
@@ -110,15 +110,15 @@ class Reader:
         op = found.op()
         if not self.varies(found):
             return self._bias(found)
-        if depth < DEEPEST and op in ("add", "sub", "neg"):
+        if depth < DEEPEST and op in (ops.add, ops.sub, ops.neg):
             parts = [self.terms(part, depth + 1) for part in found.operands()]
-            if op != "add" and parts[-1] is not None:
+            if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             known = [part for part in parts if part is not None]
             return None if len(known) < len(parts) else [term for part in known for term in part]
-        if depth < DEEPEST and op == "mul":
+        if depth < DEEPEST and op is ops.mul:
             return self._gated(found, depth)
-        return self._product(found) if op == "einsum" else self._as_it_is(found)
+        return self._product(found) if op is ops.einsum else self._as_it_is(found)
 
     def _outside(self, found: Selection) -> Selection:
         """What is scanned, as it is before the loop."""
@@ -170,7 +170,7 @@ class Reader:
         """A product with values side by side is the sum of a product with each."""
         moving = moving.descended()
         axis = next((i for i, p in enumerate(moving.places) if p.logical == INNER), -1)
-        if moving.op() == "concatenate" and axis == moving.node().params["dimension"]:
+        if moving.op() is ops.concatenate and axis == moving.node().params["dimension"]:
             return self._side_by_side(moving, weights, axis)
         term = self._source(moving)
         return None if term is None else [replace(term, weights=weights.descended())]
@@ -200,7 +200,7 @@ class Reader:
         """An input, the state, or the state times a gate; whole."""
         if found.base is self.body.state:
             return Term("h", found, found) if self._is_state(found) else None
-        if found.op() == "mul":
+        if found.op() is ops.mul:
             one, other = found.operands()
             for gate, state in ((one, other), (other, one)):
                 if state.base is self.body.state and self._is_state(state) and activation(gate):

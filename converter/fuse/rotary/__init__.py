@@ -14,15 +14,15 @@ from __future__ import annotations
 from converter.fuse.match import Uses, proved
 from converter.fuse.rotary import build, pairwise, turned
 from converter.fuse.rotary.build import Rotation
-from converter.graph import Node
+from converter.graph import Node, ops
 from converter.targets.onnxruntime import HALF_OR_SINGLE
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
-    found = turned.prove(node, uses) if node.op == "add" else pairwise.prove(node, uses)
+    found = turned.prove(node, uses) if node.op is ops.add else pairwise.prove(node, uses)
     if isinstance(found, Rotation) and node.out.dtype.name not in HALF_OR_SINGLE:
         return f"the runtime's operator does not take {node.out.dtype.name}"
     return found
 
 
-ROTARY = proved("RotaryEmbedding", ("add", "concatenate", "reshape"), prove, build.build)
+ROTARY = proved("RotaryEmbedding", (ops.add, ops.concatenate, ops.reshape), prove, build.build)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from converter.fuse.match import View, materialise
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.rewrite import Editor
 
 Write: TypeAlias = Callable[[Editor], Value]
@@ -55,7 +55,7 @@ def build(node: Node, found: Rotation, editor: Editor) -> Value:
     tables = [_table(editor, t, found, shape, out) for t in (found.cos, found.sin)]
     value = materialise(editor, found.x, out.shape, out.dtype)
     params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
-    return editor.add("rotary", [value, *tables], value.shape, value.dtype, params)
+    return editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
 
 
 def _table(

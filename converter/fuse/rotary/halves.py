@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.match import View, through_ones, whole
-from converter.graph import Node, Value, dims
+from converter.graph import Node, Value, dims, ops
 from converter.graph.slices import cut_axes
 
 
@@ -22,7 +22,7 @@ class Part:
 def part(value: Value) -> Part | None:
     """The half that a slice takes, if it takes one."""
     node = value.node
-    if node is None or node.op != "slice":
+    if node is None or node.op is not ops.slice:
         return None
     source = node.inputs[0]
     starts, limits = node.params["start_indices"], node.params["limit_indices"]
@@ -52,16 +52,16 @@ class Joined:
 
 
 def joined(view: View) -> Joined | None:
-    if view.op() == "concatenate" and len(view.node().inputs) == 2:
+    if view.op() is ops.concatenate and len(view.node().inputs) == 2:
         return Joined(view.node(), view.axes, view.node().params["dimension"], False)
-    if view.op() != "reshape":
+    if view.op() is not ops.reshape:
         return None
     # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis that is not one
     node = view.node()
     pairs = node.inputs[0]
     inner = whole(pairs)
     last = max((a for a, d in enumerate(pairs.shape) if not dims.same(d, 1)), default=0)
-    if inner.op() != "concatenate" or len(inner.node().inputs) != 2 or last == 0:
+    if inner.op() is not ops.concatenate or len(inner.node().inputs) != 2 or last == 0:
         return None
     size, two = pairs.shape[last - 1 : last + 1]
     merged = (*pairs.shape[: last - 1], dims.as_dim(size * 2), *pairs.shape[last + 1 :])

@@ -8,7 +8,7 @@ from converter.fuse.match import Uses, View, operands, peel
 from converter.fuse.products import product
 from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
 from converter.fuse.rotary.halves import Part, joined, part
-from converter.graph import Node
+from converter.graph import Node, ops
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def prove(node: Node, uses: Uses) -> Rotation | str | None:
     if join is None or join.along not in join.axes:
         return None
     real, imag = (peel(View(v, join.axes)) for v in join.node.inputs)
-    if real.op() != "sub" or imag.op() != "add":
+    if real.op() is not ops.sub or imag.op() is not ops.add:
         return None
     terms = [t for v in (real, imag) for o in operands(v) if (t := _term(o, uses)) is not None]
     if len(terms) != 4:

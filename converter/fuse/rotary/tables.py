@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.fuse.rotary.build import Write, as_it_is
-from converter.graph import Node, Value, dims
-from converter.graph.operations import ELEMENTWISE, UNARY
+from converter.graph import Node, Value, dims, ops
+from converter.graph.op import Op
 
 
 def half(value: Value, axis: int, interleaved: bool) -> Write | None:
@@ -26,12 +26,12 @@ def half(value: Value, axis: int, interleaved: bool) -> Write | None:
     node = value.node
     if node is None:
         return None
-    if node.op in UNARY:
+    if node.op.broadcasts:
+        return _half_of_elementwise(node, axis, interleaved)
+    if node.op.elementwise:
         inner = half(node.inputs[0], axis, interleaved)
         shape = _halved(value, axis)
         return inner and (lambda editor: editor.like(node, [inner(editor)], shape))
-    if node.op in ELEMENTWISE:
-        return _half_of_elementwise(node, axis, interleaved)
     rule = _RULES.get(node.op)
     return rule(node, axis, interleaved) if rule else None
 
@@ -112,7 +112,7 @@ def _reshape(node: Node, axis: int, interleaved: bool) -> Write | None:
 def _repeated(node: Node, axis: int, interleaved: bool) -> Write | None:
     source = node.inputs[0]
     inner = source.node
-    if inner is None or inner.op != "broadcast_in_dim" or axis != node.out.rank - 1:
+    if inner is None or inner.op is not ops.broadcast_in_dim or axis != node.out.rank - 1:
         return None
     pair = source.rank - (1 if interleaved else 2)  # where the axis of size two must be
     split = (*node.out.shape[:-1], *((-1, 2) if interleaved else (2, -1)))
@@ -148,11 +148,11 @@ def _transpose(node: Node, axis: int, interleaved: bool) -> Write | None:
     return inner and (lambda editor: editor.transpose(inner(editor), order))
 
 
-_RULES: dict[str, Callable[[Node, int, bool], Write | None]] = {
-    "concatenate": _concatenate,
-    "tile": _tile,
-    "broadcast_in_dim": _broadcast,
-    "reshape": _reshape,
-    "slice": _slice,
-    "transpose": _transpose,
+_RULES: dict[Op, Callable[[Node, int, bool], Write | None]] = {
+    ops.concatenate: _concatenate,
+    ops.tile: _tile,
+    ops.broadcast_in_dim: _broadcast,
+    ops.reshape: _reshape,
+    ops.slice: _slice,
+    ops.transpose: _transpose,
 }

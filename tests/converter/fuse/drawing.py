@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter import passes
-from converter.graph import Graph
+from converter.graph import Graph, ops
 from converter.graph.evaluate import evaluate
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
@@ -119,8 +119,8 @@ def assert_drawn(draw: Draw) -> None:
     """What has to be found is, and the two graphs compute the same."""
     before, after = stages(draw.fn, draw.inputs)
     if draw.count is not None:
-        assert after.count(draw.op) == draw.count, f"{draw.pencil.text()}\n{after}"
-    if not any(after.count(op) for op in (draw.op, *COMPOSITES)):
+        assert after.count(ops.named(draw.op)) == draw.count, f"{draw.pencil.text()}\n{after}"
+    if not any(after.count(ops.named(op)) for op in (draw.op, *COMPOSITES)):
         return  # nothing was written
     wanted, got = (evaluate(graph, draw.inputs) for graph in (before, after))
     judge = Judge(Noise(before.clone), [np.asarray(x) for x in draw.inputs])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import converter
+from converter.graph import ops
 
 Q, K, V = (2, 6, 9, 8), (2, 2, 7, 8), (2, 2, 7, 4)
 BTHD = ((2, 9, 6, 8), (2, 7, 2, 8), (2, 7, 2, 8))
@@ -97,7 +98,7 @@ def test_keys_are_taken_once(name, opset, layout, dtype):
     export = converter.to_onnx(fn, inputs, opset=opset, attention_layout=layout)
     assert export.report.fused == {"Attention": 1}
     assert not {"Expand", "Tile", "MatMul", "Softmax"} & set(export.report.histogram)
-    (node,) = (n for n in export.graph.walk() if n.op == "attention")
+    (node,) = (n for n in export.graph.walk() if n.op is ops.attention)
     assert (node.params["q_heads"], node.params["kv_heads"]) == (6, heads)
     assert converter.check(export, fn, inputs).passed
 
@@ -127,7 +128,7 @@ def test_what_is_not_shared_in_order_stays_repeated(fn, shapes):
     rng = np.random.default_rng(3)
     inputs = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     export = converter.to_onnx(fn, inputs)
-    (node,) = (n for n in export.graph.walk() if n.op == "attention")
+    (node,) = (n for n in export.graph.walk() if n.op is ops.attention)
     assert node.params["kv_heads"] == 6
     assert converter.check(export, fn, inputs).passed
 

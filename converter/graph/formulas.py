@@ -1,0 +1,154 @@
+"""The operations that the converter itself writes into graphs, as formulas in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converter.errors import SaveError
+
+# A method of ``jax.image.resize``, and whether it antialiases.
+ResizeKind: TypeAlias = tuple[str, bool]
+
+
+def einsum(
+    x: jax.Array, y: jax.Array, *, lhs: Any, rhs: Any, out: Any, dtype: Any, precision: Any = None
+) -> jax.Array:
+    """A contraction by axis labels; ``dtype`` is the accumulator's and the result's."""
+    return jnp.einsum(x, lhs, y, rhs, out, preferred_element_type=dtype, precision=precision)
+
+
+def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Numpy's matrix product."""
+    return jnp.matmul(x, y, preferred_element_type=x.dtype)
+
+
+def softmax(x: jax.Array, *, axis: int) -> jax.Array:
+    """exp(x - max) / sum(exp(x - max)) along one axis."""
+    return jax.nn.softmax(x, axis=axis)
+
+
+def log_softmax(x: jax.Array, *, axis: int) -> jax.Array:
+    """x - max - log(sum(exp(x - max))) along one axis."""
+    return jax.nn.log_softmax(x, axis=axis)
+
+
+def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
+    """x * Phi(x), with erf or with the tanh approximation."""
+    return jax.nn.gelu(x, approximate=approximate)
+
+
+def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
+    """As ONNX computes it: near 0 digits are lost that ``expm1`` keeps."""
+    return jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))
+
+
+def selu(x: jax.Array) -> jax.Array:
+    """Of Klambauer et al., 2017, arXiv:1706.02515."""
+    return 1.0507009873554805 * elu(x, alpha=1.6732632423543772)
+
+
+def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), as ONNX computes it."""
+    return jnp.maximum(x, 0) + alpha * (jnp.exp(jnp.minimum(x, 0) / alpha) - 1)
+
+
+def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
+    """x, times the slope where it is negative."""
+    return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
+
+
+def rotary(
+    x: jax.Array, cos: jax.Array, sin: jax.Array, *, seq: int, width: int, interleaved: bool
+) -> jax.Array:
+    """Rotate pairs along axis ``width`` by the angles of position ``seq``; tables [S, width/2]."""
+    y = jnp.moveaxis(x, (seq, width), (-2, -1))
+    if interleaved:
+        a, b = y[..., ::2], y[..., 1::2]
+    else:
+        a, b = jnp.split(y, 2, axis=-1)
+    real, imag = a * cos - b * sin, a * sin + b * cos
+    if interleaved:
+        turned = jnp.stack([real, imag], axis=-1).reshape(y.shape)
+    else:
+        turned = jnp.concatenate([real, imag], axis=-1)
+    return jnp.moveaxis(turned, (-2, -1), (seq, width))
+
+
+def rotary_heads(
+    x: jax.Array,
+    cos: jax.Array,
+    sin: jax.Array,
+    positions: jax.Array,
+    *,
+    heads: int,
+    interleaved: bool,
+) -> jax.Array:
+    """``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D."""
+    del positions  # row s of the tables belongs to position s
+    if x.ndim == 4:
+        return rotary(x, cos, sin, seq=2, width=3, interleaved=interleaved)
+    split = x.reshape(*x.shape[:2], heads, -1)
+    turned = rotary(jnp.moveaxis(split, 2, 1), cos, sin, seq=2, width=3, interleaved=interleaved)
+    return jnp.moveaxis(turned, 1, 2).reshape(x.shape)
+
+
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    scale: float,
+    softcap: float,
+    q_heads: int,
+    kv_heads: int,
+    precision: Any,
+) -> jax.Array:
+    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands;
+    with a ``softcap`` that is a bound of the scores before the mask."""
+    flat = q.ndim == 3
+    if flat:
+        q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
+    group = q_heads // kv_heads
+    k, v = (jnp.repeat(x, group, axis=1) for x in (k, v))
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k, preferred_element_type=precision) * scale
+    if softcap:
+        scores = softcap * jnp.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    out = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+    return jnp.moveaxis(out, 1, 2).reshape(*_flat_shape(out)) if flat else out
+
+
+def _heads(x: jax.Array, n: int) -> jax.Array:
+    return jnp.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
+
+
+def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
+    return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
+
+
+def resize(
+    x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], kinds: Sequence[ResizeKind]
+) -> jax.Array:
+    """``axes`` resampled to ``sizes``; all of the ``kinds`` say the same."""
+    wanted = dict(zip(axes, sizes, strict=True))
+    shape = [wanted.get(i, d) for i, d in enumerate(x.shape)]
+    return jax.image.resize(x, shape, *kinds[0])
+
+
+def factor(x: Any, *, divides: bool) -> Any:
+    """A factor or a divisor that weights take in.
+
+    **Raises** `SaveError` for what would make infinite weights: those of products make NaN.
+    """
+    if np.any(x == 0) if divides else np.any(np.isinf(x)):
+        found = "a divisor of zero" if divides else "an infinite factor"
+        raise SaveError(f"weights would take in {found}: mend it, or convert with fold=False")
+    return x

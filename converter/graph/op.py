@@ -1,0 +1,70 @@
+"""What an operation is: its name, whose it is, what it means in JAX and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+Domain: TypeAlias = Literal["jax", "ours", "user"]
+Formula: TypeAlias = Callable[..., Any]
+
+
+class Rounding(Enum):
+    """How an operation rounds, which is how far a right result may be from JAX's."""
+
+    INSIDE = "operands and results may be off by some units in the last place"
+    NONE = "gives only numbers that it was given, or rounds to whole ones"
+    ONCE = "rounds its result, element by element"
+    ADDS = "sum of two, into which XLA may fuse the product that is one of them"
+    SUMS = "sum of many, which is exact where all operands have few digits"
+    FUNCTION = "function that a runtime computes by itself, right but for the last digits"
+    CANCELS = "XLA's own sums cancel near its zeros"
+
+
+class Linear(Enum):
+    """In what an operation is linear."""
+
+    NOT = "in nothing"
+    TOGETHER = "in all operands that hold data, taken together"
+    EACH = "in each of two operands, as a product is"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Op:
+    """An operation and its traits. Each is one object: equality is identity.
+
+    ``formula`` applies it to JAX's arrays, parameters by keyword; a primitive that only a jaxpr
+    brings has none, and its nodes hold their ``meaning``. ``numpy`` does the same in numpy, for
+    floats alone where it ``divides``. An ``elementwise`` operation treats every element alike; one
+    that ``broadcasts`` takes several operands of shapes that fit, as numpy does. What ``moves``
+    data gives the elements of its first operand in other places, or only some of them. Where
+    ``forwards`` holds the results are the operands. The sign of a zero is open where
+    ``any_zero`` holds. ``operator`` is what reports call a composite, ``structure`` the name by
+    which ``fuse=`` chooses it, and ``needs`` the structures that it is made of.
+    """
+
+    name: str
+    domain: Domain = "jax"
+    formula: Formula | None = None
+    numpy: Formula | None = None
+    divides: bool = False
+    elementwise: bool = False
+    broadcasts: bool = False
+    commutes: bool = False
+    multiplies: bool = False
+    moves: bool = False
+    forwards: bool = False
+    linear: Linear = Linear.NOT
+    rounding: Rounding = Rounding.INSIDE
+    any_zero: bool = False
+    operator: str = ""
+    structure: str = ""
+    needs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<{self.domain} {self.name}>"

@@ -1,0 +1,28 @@
+"""Operations by name. Each is made once, so that two are one where they are one object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from converter.graph.op import Op
+
+_known: dict[str, Op] = {}
+_others: dict[str, Op] = {}
+
+
+def known(name: str, **traits: Any) -> Op:
+    """One of JAX's or of ours, stated in this package."""
+    assert name not in _known, f"{name} is stated twice"
+    return _known.setdefault(name, Op(name, **traits))
+
+
+def named(op: Op | str) -> Op:
+    """The operation of a name: one that is stated here, or another, of which nothing is known."""
+    if isinstance(op, Op):
+        return op
+    return _known.get(op) or _others.setdefault(op, Op(op))
+
+
+def stated() -> tuple[Op, ...]:
+    """Every operation that is known by name."""
+    return tuple(_known.values())

@@ -1,0 +1,171 @@
+"""Collectives under every transformation that gives their axes a meaning.
+
+Under ``vmap`` a named axis becomes one of the array's own; under ``shard_map`` over one device it
+stays a name, for an axis of size one; and an equation may have some of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec
+
+import converter
+from tests.conformance import Case, assert_exports
+
+Function = Callable[..., Any]
+Row = Callable[[Any, Any, int], Any]  # of a lane (4, 2), the names to reduce over, how many lanes
+
+MESH = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def _parts(x: Any, n: int) -> list[Any]:
+    return [(k + 1) * x for k in range(n)]
+
+
+REDUCTIONS: dict[str, Row] = {
+    "psum": lambda x, axis, n: lax.psum(x * x, axis) + x,
+    "psum of integers": lambda x, axis, n: lax.psum(x.astype(jnp.int16), axis),
+    "psum of booleans": lambda x, axis, n: lax.psum(x > 0, axis),
+    "psum of complex numbers": lambda x, axis, n: jnp.abs(lax.psum(lax.complex(x, 1 - x), axis)),
+    "pmean": lambda x, axis, n: x - lax.pmean(x, axis),
+    "pmax": lambda x, axis, n: lax.pmax(x, axis),
+    "pmax of booleans": lambda x, axis, n: lax.pmax(x > 1, axis) & (x > 0),
+    "pmin": lambda x, axis, n: lax.pmin(x, axis) * x,
+    "of a constant": lambda x, axis, n: x * lax.psum(1, axis),
+    "of several": lambda x, axis, n: lax.psum((x, {"b": x.sum()}), axis)[1]["b"] + x,
+    "axis_index": lambda x, axis, n: x * lax.axis_index(axis),
+}
+COLLECTIVES: dict[str, Row] = {
+    **REDUCTIONS,
+    "all_gather": lambda x, axis, n: lax.all_gather(x, axis),
+    "all_gather, another axis": lambda x, axis, n: lax.all_gather(x, axis, axis=1).sum(1),
+    "all_gather, tiled": lambda x, axis, n: lax.all_gather(x, axis, tiled=True),
+    "all_to_all": lambda x, axis, n: lax.all_to_all(jnp.stack(_parts(x, n)), axis, 0, 2),
+    "all_to_all, tiled": lambda x, axis, n: lax.all_to_all(
+        jnp.concatenate(_parts(x, n)), axis, 0, 1, tiled=True
+    ),
+    "ppermute": lambda x, axis, n: lax.ppermute(x, axis, [(i, (i + 1) % n) for i in range(n)]),
+    "psum_scatter": lambda x, axis, n: lax.psum_scatter(jnp.stack(_parts(x, n)), axis),
+    "psum_scatter, tiled": lambda x, axis, n: lax.psum_scatter(
+        jnp.concatenate(_parts(x, n)), axis, tiled=True
+    ),
+}
+
+
+def _but(*names: str) -> dict[str, Row]:
+    """Without those that JAX itself cannot transform so."""
+    return {name: row for name, row in COLLECTIVES.items() if not name.startswith(names)}
+
+
+def _lane(axis: Any, n: int, rows: Mapping[str, Row] = COLLECTIVES) -> Function:
+    return lambda x: {name: row(x, axis, n) for name, row in rows.items()}
+
+
+def _mapped(fn: Function, name: str = "i", axis: int = 0) -> Function:
+    return jax.vmap(fn, in_axes=axis, axis_name=name)
+
+
+def _sharded(fn: Function, vma: bool = True) -> Function:
+    spec = PartitionSpec("d")
+    return jax.shard_map(fn, mesh=MESH, in_specs=spec, out_specs=spec, check_vma=vma)
+
+
+def _total(fn: Function) -> Function:
+    """A number that depends on all floats, each with a weight of its own."""
+
+    def total(x: Any) -> Any:
+        found = [y for y in jax.tree.leaves(fn(x)) if jnp.issubdtype(y.dtype, jnp.floating)]
+        return sum((y * jnp.cos(jnp.arange(float(y.size))).reshape(y.shape)).sum() for y in found)
+
+    return total
+
+
+INNER, OUTER, BOTH = _lane("j", 5), _lane("i", 3), _lane(("i", "j"), 15, REDUCTIONS)
+SUMS = _lane("i", 3, _but("pmax", "pmin"))
+SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
+SUMS_OF_BOTH = _lane(("i", "j"), 15, {name: COLLECTIVES[name] for name in ("psum", "pmean")})
+WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
+    "vmap, 0": (_mapped(OUTER), (3, 4, 2)),
+    "vmap, 1": (_mapped(OUTER, axis=1), (4, 3, 2)),
+    "vmap, -1": (_mapped(OUTER, axis=-1), (4, 2, 3)),
+    "nested, inner name": (_mapped(_mapped(INNER, "j", 1)), (3, 4, 5, 2)),
+    "nested, outer name": (
+        _mapped(_mapped(_lane("i", 3, _but("psum_scatter")), "j", -1), axis=1),
+        (4, 3, 2, 5),
+    ),
+    "nested, both names": (_mapped(_mapped(BOTH, "j", -1)), (3, 4, 2, 5)),
+    "shard_map": (_sharded(_lane("d", 1)), (4, 2)),
+    "shard_map without types": (_sharded(_lane("d", 1), vma=False), (4, 2)),
+    "vmap in shard_map": (
+        _sharded(_mapped(_lane("d", 1, _but("psum_scatter")), axis=-1)),
+        (4, 2, 3),
+    ),
+    "vmap in shard_map, both names": (
+        _sharded(_mapped(_lane(("i", "d"), 3, REDUCTIONS)), vma=False),
+        (3, 4, 2),
+    ),
+    "shard_map in vmap, both names": (
+        _mapped(_sharded(_lane(("d", "i"), 3, REDUCTIONS), vma=False), axis=1),
+        (4, 3, 2),
+    ),
+    "scan": (lambda x: lax.map(_mapped(OUTER, axis=1), x), (2, 4, 3, 2)),
+    "jit and checkpoint": (jax.jit(jax.checkpoint(_mapped(OUTER))), (3, 4, 2)),
+    "grad": (jax.grad(_total(_mapped(SUMS, axis=1))), (4, 3, 2)),
+    "grad of lanes": (_mapped(jax.grad(_total(SUMS_OF_LANES)), axis=-1), (4, 2, 3)),
+    "grad, both names": (jax.grad(_total(_mapped(_mapped(SUMS_OF_BOTH, "j")))), (3, 5, 4, 2)),
+    "jvp": (lambda x: jax.jvp(_total(_mapped(SUMS)), (x,), (jnp.sin(x),)), (3, 4, 2)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way(way):
+    fn, shape = WAYS[way]
+    assert_exports(Case(way, fn, [shape], tolerance=4.0))
+
+
+class Normalised(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.BatchNorm(use_running_average=False, axis_name="i")(x)
+
+
+def _equinox(mode):
+    norm, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, axis_name="i", mode=mode)
+    mapped = jax.vmap(norm, in_axes=(0, None), out_axes=(0, None), axis_name="i")
+    return lambda x: mapped(x, state)
+
+
+def _linen(x):
+    module = Normalised()
+    held = module.init(jax.random.key(0), np.ones((3, 4), np.float32))
+    return jax.vmap(
+        lambda lane: module.apply(held, lane, mutable=["batch_stats"]),
+        in_axes=1,
+        out_axes=(0, None),
+        axis_name="i",
+    )(x)
+
+
+LAYERS = {
+    "equinox, ema": (_equinox("ema"), (3, 4)),
+    "equinox, batch": (_equinox("batch"), (3, 4)),
+    "linen": (_linen, (2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_batch_norm(name):
+    fn, shape = LAYERS[name]
+    export = assert_exports(Case(name, fn, [shape]))
+    x = np.random.default_rng(23).standard_normal(shape).astype(np.float32)
+    assert converter.check(export, fn, [x]).passed
+    assert converter.bisect(fn, [x]) is None
