@@ -157,6 +157,31 @@ def test_no_import_upwards(package):
             assert module != package or room == "cli", f"{path} imports its package's face"
 
 
+def _is_dtype(node: ast.expr) -> bool:
+    """``x.dtype``, ``dtype`` or ``np.dtype(…)``."""
+    target = node.func if isinstance(node, ast.Call) else node
+    match target:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name == "dtype" or name.endswith("_dtype")
+    return False
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_dtypes_are_compared_by_value(package):
+    """One that came out of a pickle equals numpy's own, and is another object."""
+    for path in files(package):
+        for node in ast.walk(ast.parse(path.read_text())):
+            place = f"{path}:{getattr(node, 'lineno', 0)}"
+            match node:
+                case ast.Attribute(attr="isbuiltin" | "isnative" | "byteorder"):
+                    pytest.fail(f"{place} asks which of equal dtypes it has")
+                case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()], comparators=[right]):
+                    none = isinstance(right, ast.Constant) and right.value is None
+                    assert none or not (_is_dtype(left) or _is_dtype(right)), place
+                case ast.Call(func=ast.Name(id="id" | "str" | "repr"), args=[value]):
+                    assert not _is_dtype(value), place
+
+
 @pytest.mark.parametrize("room", SELF_CONTAINED)
 def test_rooms_by_themselves(room):
     own = room.replace("/", ".")

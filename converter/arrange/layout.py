@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.dims import Dim, Shape
+from converter.graph.moves import Step, apply, rearranging
 from converter.graph.op import Op
-from converter.graph.rewrite import Editor, Rule, Step, rearranging
+from converter.graph.rewrite import Editor, Rule
 from converter.graph.slices import has_strides, known_cut
 
 # Where in its axis: the halves of what stands at p stand at (*p, 0) and (*p, 1), so that splitting
@@ -116,7 +117,7 @@ def _shorten(node: Node, editor: Editor) -> Value | None:
         dying = 1 + len([*takewhile(lambda link: editor.single_use(link.out), part[1:])])
         plan = _plan(part[::-1])
         if plan is not None and len(plan) < dying:
-            return editor.steps(part[-1].inputs[0], plan)
+            return apply(editor, part[-1].inputs[0], plan)
     return None
 
 

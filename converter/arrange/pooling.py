@@ -13,6 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from converter.arrange.convolution import Pads, pad_space
 from converter.arrange.windows import over_whole_axes
@@ -204,11 +205,9 @@ def _sliced(editor: Editor, x: Value, window: Window, kind: Kind) -> Value:
 
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     """The gradient of max pooling; the operand's maxima (or minima, of its negative) are sought."""
-    if str(node.params["select_prim"]) not in ("ge", "le"):
-        return None
-    lowest = str(node.params["select_prim"]) == "le"
     source, operand = node.inputs
-    if not is_float(operand.dtype):
+    lowest = node.params["select_prim"] is lax.le_p
+    if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
         return None
     least = _above_lowest(operand.dtype)
     x, window = _prepared(node, editor, -least if lowest else least)

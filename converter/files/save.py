@@ -143,8 +143,8 @@ def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:
 
 
 def _checked(value: Value, array: np.ndarray) -> np.ndarray:
-    """The array as the graph has it."""
-    own: np.ndarray = packed(array)
+    """The array as the graph has it; in which order its bytes are is no matter."""
+    own: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
     if own.shape != value.shape or own.dtype != value.dtype:
         raise SpecError(
             f"parameter {value.name} is {value.type_text()}, received "

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, pair, proved
+from converter.fuse.match import Uses, pair, proved
 from converter.graph import Node, Value, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
@@ -30,12 +31,12 @@ class Affine:
 
 
 def prove(node: Node, uses: Uses) -> Affine | None:
-    for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
+    for normed, other in pair(along(node.out)):
         if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
-            along = _own_axes(normed.node())
-            logical = [normed.axes.index(a) if a in normed.axes else None for a in along]
+            own = _own_axes(normed.node())
+            logical = [normed.axes.index(a) if a in normed.axes else None for a in own]
             axes = tuple(None if i is None else other.axes[i] for i in logical)
-            return Affine(normed, View(other.base, axes))
+            return Affine(normed, along(other.base, axes))
     return None
 
 
@@ -63,14 +64,14 @@ def build(node: Node, affine: Affine, editor: Editor) -> Value:
     inner = affine.normed.node()
     x, scale, *known = inner.inputs
     shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
-    other = materialise(editor, affine.other, shape, inner.out.dtype)
+    other = write(editor, affine.other, shape, inner.out.dtype)
     if node.op is ops.add:
         inputs = [x, scale, *known, other]
     else:
         one = scalar(scale) == 1
         inputs = [x, other if one else editor.binary(ops.mul, scale, other), *known]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
-    return materialise(editor, View(out, affine.normed.axes), node.out.shape)
+    return write(editor, along(out, affine.normed.axes), node.out.shape)
 
 
 AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove, build)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.centred import Centred, centred
-from converter.fuse.match import Uses, View, materialise, peel, proved
+from converter.fuse.match import Uses, peel, proved
 from converter.fuse.norm import dressed
 from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.rewrite import Editor
 
 DTYPES = ("float32", "float16", "float64")
@@ -45,9 +46,9 @@ def prove(node: Node, uses: Uses) -> Batch | None:
 def build(node: Node, batch: Batch, editor: Editor) -> Value:
     found, out = batch.found, node.out
     channels = (out.shape[1],)
-    x = materialise(editor, found.x, out.shape, out.dtype)
+    x = write(editor, found.x, out.shape, out.dtype)
     statistics = [
-        materialise(editor, View(view.base, (view.axes[1],)), channels, out.dtype)
+        write(editor, along(view.base, (view.axes[1],)), channels, out.dtype)
         for view in (batch.mean, batch.variance)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from converter.fuse.match import Uses, View, operands
+from converter.fuse.match import Uses, operands
 from converter.fuse.norm import Deviation, Term, deviations, divided
 from converter.fuse.products import Product, product
 from converter.graph import Node, ops
+from converter.graph.axes import View, along
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ _FLIPPED = {ops.add: ops.sub, ops.sub: ops.add}
 def _terms(node: Node, uses: Uses) -> list[Term]:
     """What is added and subtracted: the operands, and those of operands that are sums."""
     found: list[Term] = []
-    left, right = operands(View(node.out, tuple(range(node.out.rank))))
+    left, right = operands(along(node.out))
     for sign, view in ((ops.add, left), (node.op, right)):
         op = view.op()
         if op in _FLIPPED and uses.single_use(view.base):

@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, operand, pair, proved
+from converter.fuse.match import Uses, operand, pair, proved
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
@@ -33,7 +34,7 @@ class Gelu:
 def prove(node: Node, uses: Uses) -> Gelu | None:
     if node.out.dtype.kind not in "fV" or node.out.dtype.name == "float64":
         return None  # ONNX Runtime's Gelu of float64 has constants of float32
-    parts = product(View(node.out, tuple(range(node.out.rank))), uses)
+    parts = product(along(node.out), uses)
     if len(parts.factors) != 2 or parts.divisors:
         return None
     for x, gate in (parts.factors, parts.factors[::-1]):
@@ -88,7 +89,7 @@ def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
 
 
 def build(node: Node, gelu: Gelu, editor: Editor) -> Value:
-    value = materialise(editor, gelu.x, node.out.shape, node.out.dtype)
+    value = write(editor, gelu.x, node.out.shape, node.out.dtype)
     params = {"approximate": gelu.approximate}
     return editor.add(ops.gelu, [value], node.out.shape, node.out.dtype, params)
 

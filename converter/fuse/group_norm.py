@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, materialise, pair, proved, whole
+from converter.fuse.match import Uses, pair, proved, whole
 from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
@@ -118,7 +119,7 @@ class Channel:
 
 
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
-    for normed, other in pair(View(node.out, tuple(range(node.out.rank)))):
+    for normed, other in pair(along(node.out)):
         varies = [i for i, a in enumerate(other.axes) if a is not None]
         if normed.op() is not ops.layer_norm or not is_bare(normed.node()) or len(varies) != 1:
             continue
@@ -131,15 +132,15 @@ def prove_channel(node: Node, uses: Uses) -> Channel | None:
             size = normed.base.shape[channel]
             groups = Groups(inner.inputs[0], (*lead, channel, *range(first, rank)), len(lead), size)
             if dims.is_static(size) and uses.single_use(normed.base):
-                return Channel(normed, groups, View(other.base, (other.axes[varies[0]],)))
+                return Channel(normed, groups, along(other.base, (other.axes[varies[0]],)))
     return None
 
 
 def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
-    scale = materialise(editor, found.scale, (found.groups.groups,), node.out.dtype)
+    scale = write(editor, found.scale, (found.groups.groups,), node.out.dtype)
     epsilon = found.normed.node().params["epsilon"]
     normed = written(found.groups, scale, epsilon, editor)
-    return materialise(editor, View(normed, found.normed.axes), node.out.shape)
+    return write(editor, along(normed, found.normed.axes), node.out.shape)
 
 
 CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_channel)
@@ -158,7 +159,7 @@ class Inside:
 
 
 def prove_inside(node: Node, uses: Uses) -> Inside | None:
-    view = View(node.out, tuple(range(node.out.rank)))
+    view = along(node.out)
     for index in (0, 1):
         value = node.inputs[index]
         axis = split_axis(value)
@@ -183,7 +184,7 @@ def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
     x, axis = found.split.node.inputs[0], found.axis
     both = (axis, axis + 1)
     shape = tuple(d if i in both else 1 for i, d in enumerate(found.split.shape))
-    other = materialise(editor, found.other, shape, node.out.dtype)
+    other = write(editor, found.other, shape, node.out.dtype)
     merged = editor.reshape(other, (*shape[:axis], x.shape[axis], *shape[axis + 2 :]))
     return editor.reshape(editor.binary(node.op, x, merged), node.out.shape)
 

@@ -13,11 +13,12 @@ from functools import partial
 
 from converter.fuse import norm
 from converter.fuse.centred import Centred, centred
-from converter.fuse.match import Uses, View, operand, operands, pair, peel, proved
+from converter.fuse.match import Uses, operand, operands, pair, peel, proved
 from converter.fuse.norm import Norm
 from converter.fuse.reductions import Reduced, mean
 from converter.fuse.repeated import opened
 from converter.graph import Node, ops
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
 
 
@@ -66,7 +67,7 @@ def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bo
     if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
         return False
     average = squares.operand(1).view
-    again = mean(View(average.base, average.axes[: len(x.axes)]), uses)
+    again = mean(along(average.base, average.axes[: len(x.axes)]), uses)
     lost = average.axes[len(x.axes) :]
     return again is not None and again.axes_of(x) == axes and all(a is None for a in lost)
 

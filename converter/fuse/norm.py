@@ -9,9 +9,10 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, View, materialise, operand, pair
+from converter.fuse.match import Uses, operand, pair
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value, const, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
 from converter.graph.dims import Shape
 from converter.graph.op import Op
@@ -49,7 +50,7 @@ class Deviation:
 
 def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
     """Every way to see a node as something divided by a deviation."""
-    parts = product(View(node.out, tuple(range(node.out.rank))), uses)
+    parts = product(along(node.out), uses)
     return divided(parts, node.out.dtype)
 
 
@@ -108,7 +109,7 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
-    value = editor.transpose(materialise(editor, norm.x, shape, dtype), order)
+    value = editor.transpose(write(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
     params = {"axis": value.rank - count, "epsilon": norm.epsilon}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
@@ -129,4 +130,4 @@ def dressed(normed: Value, rest: Product, terms: Sequence[Term], editor: Editor)
 
 def _spread(editor: Editor, view: View, like: Value) -> Value:
     shape = tuple(1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True))
-    return materialise(editor, view, shape, like.dtype)
+    return write(editor, view, shape, like.dtype)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, View, operand, peel
+from converter.fuse.match import Uses, operand, peel
 from converter.graph import ops
+from converter.graph.axes import View
 from converter.graph.constants import scalar
 
 

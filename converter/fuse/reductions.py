@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from converter.fuse.match import Uses, View, operand, peel
+from converter.fuse.match import Uses, operand, peel
 from converter.fuse.products import Product, product
 from converter.graph import dims, ops
+from converter.graph.axes import View, along
 from converter.graph.constants import named_size
 from converter.graph.dims import Dim
 from converter.graph.op import Op
@@ -46,8 +47,8 @@ def reduced(part: View, op: Op) -> Reduced | None:
         return None
     source, lost = part.node().inputs[0], tuple(part.node().params["axes"])
     kept = [a for a in range(source.rank) if a not in lost]
-    along = (*(None if a is None else kept[a] for a in part.axes), *lost)
-    return Reduced(peel(View(source, along)), tuple(source.shape[a] for a in lost))
+    axes = (*(None if a is None else kept[a] for a in part.axes), *lost)
+    return Reduced(peel(along(source, axes)), tuple(source.shape[a] for a in lost))
 
 
 def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:

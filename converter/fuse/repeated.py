@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from converter.fuse.centred import Centred
-from converter.fuse.match import Uses, View, peel, whole
+from converter.fuse.match import Uses, peel, whole
 from converter.fuse.reductions import mean
 from converter.graph import Value, dims, ops
+from converter.graph.axes import View, along
 from converter.graph.dims import Shape
 
 
@@ -60,7 +61,7 @@ def _split(x: View, source: Value) -> _Opened | None:
         return None
     places = (None if a is None else outer.axes[a] for a in x.axes)
     axes = tuple(None if a is None else inner.axes.index(a) for a in places)
-    return _open(View(value, axes), source)
+    return _open(along(value, axes), source)
 
 
 def _open(view: View, inner: Value) -> _Opened | None:
@@ -83,4 +84,4 @@ def _open(view: View, inner: Value) -> _Opened | None:
     table = dict(zip(kept, (*real[:place], None, *real[place + 2 :]), strict=True))
     axis = view.axes.index(kept[place])
     axes = [None if a is None else table.get(a) for a in view.axes]
-    return _Opened(View(inner, (*axes[:axis], first, second, *axes[axis + 1 :])), axis)
+    return _Opened(along(inner, (*axes[:axis], first, second, *axes[axis + 1 :])), axis)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from converter.fuse.match import Uses, View, materialise, operand, operands, proved
+from converter.fuse.match import Uses, operand, operands, proved
 from converter.fuse.reductions import reduced, reduction
 from converter.graph import Node, Value, ops
+from converter.graph.axes import View, along, write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
@@ -26,7 +27,7 @@ class Exponentials:
 
 
 def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
-    top, total = operands(View(node.out, tuple(range(node.out.rank))))
+    top, total = operands(along(node.out))
     axes = reduction(total, top, ops.reduce_sum) if top.op() is ops.exp else None
     if axes is None:
         return None
@@ -37,7 +38,7 @@ def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
-    shifted, logarithm = operands(View(node.out, tuple(range(node.out.rank))))
+    shifted, logarithm = operands(along(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
     inner = reduced(operand(logarithm, 0), ops.reduce_sum)
@@ -56,7 +57,7 @@ def _shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None
 
 
 def build(op: Op, node: Node, found: Exponentials, editor: Editor) -> Value:
-    logits = materialise(editor, found.x, node.out.shape, node.out.dtype)
+    logits = write(editor, found.x, node.out.shape, node.out.dtype)
     return editor.add(op, [logits], node.out.shape, node.out.dtype, {"axis": found.axis})
 
 

@@ -16,9 +16,10 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from converter.fuse.match import Uses, View, materialise, operands, proved, rules, whole
+from converter.fuse.match import Uses, operands, proved, rules, whole
 from converter.fuse.products import EQUAL
 from converter.graph import Graph, Node, Value, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
 from converter.graph.op import Op
 from converter.graph.origins import ancestors
@@ -97,7 +98,7 @@ def _proof(
     def prove(node: Node, uses: Uses) -> Bound | None:
         if node.out.dtype.name not in DTYPES:
             return None
-        found = _same(_pattern(table), View(node.out, tuple(range(node.out.rank))), {})
+        found = _same(_pattern(table), along(node.out), {})
         if found is None or not found["x"].fills(node.out.shape):
             return None
         numbers = {name: scalar(view.base) for name, view in found.items() if name != "x"}
@@ -106,7 +107,7 @@ def _proof(
     def build(node: Node, found: Bound, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
         numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
-        inputs = [materialise(editor, found["x"], shape, dtype)]
+        inputs = [write(editor, found["x"], shape, dtype)]
         sign = -1 if spelling.negative else 1
         arrays = [_small(editor, found[k], shape) for k, n in numbers.items() if n is None]
         for value in arrays:
@@ -121,7 +122,7 @@ def _proof(
 def _small(editor: Editor, view: View, shape: dims.Shape) -> Value:
     """An operand of the result's rank, with one entry along the axes that it does not have."""
     ones = tuple(1 if a is None else d for a, d in zip(view.axes, shape, strict=True))
-    return materialise(editor, view, ones)
+    return write(editor, view, ones)
 
 
 def _same(pattern: View, view: View, bound: Bound) -> Bound | None:

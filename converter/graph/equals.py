@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -56,19 +56,29 @@ def _frozen(node: Node) -> tuple[Any, ...]:
     return (node.op, *types, *params)
 
 
-_AS_THEY_ARE = (int, str, type(None), np.dtype, type, Enum)
-
-
 def _hashable(param: Any) -> Any:
-    """A parameter as part of a key: floats by their bits, what has no values of its own by text."""
-    if isinstance(param, _AS_THEY_ARE):
-        return param
+    """A parameter as part of a key: by value, numbers to the bit, or else the object itself.
+
+    Two that print alike may differ: jaxprs in their constants, long arrays in the middle.
+    """
+    kind = type(param)
     if isinstance(param, (list, tuple)):
-        return tuple(map(_hashable, param))
-    if isinstance(param, (float, np.generic, np.ndarray)):
+        return kind if kind not in (list, tuple) else None, *map(_hashable, param)
+    if isinstance(param, Mapping):
+        return kind, frozenset((_hashable(k), _hashable(v)) for k, v in param.items())
+    if isinstance(param, (float, complex, np.generic, np.ndarray)):
         array = np.asarray(param)
         return array.dtype, array.shape, array.tobytes()
-    return str(param)
+    # `True` is not `1`: an object is equal to others of its class alone.
+    return kind, param if _has_hash(param) else id(param)
+
+
+def _has_hash(param: Any) -> bool:
+    try:
+        hash(param)
+    except TypeError:  # a frozen record of what cannot be hashed
+        return False
+    return True
 
 
 def same_program(a: Value, b: Value) -> bool:

@@ -20,10 +20,6 @@ logger = logging.getLogger(__name__)
 Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
-Step: TypeAlias = tuple[Op, Any]
-"""An operation that moves data, and where to."""
-
-
 class Editor:
     """The state of one forward sweep: what replaces what, how often each value is read.
 
@@ -115,19 +111,6 @@ class Editor:
             return self.transpose(x.node.inputs[0], [first[i] for i in order])
         return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
-    def steps(self, x: Value, plan: Sequence[Step]) -> Value:
-        """Reshapes, transpositions and slices in a row."""
-        for op, argument in plan:
-            if op is ops.reshape:
-                x = self.reshape(x, argument)
-            else:
-                x = self.transpose(x, argument) if op is ops.transpose else self.slice(x, *argument)
-        return x
-
-    def rearrange(self, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
-        """``x`` as ``split``, its axes in that order, as ``target``."""
-        return self.steps(x, rearranging(x.shape, split, order, target))
-
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
         if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
             return x
@@ -190,38 +173,6 @@ class Editor:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)
         return self.add(op, [x, y], shape, x.dtype)
-
-
-def rearranging(shape: Shape, split: Shape, order: Sequence[int], target: Shape) -> list[Step]:
-    """A reshape to ``split``, its transposition and a reshape to ``target``, in as few steps.
-
-    Which axes of one lie between them is free: they stay where that saves a reshape.
-    """
-    order = [i for i in order if not dims.same(split[i], 1)]
-    if order == sorted(order):
-        return _reshaping(shape, target)
-    sizes = [split[i] for i in sorted(order)]
-    is_split = dims.same_shape(_long(shape), sizes)
-    is_merged = dims.same_shape(_long(target), [split[i] for i in order])
-    ones = (1,) * (len(target) - len(sizes) if is_merged else 0)
-    source = shape if is_split else (*ones, *sizes)
-    short = [i for i, d in enumerate(source) if dims.same(d, 1)]
-    long = [i for i in range(len(source)) if i not in short]
-    moved = [long[sorted(order).index(i)] for i in order]
-    if is_merged and len(source) == len(target):
-        permutation = [(short if dims.same(d, 1) else moved).pop(0) for d in target]
-    else:
-        permutation = [*short, *moved]
-    after = tuple(source[i] for i in permutation)
-    return [*_reshaping(shape, source), (ops.transpose, permutation), *_reshaping(after, target)]
-
-
-def _long(shape: Shape) -> list[Dim]:
-    return [d for d in shape if not dims.same(d, 1)]
-
-
-def _reshaping(shape: Shape, target: Shape) -> list[Step]:
-    return [] if dims.same_shape(shape, target) else [(ops.reshape, target)]
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:

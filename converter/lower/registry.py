@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from converter.complex.rewrite import SUFFIX
@@ -125,7 +124,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
-    if small := {str(v.dtype) for v in (*node.inputs, *node.outputs) if _is_idle(v, node.op)}:
+    if small := {v.dtype.name for v in (*node.inputs, *node.outputs) if _is_idle(v, node.op)}:
         why = f"nothing is computed in {min(small)}; convert to float32 or int8 before, and back"
         raise unsupported(node, b.opset, why)
     params = {name: value for name, value in node.params.items() if name in entry.reads}
@@ -169,11 +168,13 @@ def _type(value: Any) -> str:
 
 
 SINCE = {
+    **{f"{kind}{bits}": 1 for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("bool", "float16", "float32", "float64"), 1),
     **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 19),
     **dict.fromkeys(("int4", "uint4"), 21),
     "bfloat16": 13,
 }
-"""The opset from which ONNX has each dtype that is not one of numpy's."""
+"""The opset from which ONNX has each dtype, by its name."""
 
 
 _CONTROL = (ops.cond, ops.scan, ops.while_)
@@ -186,14 +187,13 @@ CARRIED = {
 
 def _is_idle(value: Any, op: Op) -> bool:
     """Whether a value's dtype is one that the operation has no kernel of."""
-    return any(str(value.dtype).startswith(name) and op not in CARRIED[name] for name in CARRIED)
+    return any(value.dtype.name.startswith(name) and op not in CARRIED[name] for name in CARRIED)
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:
     """**Raises** `Unsupported` where ONNX has no values of a dtype at an opset."""
-    dtype = value.dtype
-    own = isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.isbuiltin == 1
-    if own or SINCE.get(str(dtype), opset + 1) <= opset:
+    name = value.dtype.name
+    if SINCE.get(name, opset + 1) <= opset:
         return
-    newer = f" before opset {SINCE[str(dtype)]}" if str(dtype) in SINCE else ""
-    raise unsupported(node, opset, f"ONNX has no values of dtype {dtype}{newer}")
+    newer = f" before opset {SINCE[name]}" if name in SINCE else ""
+    raise unsupported(node, opset, f"ONNX has no values of dtype {name}{newer}")

@@ -19,8 +19,9 @@ from converter.fuse.attention import axes, build, masks, scores
 from converter.fuse.attention.axes import Parts
 from converter.fuse.attention.build import Attention
 from converter.fuse.attention.scores import Factor, Scores, only_reader
-from converter.fuse.match import Uses, View, converts_float, operand, peel, proved, whole
+from converter.fuse.match import Uses, converts_float, operand, peel, proved, whole
 from converter.graph import Node, Value, ops
+from converter.graph.axes import View, along
 from converter.targets.onnxruntime import HALF_OR_SINGLE
 
 
@@ -44,7 +45,7 @@ def _is_of_softmax(node: Node) -> bool:
 
 def _behind(value: Value) -> View:
     """What layouts and roundings have made a value of."""
-    view = peel(View(value, tuple(range(value.rank))))
+    view = peel(along(value))
     while view.op() is ops.convert_element_type and converts_float(view.node()):
         view = operand(view, 0)
     return view

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, converts_float, operand, peel
+from converter.fuse.match import Uses, converts_float, operand, peel
 from converter.graph import Node, Value, dims, ops
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim
 
@@ -74,7 +75,7 @@ def parts(node: Node, side: int, weights: View, product: View, uses: Uses) -> Pa
 
 def _behind(value: Value, base: Value) -> list[int | None] | None:
     """The axis of ``base`` behind each axis of ``value``, layouts and roundings between them."""
-    view = peel(View(value, tuple(range(value.rank))))
+    view = peel(along(value))
     while view.base is not base:
         assert converts_float(view.node())
         view = operand(view, 0)

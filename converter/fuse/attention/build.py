@@ -10,8 +10,9 @@ import numpy as np
 from converter.fuse.attention.axes import Operand, Parts
 from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, Factor, Term
-from converter.fuse.match import View, materialise
 from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, along, write
+from converter.graph.moves import apply, rearranging
 from converter.graph.rewrite import Editor
 
 
@@ -72,12 +73,12 @@ def _arrange(
     split = tuple(parts.sizes[i] for i in operand.axes)
     turned = [operand.axes.index(i) for i in present]
     target = tuple(dims.product([parts.sizes[i] for i in group]) for group in groups)
+    bare = target if len(present) == len(order) else tuple(parts.sizes[i] for i in present)
+    value = apply(editor, base, rearranging(base.shape, split, turned, bare))
     if len(present) == len(order):
-        return editor.rearrange(base, split, turned, target)
-    bare = editor.rearrange(base, split, turned, tuple(parts.sizes[i] for i in present))
+        return value
     full = tuple(parts.sizes[i] for i in order)
-    spread = editor.broadcast(bare, full, [order.index(i) for i in present])
-    return editor.reshape(spread, target)
+    return editor.reshape(editor.broadcast(value, full, [order.index(i) for i in present]), target)
 
 
 def _mask(
@@ -119,7 +120,7 @@ def _along(editor: Editor, parts: Parts, view: View) -> Value:
     shape = tuple(
         parts.sizes[i] if on else 1 for on, group in zip(varies, groups, strict=True) for i in group
     )
-    value = materialise(editor, View(view.base, tuple(view.axes[i] for i in axes)), shape)
+    value = write(editor, along(view.base, tuple(view.axes[i] for i in axes)), shape)
     merged = [
         dims.product([parts.sizes[i] for i in group]) if on else 1
         for on, group in zip(varies, groups, strict=True)

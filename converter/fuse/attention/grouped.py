@@ -7,9 +7,10 @@ where the right side has ``n`` heads of queries to each of keys and values.
 
 from __future__ import annotations
 
-from converter.fuse.match import View, materialise, whole
+from converter.fuse.match import whole
 from converter.fuse.repeated import unrepeated
 from converter.graph import Node, Value, dims
+from converter.graph.axes import View, along, write
 from converter.graph.rewrite import Editor
 
 
@@ -23,7 +24,7 @@ def share(node: Node, editor: Editor) -> Value | None:
         return None
     count = counts.pop()
     once = [
-        materialise(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
+        write(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
         for view, v in zip(fewer, repeated, strict=True)
     ]
     return editor.like(node, [query, *once, *node.inputs[3:]], kv_heads=count)
@@ -38,7 +39,7 @@ def _once(value: Value) -> View | None:
     if found is None or found.axis != 1:
         return None
     batch, heads, _, *rest = found.view.axes
-    return View(found.view.base, (batch, heads, *rest))
+    return along(found.view.base, (batch, heads, *rest))
 
 
 def _heads(view: View) -> dims.Dim:

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from converter.fuse.match import Uses, View, converts_float, operand, operands, peel
+from converter.fuse.match import Uses, converts_float, operand, operands, peel
 from converter.graph import Value, ops
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
 from converter.graph.op import Op
 
@@ -93,7 +94,7 @@ class Step:
 
 def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """Every product that the logits can be seen as the scores of; ``reasons`` gets why not."""
-    yield from _scores(logits, peel(View(logits, tuple(range(logits.rank)))), uses, reasons)
+    yield from _scores(logits, peel(along(logits)), uses, reasons)
 
 
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:

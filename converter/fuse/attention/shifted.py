@@ -8,8 +8,9 @@ for large ``c``. Keras' ``Attention`` layer writes the left side.
 from __future__ import annotations
 
 from converter.fuse.attention.masks import VANISHING
-from converter.fuse.match import View, materialise, whole
+from converter.fuse.match import whole
 from converter.graph import Node, Value, const, ops
+from converter.graph.axes import View, write
 from converter.graph.constants import scalar
 from converter.graph.rewrite import Editor
 
@@ -35,4 +36,4 @@ def as_term(node: Node, editor: Editor) -> Value | None:
 def _bare(editor: Editor, which: View, x: Value) -> Value:
     """The condition with one entry along the axes that it does not vary along."""
     ones = tuple(1 if a is None else d for a, d in zip(which.axes, x.shape, strict=False))
-    return materialise(editor, which, ones)
+    return write(editor, which, ones)

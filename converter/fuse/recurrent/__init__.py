@@ -12,7 +12,7 @@ node is written (``build``).
 from __future__ import annotations
 
 from converter.fuse.match import Uses, proved
-from converter.fuse.recurrent import build, results
+from converter.fuse.recurrent import build, results, selection
 from converter.fuse.recurrent.build import Recurrent
 from converter.fuse.recurrent.cells import Cell, cell
 from converter.fuse.recurrent.terms import Body
@@ -51,7 +51,7 @@ def _whole(found: Cell) -> Recurrent | str | None:
     dtypes.update(s.base.dtype for s in sources)
     if len(dtypes) != 1 or found.body.state.dtype.name not in DTYPES:
         return "the runtime's operator does not take its dtypes"
-    if len({s.backwards for s in sources}) != 1:
+    if len({selection.goes_back(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
     known = [found.body.state.shape[found.body.feature], *map(build.width, sources)]
     if not dims.all_static(known):

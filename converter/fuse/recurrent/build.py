@@ -7,17 +7,18 @@ biases of inputs and states as [directions, 2 * gates * H]; inputs as [T, B, I].
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from converter.fuse.recurrent import rest
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.lift import Lifter, makers, varying
-from converter.fuse.recurrent.rest import write
 from converter.fuse.recurrent.results import Result, Results
-from converter.fuse.recurrent.selection import INNER, TIME, Selection, place
+from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import Term
 from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import View, write
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
@@ -28,7 +29,7 @@ class Recurrent:
     """A cell, the inputs that it goes through side by side, and what the loop gives."""
 
     cell: Cell
-    sources: tuple[Selection, ...]
+    sources: tuple[View, ...]
     results: Results
 
 
@@ -36,7 +37,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     cell = found.cell
     _take_out(found, editor)
     writer = _Writer(found, editor)
-    backwards = found.sources[0].backwards
+    backwards = goes_back(found.sources[0])
     params = {"reverse": node.params["reverse"] != backwards, "activations": cell.activations}
     if cell.op is ops.gru:
         params["reset_last"] = cell.reset_last
@@ -60,17 +61,17 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     if found.results.rest is not None:
         axes = cell.body.axes
         states = written(Result(0, axes, True), (time, *cell.body.state.shape))
-        outputs.update(write(found.results.rest, node, states, editor))
+        outputs.update(rest.write(found.results.rest, node, states, editor))
     return [outputs[i] for i in range(len(node.outputs))]
 
 
 def _take_out(found: Recurrent, editor: Editor) -> None:
     """Move what is the same in each round to before the loop."""
-    graph, rest = found.cell.body.graph, found.results.rest
+    graph, others = found.cell.body.graph, found.results.rest
     needed = {id(term.weights.base) for gate in found.cell.gates for term in gate}
-    if rest is not None:
-        needed.update(id(v) for node in rest.nodes for v in node.operands())
-        needed.update(id(graph.outputs[i]) for i in rest.outputs)
+    if others is not None:
+        needed.update(id(v) for node in others.nodes for v in node.operands())
+        needed.update(id(graph.outputs[i]) for i in others.outputs)
     own, taken = varying(graph, graph.inputs), []
     for node in makers(graph, [source.base for source in found.sources], own):
         needed.update(id(v) for v in node.operands())
@@ -100,13 +101,12 @@ class _Writer:
         """[T, B, I]"""
         axes = (TIME, *self.axes[:-1], INNER)
         parts = [
-            s.materialised(self.editor, axes, {**self.sizes, INNER: width(s)})
-            for s in map(self._outside, self.found.sources)
+            self._written(forwards(self._outside(s)), axes, width(s)) for s in self.found.sources
         ]
         joined = parts[0] if len(parts) == 1 else self.editor.concatenate(parts, len(axes) - 1)
         return self.editor.reshape(joined, (joined.shape[0], self.batch, joined.shape[-1]))
 
-    def _outside(self, source: Selection) -> Selection:
+    def _outside(self, source: View) -> View:
         """For all rounds, if it is computed from inputs in each."""
         loop, graph = self.cell.body.loop, self.cell.body.graph
         count = loop.params["num_carry"]
@@ -116,7 +116,12 @@ class _Writer:
         if not nodes:
             return source
         (value,) = lifter.run(nodes, [source.base])
-        return replace(source, base=value, places=(place(TIME, 0, value.shape[0]), *source.places))
+        return source.onto(value, range(1, value.rank)).put(TIME, 0)
+
+    def _written(self, found: View, axes: Sequence[int], inner: Dim) -> Value:
+        """Along these axes; ``inner`` is the size of the one that products sum over."""
+        sizes = {**self.sizes, INNER: inner}
+        return write(self.editor, found.take(axes), tuple(sizes[a] for a in axes))
 
     def weights(self) -> list[Value]:
         """For inputs, for states, and biases."""
@@ -160,10 +165,10 @@ class _Writer:
         return self.editor.concatenate([self._sum(terms, axes, 1) for terms in both], 0)
 
     def _sum(self, terms: Iterable[Term], axes: Sequence[int], inner: Dim) -> Value:
-        sizes = {**self.sizes, INNER: inner}
-        values = [self._signed(t.weights.materialised(self.editor, axes, sizes), t) for t in terms]
+        values = [self._signed(self._written(t.weights, axes, inner), t) for t in terms]
         if not values:
-            return self.editor.broadcast(const(0, self.dtype), tuple(sizes[a] for a in axes), ())
+            shape = tuple(inner if a == INNER else self.sizes[a] for a in axes)
+            return self.editor.broadcast(const(0, self.dtype), shape, ())
         total = values[0]
         for value in values[1:]:
             total = self.editor.binary(ops.add, total, value)
@@ -182,6 +187,6 @@ def _shared(terms: Sequence[Term]) -> tuple[Sequence[Term], Sequence[Term]]:
     return (plain, gated) if gated or len(plain) < 2 else (plain[:1], plain[1:])
 
 
-def width(source: Selection) -> Dim:
+def width(source: View) -> Dim:
     """How many inputs it has."""
-    return next((p.size for p in source.places if p.logical == INNER), 1)
+    return dims.product([factor.size for factor in source.groups[INNER]])

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from converter.fuse.recurrent.polynomials import Polynomial, polynomial
-from converter.fuse.recurrent.selection import Selection, select
+from converter.fuse.recurrent.selection import operands
 from converter.fuse.recurrent.terms import Body, Reader, Term, activation, negated
 from converter.graph import Value, dims, ops
+from converter.graph.axes import View
 from converter.graph.op import Op
 
 SYMMETRIC = ("logistic", "hard_sigmoid")
@@ -37,14 +38,14 @@ class Cell:
     gates: tuple[tuple[Term, ...], ...]
     activations: tuple[str, ...]
     states: tuple[Value, ...]
-    results: tuple[Selection, ...]
+    results: tuple[View, ...]
     reset_last: bool = False
 
 
 def cell(body: Body, result: Value) -> Cell | str | None:
     """The cell whose state becomes ``result``, or what is missing to be one."""
-    new = select(result, body.axes)
-    if new.op() is ops.select_n and any(map(_is_gated, new.operands()[1:])):
+    new = body.select(result)
+    if new.op() is ops.select_n and any(map(_is_gated, operands(new)[1:])):
         return "a mask leaves its state as it was in some rounds"
     parts = polynomial(new)
     if parts is None or not _is_gated(new):
@@ -53,7 +54,7 @@ def cell(body: Body, result: Value) -> Cell | str | None:
     return _lstm(reader, new, parts) or _gru(reader, new, parts) or _rnn(reader, new, parts)
 
 
-def _is_gated(new: Selection) -> bool:
+def _is_gated(new: View) -> bool:
     factors = {factor for factors in polynomial(new) or {} for factor in factors}
     return any(activation(factor) is not None for factor in factors)
 
@@ -61,7 +62,7 @@ def _is_gated(new: Selection) -> bool:
 # ------------------------------------------------------------------------------------------- LSTM
 
 
-def _lstm(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None:
+def _lstm(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
     """``o * act(c')``, of which ``c'`` is the other state of the loop."""
     body = reader.body
     for factors, number in parts.items():
@@ -77,20 +78,20 @@ def _lstm(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | Non
     return None
 
 
-def _becomes(body: Body, found: Selection) -> Value | None:
+def _becomes(body: Body, found: View) -> Value | None:
     """The state of the loop that becomes this, if it is not the one that is known."""
     carried = body.loop.params["num_carry"]
     for before, after in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
         alike = before is not body.state and dims.same_shape(before.shape, body.state.shape)
-        if alike and select(after, body.axes) == found:
+        if alike and body.select(after) == found:
             return before
     return None
 
 
 def _with_memory(
-    reader: Reader, new: Selection, out: Selection, memory: Selection, outer: str, state: Value
+    reader: Reader, new: View, out: View, memory: View, outer: str, state: Value
 ) -> Cell | str | None:
-    old = select(state, reader.body.axes)
+    old = reader.body.select(state)
     parts = polynomial(memory) or {}
     kept = [factors - {old} for factors in parts if old in factors]
     added = [factors for factors in parts if old not in factors]
@@ -120,7 +121,7 @@ def _reason(names: list[str], terms: tuple[tuple[Term, ...], ...] | None) -> str
 
 
 def _gates(
-    reader: Reader, gates: tuple[Selection, ...], reset: bool = False
+    reader: Reader, gates: tuple[View, ...], reset: bool = False
 ) -> tuple[list[str], tuple[tuple[Term, ...], ...] | None]:
     """Activations and terms of gates; only with ``reset`` may terms be multiplied by another."""
     found = [activation(gate) for gate in gates]
@@ -138,8 +139,8 @@ def _is_plain(terms: list[Term]) -> bool:
 # -------------------------------------------------------------------------------------------- GRU
 
 
-def _gru(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None:
-    old = select(reader.body.state, reader.body.axes)
+def _gru(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
+    old = reader.body.select(reader.body.state)
     for update, fresh, turned in _blends(parts, old):
         names, gates = _gates(reader, (update,))
         inner = activation(fresh)
@@ -166,7 +167,7 @@ def _gru(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None
     return None
 
 
-def _blends(parts: Polynomial, old: Selection) -> Iterator[tuple[Selection, Selection, bool]]:
+def _blends(parts: Polynomial, old: View) -> Iterator[tuple[View, View, bool]]:
     """``n - z * n + z * h``, or the same with ``1 - z`` for ``z``: (z, n, whether it is)."""
     if len(parts) != 3:
         return
@@ -194,7 +195,7 @@ def _resets_last(terms: list[Term]) -> bool | None:
 # -------------------------------------------------------------------------------------------- RNN
 
 
-def _rnn(reader: Reader, new: Selection, parts: Polynomial) -> Cell | str | None:
+def _rnn(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
     lone = [factors for factors in parts if len(factors) == 1]
     if len(parts) != 1 or len(lone) != 1 or parts[lone[0]] != 1:
         return "its state is no sum of gated parts as an LSTM's or a GRU's"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 
 from converter.graph import Graph, Node, Value, ops
+from converter.graph.axes import along, write
 from converter.graph.dims import Dim
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
@@ -82,26 +83,12 @@ def _reshape(node: Node, lifter: Lifter) -> Value:
     return lifter.editor.reshape(lifter.whole(node.inputs[0]), (lifter.length, *node.out.shape))
 
 
-def _transpose(node: Node, lifter: Lifter) -> Value:
-    order = [0, *(a + 1 for a in node.params["permutation"])]
-    return lifter.editor.transpose(lifter.whole(node.inputs[0]), order)
-
-
-def _broadcast(node: Node, lifter: Lifter) -> Value:
-    axes = [0, *(a + 1 for a in node.params["broadcast_dimensions"])]
-    shape = (lifter.length, *node.out.shape)
-    return lifter.editor.broadcast(lifter.whole(node.inputs[0]), shape, axes)
-
-
-def _slice(node: Node, lifter: Lifter) -> Value:
-    params = node.params
-    return lifter.again(
-        node,
-        [lifter.whole(node.inputs[0])],
-        start_indices=(0, *params["start_indices"]),
-        limit_indices=(lifter.length, *params["limit_indices"]),
-        strides=(1, *params["strides"]) if params["strides"] else None,
-    )
+def _moved(node: Node, lifter: Lifter) -> Value:
+    """What only moves elements of each round."""
+    source, found = lifter.whole(node.inputs[0]), along(node.out).above()
+    assert found is not None, node
+    every = found.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
+    return write(lifter.editor, every.put(0, 0), (lifter.length, *node.out.shape))
 
 
 def _concatenate(node: Node, lifter: Lifter) -> Value:
@@ -124,9 +111,7 @@ LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
     **dict.fromkeys((op for op in ops.stated() if op.elementwise), _elementwise),
     ops.einsum: _product,
     ops.reshape: _reshape,
-    ops.transpose: _transpose,
-    ops.broadcast_in_dim: _broadcast,
-    ops.slice: _slice,
+    **dict.fromkeys((ops.transpose, ops.broadcast_in_dim, ops.slice), _moved),
     ops.concatenate: _concatenate,
     **dict.fromkeys((ops.softmax, ops.log_softmax), _along),
     **dict.fromkeys((ops.reduce_sum, ops.reduce_max, ops.reduce_min), _reduced),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from converter.fuse.recurrent.selection import Selection
+from converter.fuse.recurrent.selection import operands
 from converter.graph import ops
+from converter.graph.axes import View
 from converter.graph.constants import scalar
 from converter.graph.op import Op
 
-Monomial: TypeAlias = frozenset[Selection]
+Monomial: TypeAlias = frozenset[View]
 Polynomial: TypeAlias = dict[Monomial, float]
 """The coefficient of each product of different factors."""
 
@@ -20,14 +21,14 @@ DEEPEST = 6
 """Operations in operations; a cell has three."""
 
 
-def polynomial(found: Selection, depth: int = 0) -> Polynomial | None:
+def polynomial(found: View, depth: int = 0) -> Polynomial | None:
     """What a value is, multiplied out; ``None`` if that has squares or is long."""
     number, op = scalar(found.base), found.op()
     if number is not None:
         return {frozenset(): float(number)}
     if (op not in _COMBINED and op is not ops.neg) or depth == DEEPEST:
         return {frozenset({found}): 1.0}
-    parts = [polynomial(part, depth + 1) for part in found.operands()]
+    parts = [polynomial(part, depth + 1) for part in operands(found)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.rest import Rest, rest
-from converter.fuse.recurrent.selection import TIME, Selection, place, select
-from converter.graph import Value, dims
+from converter.fuse.recurrent.selection import TIME, descended
+from converter.graph import Value
+from converter.graph.axes import along, write
 from converter.graph.dims import Shape
 from converter.graph.rewrite import Editor
 
@@ -25,12 +26,8 @@ class Result:
         """``value`` has the ``axes`` of the state, and what is stacked those of time first."""
         names = (TIME, *axes) if self.stacked else tuple(axes)
         wanted = (TIME, *self.axes) if self.stacked else self.axes
-        table = {name: i for i, name in enumerate(wanted) if name is not None}
-        places = tuple(
-            place(table.get(name), 0, d) for name, d in zip(names, value.shape, strict=True)
-        )
-        sizes = dict(enumerate(shape))
-        return Selection(value, places).materialised(editor, tuple(sizes), sizes)
+        found = along(value, [None if a is None else names.index(a) for a in wanted])
+        return write(editor, found, shape)
 
 
 @dataclass(frozen=True)
@@ -66,15 +63,10 @@ def results(cell: Cell) -> Results | str:
 
 def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:
     """A value as the state of this index, its axes in another order perhaps."""
-    state, own = cell.results[index], select(value, range(value.rank))
-    if own.base is not state.base:
+    state, own = cell.results[index], descended(along(value))
+    mine, its = ([group for group in found.groups if group] for found in (own, state))
+    same = len(mine) == len(its) and set(mine) == set(its)
+    if own.base is not state.base or own.starts != state.starts or not same:
         return None
-    axes: list[int | None] = [None] * value.rank
-    for mine, its in zip(own.places, state.places, strict=True):
-        if (mine.start, mine.logical is None) != (its.start, its.logical is None):
-            return None
-        if not dims.same(mine.size, its.size):
-            return None
-        if mine.logical is not None:
-            axes[mine.logical] = its.logical
+    axes = (state.groups.index(group) if group else None for group in own.groups)
     return Result(index, tuple(axes), stacked)

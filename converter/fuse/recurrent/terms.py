@@ -8,20 +8,16 @@ in one or each on its own, in the loop's body or before the loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from converter.fuse.recurrent import selection
 from converter.fuse.recurrent.lift import can_lift, makers, varying
-from converter.fuse.recurrent.selection import (
-    FIRST,
-    INNER,
-    TIME,
-    Selection,
-    place,
-    select,
-)
+from converter.fuse.recurrent.selection import INNER, TIME, descended, operands, turned
 from converter.graph import Graph, Node, Value, const, dims, ops
+from converter.graph.axes import View
 from converter.graph.constants import scalar
 
 ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
@@ -34,15 +30,15 @@ class Activation:
     """A function of each element, and what it is of."""
 
     name: str
-    of: Selection
+    of: View
 
 
-def activation(found: Selection) -> Activation | None:
+def activation(found: View) -> Activation | None:
     """What a value is an activation of; the operand is along the same logical axes."""
     if (op := found.op()) in ACTIVATIONS:
-        return Activation(op.name, found.operands()[0])
+        return Activation(op.name, operands(found)[0])
     if found.op() is ops.max:
-        one, other = found.operands()
+        one, other = operands(found)
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
                 return Activation("relu", x)
@@ -58,9 +54,9 @@ class Term:
     """
 
     kind: str
-    weights: Selection
-    source: Selection | None = None
-    gate: Selection | None = None
+    weights: View
+    source: View | None = None
+    gate: View | None = None
     negative: bool = False
 
 
@@ -83,6 +79,10 @@ class Body:
     def axes(self) -> tuple[int, ...]:
         return tuple(range(self.state.rank))
 
+    def select(self, value: Value, axes: Sequence[int] | None = None) -> View:
+        """All of a value, where it was computed, along the state's axes or those given."""
+        return selection.select(value, self.axes if axes is None else axes, self.state.rank)
+
     def scanned(self, value: Value) -> Value | None:
         """What the loop goes through to get a body's input."""
         places = [i for i, v in enumerate(self.graph.inputs) if v is value]
@@ -100,18 +100,18 @@ class Reader:
         self._varying = varying(graph, graph.inputs)
         self._early = self._varying - varying(graph, graph.inputs[:count])
 
-    def varies(self, found: Selection) -> bool:
+    def varies(self, found: View) -> bool:
         """Whether a value is another in each round."""
-        return id(found.base) in self._varying or found.has(TIME)
+        return id(found.base) in self._varying or bool(found.groups[TIME])
 
-    def terms(self, found: Selection, depth: int = 0) -> list[Term] | None:
+    def terms(self, found: View, depth: int = 0) -> list[Term] | None:
         """The terms that a value is the sum of, if it is one."""
         found = self._outside(found)
         op = found.op()
         if not self.varies(found):
             return self._bias(found)
         if depth < DEEPEST and op in (ops.add, ops.sub, ops.neg):
-            parts = [self.terms(part, depth + 1) for part in found.operands()]
+            parts = [self.terms(part, depth + 1) for part in operands(found)]
             if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             known = [part for part in parts if part is not None]
@@ -120,21 +120,19 @@ class Reader:
             return self._gated(found, depth)
         return self._product(found) if op is ops.einsum else self._as_it_is(found)
 
-    def _outside(self, found: Selection) -> Selection:
+    def _outside(self, found: View) -> View:
         """What is scanned, as it is before the loop."""
         source = self.body.scanned(found.base)
         if source is None:
             return found
-        places = (place(TIME, 0, source.shape[0]), *found.places)
-        return replace(found, base=source, places=places).descended()
+        return descended(found.onto(source, range(1, source.rank)).put(TIME, 0))
 
-    def _bias(self, found: Selection) -> list[Term] | None:
-        along = {p.logical for p in found.places} <= {None, self.body.feature}
-        return [Term("bias", found)] if along else None
+    def _bias(self, found: View) -> list[Term] | None:
+        return [Term("bias", found)] if found.covers([self.body.feature]) else None
 
-    def _gated(self, found: Selection, depth: int) -> list[Term] | None:
+    def _gated(self, found: View, depth: int) -> list[Term] | None:
         """Terms of the state alone that are multiplied by one gate."""
-        one, other = found.operands()
+        one, other = operands(found)
         for gate, inner in ((one, other), (other, one)):
             if activation(gate) is None:
                 continue
@@ -143,17 +141,17 @@ class Reader:
                 return [replace(term, gate=gate) for term in terms]
         return None
 
-    def _as_it_is(self, found: Selection) -> list[Term] | None:
+    def _as_it_is(self, found: View) -> list[Term] | None:
         """An input that is added without weights, if it is as wide as the state."""
         feature = self.body.feature
         size = self.body.state.shape[feature]
-        term = self._source(found.renamed({feature: INNER}))
+        term = self._source(turned(found, feature))
         if term is None or term.kind != "x" or not dims.is_static(size):
             return None
         unit = const(np.eye(size), found.base.dtype)
-        return [replace(term, weights=select(unit, (feature, INNER)))]
+        return [replace(term, weights=self.body.select(unit, (feature, INNER)))]
 
-    def _product(self, found: Selection) -> list[Term] | None:
+    def _product(self, found: View) -> list[Term] | None:
         """What varies, times what does not."""
         node = found.node()
         factors = _factors(found)
@@ -163,83 +161,72 @@ class Reader:
         if self.varies(one) == self.varies(other):
             return None
         moving, weights = (one, other) if self.varies(one) else (other, one)
-        along = {p.logical for p in weights.places} <= {None, self.body.feature, INNER}
-        return self._summed(moving, weights) if along else None
+        along = (self.body.feature, self.body.state.rank)
+        return self._summed(moving, weights) if weights.covers(along) else None
 
-    def _summed(self, moving: Selection, weights: Selection) -> list[Term] | None:
+    def _summed(self, moving: View, weights: View) -> list[Term] | None:
         """A product with values side by side is the sum of a product with each."""
-        moving = moving.descended()
-        axis = next((i for i, p in enumerate(moving.places) if p.logical == INNER), -1)
-        if moving.op() is ops.concatenate and axis == moving.node().params["dimension"]:
-            return self._side_by_side(moving, weights, axis)
+        moving = descended(moving)
+        if (
+            moving.op() is ops.concatenate
+            and moving.axes[INNER] == moving.node().params["dimension"]
+        ):
+            return self._side_by_side(moving, weights)
         term = self._source(moving)
-        return None if term is None else [replace(term, weights=weights.descended())]
+        return None if term is None else [replace(term, weights=descended(weights))]
 
-    def _side_by_side(self, moving: Selection, weights: Selection, axis: int) -> list[Term] | None:
-        if not moving.is_whole():
-            return None
+    def _side_by_side(self, moving: View, weights: View) -> list[Term] | None:
         terms: list[Term] = []
         offset = 0
-        for value in moving.node().inputs:
-            size = value.shape[axis]
-            places = list(moving.places)
-            places[axis] = place(INNER, 0, size)
-            rows = tuple(
-                place(INNER, p.start + offset, size) if p.logical == INNER else p
-                for p in weights.places
-            )
-            part = replace(moving, base=value, places=tuple(places))
-            found = self._summed(part, replace(weights, places=rows))
+        for value in moving.node().inputs if moving.is_whole else ():
+            size = value.shape[moving.node().params["dimension"]]
+            part, rows = moving.cut(INNER, offset, size), weights.cut(INNER, offset, size)
+            found = None if part is None or rows is None else self._summed(part, rows)
             if found is None or not dims.is_static(size):
                 return None
             terms += found
             offset += size
-        return terms
+        return terms or None
 
-    def _source(self, found: Selection) -> Term | None:
+    def _source(self, found: View) -> Term | None:
         """An input, the state, or the state times a gate; whole."""
         if found.base is self.body.state:
             return Term("h", found, found) if self._is_state(found) else None
         if found.op() is ops.mul:
-            one, other = found.operands()
+            one, other = operands(found)
             for gate, state in ((one, other), (other, one)):
                 if state.base is self.body.state and self._is_state(state) and activation(gate):
-                    back = gate.renamed({INNER: self.body.feature})
+                    back = turned(gate, self.body.feature)
                     return Term("reset", found, state, back)
         found = self._outside(found)
         inside = id(found.base) in self._early
         before = (
             can_lift(makers(self.body.graph, [found.base], self._early))
             if inside
-            else (found.has(TIME) and id(found.base) not in self._varying)
+            else (found.groups[TIME] and id(found.base) not in self._varying)
         )
-        return Term("x", found, found) if before and not found.has(self.body.feature) else None
+        return Term("x", found, found) if before and not found.groups[self.body.feature] else None
 
-    def _is_state(self, found: Selection) -> bool:
+    def _is_state(self, found: View) -> bool:
         """Whether its axes are the state's own, the last but for the name."""
-        wanted = select(self.body.state, self.body.axes)
-        return found.renamed({INNER: self.body.feature}) == wanted
+        return turned(found, self.body.feature) == self.body.select(self.body.state)
 
 
-def _factors(found: Selection) -> tuple[Selection, Selection] | None:
+def _factors(found: View) -> tuple[View, View] | None:
     """The operands of a product, along the logical axes and, where it sums, ``INNER``."""
-    params, inputs = found.node().params, found.node().inputs
-    kept = dict(zip(params["out"], found.places, strict=True))
-    factors = []
+    params, factors = found.node().params, list[View]()
     for value, own, others in zip(
-        inputs, (params["lhs"], params["rhs"]), (params["rhs"], params["lhs"]), strict=True
+        found.node().inputs,
+        (params["lhs"], params["rhs"]),
+        (params["rhs"], params["lhs"]),
+        strict=True,
     ):
-        places = []
-        for label, size in zip(own, value.shape, strict=True):
-            if label in kept:
-                places.append(FIRST if dims.same(size, 1) else kept[label])
-            elif label in others or dims.same(size, 1):
-                places.append(place(INNER, 0, size))
-            else:
-                return None  # summed before it is multiplied
-        if sum(p.logical == INNER for p in places) > 1:
-            return None
-        factors.append(replace(found, base=value, places=tuple(places)))
+        pairs = enumerate(zip(own, value.shape, strict=True))
+        summed = [i for i, (a, d) in pairs if a not in params["out"] and not dims.same(d, 1)]
+        if len(summed) > 1 or any(own[i] not in others for i in summed):
+            return None  # over several axes, or before it is multiplied
+        factor = found.onto(value, [own.index(a) if a in own else None for a in params["out"]])
+        factors.append(factor.put(INNER, summed[0]) if summed else factor)
     return factors[0], factors[1]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from converter.fuse.match import View, materialise
 from converter.graph import Node, Value, dims, ops
+from converter.graph.axes import View, along, write
 from converter.graph.rewrite import Editor
 
 Write: TypeAlias = Callable[[Editor], Value]
@@ -53,7 +53,7 @@ def build(node: Node, found: Rotation, editor: Editor) -> Value:
     out = node.out
     shape = (out.shape[found.seq], out.shape[found.width] // 2)
     tables = [_table(editor, t, found, shape, out) for t in (found.cos, found.sin)]
-    value = materialise(editor, found.x, out.shape, out.dtype)
+    value = write(editor, found.x, out.shape, out.dtype)
     params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
     return editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
 
@@ -61,5 +61,5 @@ def build(node: Node, found: Rotation, editor: Editor) -> Value:
 def _table(
     editor: Editor, table: Table, found: Rotation, shape: tuple[dims.Dim, dims.Dim], out: Value
 ) -> Value:
-    view = View(table.write(editor), (table.axes[found.seq], table.axes[found.width]))
-    return materialise(editor, view, shape, out.dtype)
+    view = along(table.write(editor), (table.axes[found.seq], table.axes[found.width]))
+    return write(editor, view, shape, out.dtype)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from converter.fuse.match import View, through_ones, whole
 from converter.graph import Node, Value, dims, ops
+from converter.graph.axes import View
 from converter.graph.slices import cut_axes
 
 
@@ -54,21 +54,15 @@ class Joined:
 def joined(view: View) -> Joined | None:
     if view.op() is ops.concatenate and len(view.node().inputs) == 2:
         return Joined(view.node(), view.axes, view.node().params["dimension"], False)
-    if view.op() is not ops.reshape:
+    # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the axis of two
+    while (above := view.above()) is not None:
+        view = above
+    pairs = [group for group in view.groups if len(group) == 2]
+    if view.op() is not ops.concatenate or len(view.node().inputs) != 2 or len(pairs) != 1:
         return None
-    # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis that is not one
-    node = view.node()
-    pairs = node.inputs[0]
-    inner = whole(pairs)
-    last = max((a for a, d in enumerate(pairs.shape) if not dims.same(d, 1)), default=0)
-    if inner.op() is not ops.concatenate or len(inner.node().inputs) != 2 or last == 0:
+    (along, *_), (axis, _, size) = pairs[0]
+    single = replace(view, groups=tuple(group[:1] for group in view.groups))
+    is_joined = axis == view.node().params["dimension"] and dims.same(size, 2)
+    if not is_joined or along is None or not single.is_whole:
         return None
-    size, two = pairs.shape[last - 1 : last + 1]
-    merged = (*pairs.shape[: last - 1], dims.as_dim(size * 2), *pairs.shape[last + 1 :])
-    along, places = inner.axes[last - 1], through_ones(merged, node.out.shape)
-    is_pair = inner.axes[last] == inner.node().params["dimension"] and dims.same(two, 2)
-    if not is_pair or along is None or places is None:
-        return None
-    own = [None if a is None else places[a] for a in view.axes]
-    axes = tuple(None if a is None else inner.axes[a] for a in own)
-    return Joined(inner.node(), axes, along, True)
+    return Joined(view.node(), single.axes, along, True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, View, operands, peel
+from converter.fuse.match import Uses, operands, peel
 from converter.fuse.products import product
 from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
 from converter.fuse.rotary.halves import Part, joined, part
 from converter.graph import Node, ops
+from converter.graph.axes import View, along
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,10 @@ class Term:
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
-    join = joined(View(node.out, tuple(range(node.out.rank))))
+    join = joined(along(node.out))
     if join is None or join.along not in join.axes:
         return None
-    real, imag = (peel(View(v, join.axes)) for v in join.node.inputs)
+    real, imag = (peel(along(v, join.axes)) for v in join.node.inputs)
     if real.op() is not ops.sub or imag.op() is not ops.add:
         return None
     terms = [t for v in (real, imag) for o in operands(v) if (t := _term(o, uses)) is not None]
@@ -55,7 +56,7 @@ def _term(view: View, uses: Uses) -> Term | None:
 def _rotation(node: Node, first: Term, sin: View, width: int) -> Rotation | str | None:
     if first.axes[width] != first.part.axis:
         return None
-    x, cos = peel(View(first.part.base, first.axes)), first.table
+    x, cos = peel(along(first.part.base, first.axes)), first.table
     seq = positions(x, cos, sin, width, node.out)
     if isinstance(seq, str):
         return seq

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from converter.fuse.match import Uses, View, operands, peel, whole
+from converter.fuse.match import Uses, operands, peel, whole
 from converter.fuse.products import product
 from converter.fuse.rotary import tables
 from converter.fuse.rotary.build import Rotation, Table, positions
 from converter.fuse.rotary.halves import Part, joined, part
 from converter.graph import Node, Value
+from converter.graph.axes import View, along
 from converter.graph.origins import ancestors
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
-    root = View(node.out, tuple(range(node.out.rank)))
+    root = along(node.out)
     terms = [product(t, uses) for t in operands(root)]
     if any(t.coefficient != 1 or t.divisors or len(t.factors) != 2 for t in terms):
         return None
@@ -42,7 +43,7 @@ def _rotate_half(view: View, uses: Uses) -> tuple[View, int, bool] | None:
     if not halves or not kinds or order != other or order[join.along] != first.axis:
         return None
     inner = tuple(None if i is None else order[i] for i in join.axes)
-    return peel(View(first.base, inner)), join.axes.index(join.along), join.interleaved
+    return peel(along(first.base, inner)), join.axes.index(join.along), join.interleaved
 
 
 def _signed_part(value: Value, uses: Uses) -> tuple[Part, float, tuple[int | None, ...]] | None:

@@ -1,0 +1,186 @@
+"""Equal nodes become one; nodes that differ in a parameter alone stay two, however it prints."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.extend.core import Primitive
+
+import converter
+from converter.graph import Graph, Value, make_node
+from converter.graph.equals import merge_equals
+
+F32 = np.dtype(np.float32)
+
+
+class Silent:
+    """What prints alike always; equal to itself alone."""
+
+    def __repr__(self) -> str:
+        return "silent"
+
+
+class Way(enum.Enum):
+    UP, DOWN = 1, 2
+
+    def __str__(self) -> str:
+        return "way"
+
+
+class Turn(enum.IntEnum):
+    LEFT = 1
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+class Point(NamedTuple):
+    a: Any
+    b: Any
+
+    def __repr__(self) -> str:
+        return "Pair(a=1, b=2)"
+
+
+@dataclass(frozen=True)
+class Record:
+    scale: Any
+
+    def __str__(self) -> str:
+        return "record"
+
+
+def long(middle: float) -> np.ndarray:
+    """An array that prints without its middle."""
+    array = np.zeros(5000, np.float32)
+    array[2500] = middle
+    return array
+
+
+def added(number: float) -> Any:
+    """A jaxpr whose constant is not printed."""
+    return jax.make_jaxpr(partial(jnp.add, np.full(3, number, np.float32)))(jnp.zeros(3))
+
+
+def dims(text: str) -> Any:
+    return jax.export.symbolic_shape(text, scope=SCOPE)[0]
+
+
+SCOPE = jax.export.SymbolicScope()
+GATHER = lax.GatherDimensionNumbers((0,), (1,), (1,))
+BY_VALUE: tuple[Callable[[], Any], ...] = (
+    *(lambda x=x: x for x in (None, True, 1, 0, "1", "None", 1.0, 0.0, -0.0, float("nan"), 1 + 0j)),
+    *(lambda k=k, n=n: k(n) for k in (np.float32, np.float16, np.int32, np.int8) for n in (0, 1)),
+    *(lambda n=n: long(n) for n in (0, 1, 2)),
+    *(lambda d=d: copy.deepcopy(np.dtype(d)) for d in ("float32", "int32", "bool", jnp.bfloat16)),
+    *(lambda w=w: w for w in (Way.UP, Way.DOWN, Turn.LEFT, lax.RoundingMethod.TO_NEAREST_EVEN)),
+    *(lambda n=n: Record(n) for n in (2, 3, "2")),
+    *(lambda t=t, b=b: t(1, b) for t in (Pair, Point) for b in (2, 3)),
+    *(lambda t=t: dims(t) for t in ("n", "m", "2*n", "n + 1")),
+    lambda: copy.deepcopy(GATHER),
+    lambda: GATHER._replace(offset_dims=(1,)),
+    lambda: {"a": 1, "b": [2, long(3)]},
+    lambda: {"a": 1, "b": [2, long(4)]},
+    lambda: jax.sharding.AbstractMesh((1,), ("data",)),
+    lambda: jax.sharding.AbstractMesh((1,), ("model",)),
+)
+"""What makes a parameter: all of these differ, and what one of them makes equals what it made."""
+
+BY_IDENTITY: tuple[Callable[[], Any], ...] = (
+    *(Silent, lambda: lambda x: x, partial(added, 1), partial(added, 1)),
+    *(lambda: partial(max, 1), lambda: Record([long(1)]), lambda: jnp.ones(2)),
+)
+"""What has no value of its own."""
+
+
+def merged(a: Any, b: Any) -> bool:
+    """Whether two nodes become one that have these parameters."""
+    x = Value((3,), F32, "input", "x")
+    nodes = [make_node("mine", [x], [((3,), F32)], {"p": p}) for p in (a, b)]
+    graph = Graph([x], [node.out for node in nodes], nodes)
+    assert merge_equals(graph) == (len(graph.nodes) == 1)
+    return len(graph.nodes) == 1
+
+
+def test_different_values_stay_apart():
+    alike = [
+        (one(), other())
+        for one, other in itertools.combinations(BY_VALUE, 2)
+        if merged(one(), other())
+    ]
+    assert alike == []
+
+
+@pytest.mark.parametrize("make", BY_VALUE, ids=lambda make: repr(make())[:20])
+def test_equal_values_become_one(make):
+    assert merged(make(), make())
+
+
+@pytest.mark.parametrize("make", BY_IDENTITY)
+def test_what_has_no_value_is_itself_alone(make):
+    one, other = make(), make()
+    assert merged(one, one)
+    assert not merged(one, other)
+
+
+def test_nested():
+    """Random nestings: equal where all that they hold is, in the same places."""
+    rng = random.Random(5)
+
+    def draw(depth: int) -> Callable[[], Any]:
+        kind = rng.choice((tuple, list, dict, Pair)) if depth else None
+        if kind is None:
+            return rng.choice(BY_VALUE)
+        parts = [draw(depth - 1) for _ in range(2)]
+        if kind is dict:
+            return lambda: {str(i): part() for i, part in enumerate(parts)}
+        return (
+            (lambda: Pair(*(p() for p in parts)))
+            if kind is Pair
+            else lambda: kind(p() for p in parts)
+        )
+
+    for _ in range(200):
+        one, other = draw(2), rng.choice(BY_VALUE)
+        assert merged(one(), one())
+        assert not merged((one(), other()), (one(), Silent()))
+        assert not merged([one(), 0.0], [one(), -0.0])
+
+
+def test_parameters_of_a_users_primitive():
+    """Two tables that print alike, in a file."""
+    looked_up = Primitive("looked_up")
+    looked_up.def_abstract_eval(lambda x, table: x)
+    looked_up.def_impl(lambda x, table: x + table[0].sum())
+
+    class Table(tuple):
+        def __repr__(self) -> str:
+            return "table"
+
+        __hash__ = object.__hash__
+
+    one, other = Table([long(1)]), Table([long(2)])
+    with converter.extensions():
+
+        @converter.rule("looked_up")
+        def _(b: converter.Builder, x: Any, *, table: Any) -> Any:
+            return b.op("Add", x, b.like(float(table[0].sum())))
+
+        fn = lambda x: tuple(looked_up.bind(x, table=t) for t in (one, other, one))  # noqa: E731
+        export = converter.to_onnx(fn, [(3,)])
+    assert export.report.histogram["Add"] == 2
+    assert converter.check(export, fn, [np.ones(3, np.float32)]).passed

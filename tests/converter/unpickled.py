@@ -1,0 +1,167 @@
+"""A process in which dtypes came out of a pickle before anything else, as in a worker of joblib.
+
+`python -m tests.converter.unpickled disturb` prints a digest of the file of every program below;
+without the word the dtypes are numpy's own. Such dtypes equal numpy's, but are other objects, and
+JAX hands on whichever it met first.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+from jax import lax
+
+INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+NAMES = ("bool", *INTEGERS, "float16", "float32", "float64")
+OTHERS = ("complex64", "complex128", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4)
+WAYS: tuple[Callable[[np.dtype], np.dtype], ...] = (
+    lambda dtype: pickle.loads(pickle.dumps(dtype)),
+    copy.deepcopy,
+    lambda dtype: dtype.newbyteorder("="),
+)
+
+
+def disturb() -> None:
+    """Let JAX see dtypes from pickles, copies and changes of byte order before numpy's own."""
+    with warnings.catch_warnings(), jax.enable_x64(True):
+        warnings.simplefilter("ignore")
+        for number, name in enumerate((*NAMES, *OTHERS)):
+            own = np.dtype(name)
+            dtype = WAYS[number % len(WAYS)](own)
+            assert dtype == own and (dtype is not own or dtype.isbuiltin != 1)
+            jax.dtypes.canonicalize_dtype(dtype)
+            jax.make_jaxpr(lambda x, d=dtype: (x, x.astype(d), jnp.zeros(3, d)))(np.ones(2, dtype))
+
+
+def spec(shape: tuple[Any, ...], dtype: Any, disturbed: bool) -> Any:
+    own = np.dtype(dtype)
+    return shape, (pickle.loads(pickle.dumps(own)) if disturbed else own)
+
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+def rotated(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    a, b = jnp.split(x, 2, -1)
+    return x * jnp.tile(cos, 2) + jnp.concatenate([-b, a], -1) * jnp.tile(sin, 2)
+
+
+def gru(x: jax.Array, w: jax.Array, u: jax.Array) -> Any:
+    def step(h: jax.Array, row: jax.Array) -> Any:
+        a, b = jnp.split(row @ w, [3], -1), jnp.split(h @ u, [3], -1)
+        gate = jax.nn.sigmoid(a[0] + b[0])
+        return (1 - gate) * jnp.tanh(a[1] + b[1]) + gate * h, h
+
+    return lax.scan(step, jnp.zeros((2, 3), x.dtype), x)
+
+
+def groups(x: jax.Array) -> jax.Array:
+    parts = x.reshape(2, 2, -1)
+    mean, var = parts.mean(-1, keepdims=True), parts.var(-1, keepdims=True)
+    return ((parts - mean) / jnp.sqrt(var + 1e-5)).reshape(x.shape)
+
+
+STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
+    "attention": (attention, [(2, 5, 3, 8)] * 3),
+    "rotary": (rotated, [(2, 5, 8), (5, 4), (5, 4)]),
+    "gru": (gru, [(5, 2, 4), (4, 6), (3, 6)]),
+    "group_norm": (groups, [(2, 4, 5, 3)]),
+    "conv": (
+        lambda x, w: jax.nn.relu(lax.conv(x, w, (1, 2), "SAME")),
+        [(2, 3, 8, 7), (4, 3, 3, 3)],
+    ),
+    "conv_transpose": (lambda x, w: lax.conv_transpose(x, w, (2,), "SAME"), [(2, 8, 3), (3, 3, 4)]),
+    "complex": (lambda x: jnp.abs(jnp.fft.fft(x) * (1 + 2j)), [(3, 8)]),
+    "linalg": (lambda x: jnp.linalg.inv(x @ x.T + jnp.eye(3)), [(3, 4)]),
+    "einsum": (lambda x, y: jnp.einsum("abc,dcb->ad", x, y), [(2, 3, 4), (5, 4, 3)]),
+    "dynamic": (lambda x: jnp.concatenate([x, x[::-1]]) / x.shape[0], [("B", 4)]),
+    "random": (lambda x: x + jax.random.normal(jax.random.key(3), x.shape), [(3, 4)]),
+    "searched": (lambda x, y: jnp.searchsorted(jnp.sort(x), y), [(7,), (3, 2)]),
+}
+WEIGHTS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "n": np.arange(3, dtype=np.int32)}
+
+
+def programs(disturbed: bool) -> Iterator[tuple[str, Callable[..., Any], Sequence[Any], Any]]:
+    """(name, function, specs, parameters): every primitive that has a rule, and every structure."""
+    from tests.converter.test_every_operation import ACTIVATIONS
+    from tests.converter.test_rules import EXAMPLES
+
+    for name, (fn, specs) in EXAMPLES.items():
+        each = [s if isinstance(s[0], tuple) or s[0] == () else (s, np.float32) for s in specs]
+        yield name, fn, [spec(*s, disturbed) for s in each], None
+    for dtype in ("float32", "float16", "bfloat16"):
+        for name, (fn, shapes) in STRUCTURES.items():
+            if dtype == "float32" or name in (
+                "attention",
+                "rotary",
+                "group_norm",
+                "conv",
+                "einsum",
+            ):
+                specs = [spec(s, jnp.dtype(dtype), disturbed) for s in shapes]
+                yield f"{name} {dtype}", fn, specs, None
+    for name, fn in ACTIVATIONS.items():
+        yield f"{name} of halves", fn, [spec((3, 4), np.float16, disturbed)], None
+    for dtype in NAMES:
+        x = spec((3, 4), dtype, disturbed)
+        yield (
+            f"as {dtype}",
+            lambda x: [x.astype(d) for d in ("float32", "int32", "bool")],
+            [x],
+            None,
+        )
+        yield (
+            f"moved {dtype}",
+            lambda x: jnp.where(x == x[0], x[::-1], x).T[x.shape[1] - 2 :],
+            [x],
+            None,
+        )
+        yield f"ordered {dtype}", lambda x: (jnp.sort(x, 0), x.max(1), jnp.argmin(x, 1)), [x], None
+    params = (
+        jax.tree.map(lambda a: pickle.loads(pickle.dumps(a)), WEIGHTS) if disturbed else WEIGHTS
+    )
+    yield (
+        "weights",
+        lambda p, x: (x @ p["w"].T) * p["n"],
+        [spec(("B", 4), "float32", disturbed)],
+        params,
+    )
+
+
+def digest(fn: Callable[..., Any], specs: Sequence[Any], params: Any) -> str:
+    """Of the file's bytes, or of why there is none."""
+    import converter
+
+    try:
+        export = converter.to_onnx(fn, specs, params=params, opset=24)
+    except converter.Unsupported as error:
+        return f"{error.reason}"
+    content = ir.to_proto(export.model).SerializeToString(deterministic=True)
+    return hashlib.sha256(content).hexdigest()
+
+
+def main(disturbed: bool) -> None:
+    if disturbed:
+        disturb()
+    found = {}
+    for name, *program in programs(disturbed):
+        with jax.enable_x64("64" in name):
+            found[name] = digest(*program)
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] == ["disturb"])
