@@ -125,7 +125,7 @@ def _note_newer_activations(
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:
-                settings.note_newer(opset, op.name.capitalize(), trial.count(op))
+                settings.note_newer(opset, op.operator, trial.count(op))
 
 
 def recur(graph: Graph, settings: Settings) -> bool:

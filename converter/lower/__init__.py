@@ -12,6 +12,7 @@ from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
 from converter.lower.build import Builder
+from converter.lower.registry import layer
 from converter.lower.shared import Shared, typed
 from converter.targets import ONNXRUNTIME, Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS
@@ -23,7 +24,7 @@ DOMAINS = (
     "cache",
     "composite",
     "control",
-    ops.conv,
+    "conv",
     "cumulative",
     "double",
     "elementwise",
@@ -31,14 +32,15 @@ DOMAINS = (
     "indexing",
     "recurrent",
     "reduce",
-    ops.resize,
+    "resize",
     "shape",
-    ops.sort,
+    "sort",
     "special",
     "window",
 )
 for _domain in DOMAINS:
     importlib.import_module(f"{__name__}.{_domain}")
+layer()  # others' rules
 
 
 def lower(

@@ -43,7 +43,8 @@ class Entry:
         return sorted(set(params) - self.reads - self.ignores)
 
 
-_rules: dict[Op, dict[int, Entry]] = {}
+_layers: list[dict[Op, dict[int, Entry]]] = [{}]
+"""The converter's own rules, then those from outside, of which the last scope's come first."""
 
 _NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
 
@@ -64,14 +65,15 @@ def rule(
 
     Args:
         operations: names of primitives, or of what a recogniser found.
-        since: the opset that brought what it writes; of several rules the newest is taken.
+        since: the opset that brought what it writes; of several rules the newest is taken. One
+            from outside is taken before the converter's own, at every opset from there on.
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
 
     def register(lowering: Lowering) -> Lowering:
         entry = Entry(lowering, _reads(lowering), frozenset(ignores))
         for op in operations:
-            _rules.setdefault(ops.named(op), {})[since] = entry
+            _layers[-1].setdefault(ops.named(op), {})[since] = entry
         return lowering
 
     return register
@@ -101,18 +103,25 @@ def _renamed(name: str) -> Lowering:
 @contextmanager
 def restored() -> Iterator[None]:
     """What is registered meanwhile is forgotten."""
-    held = {op: dict(rules) for op, rules in _rules.items()}
+    layer()
+    held = len(_layers) - 1
     try:
         yield
     finally:
-        _rules.clear()
-        _rules.update(held)
+        del _layers[held:]
+
+
+def layer() -> None:
+    """What is registered from here on is taken before what there is."""
+    _layers.append({})
 
 
 def find(op: Op, opset: int) -> Entry | None:
     """The newest rule for an operation at this opset."""
-    allowed = [since for since in _rules.get(op, {}) if since <= opset]
-    return _rules[op][max(allowed)] if allowed else None
+    for rules in reversed(_layers):
+        if allowed := [since for since in rules.get(op, {}) if since <= opset]:
+            return rules[op][max(allowed)]
+    return None
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
@@ -133,18 +142,18 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
 
 def brought(op: Op) -> list[int]:
     """The opsets that a rule of the operation begins at."""
-    return sorted(_rules.get(op, {}))
+    return sorted(set().union(*(rules.get(op, {}) for rules in _layers)))
 
 
 def supported() -> frozenset[Op]:
     """Every operation that has a rule."""
-    return frozenset(_rules)
+    return frozenset().union(*_layers)
 
 
 def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
-    needed = [since for since in _rules.get(node.op, {}) if since > opset]
+    needed = [since for since in brought(node.op) if since > opset]
     missing = _named_parameter(node) or _NO_RULE
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.name.removesuffix(SUFFIX)) or why or newer

@@ -26,12 +26,6 @@ attention = _ours(
 )
 rotary = _ours("rotary", formula=formulas.rotary, operator="RotaryEmbedding", structure="rotary")
 rotary_heads = _ours("rotary_heads", formula=formulas.rotary_heads, operator="RotaryEmbedding")
-softmax = _ours("softmax", formula=formulas.softmax, structure="softmax")
-log_softmax = _ours(
-    "log_softmax", formula=formulas.log_softmax, operator="LogSoftmax", structure="log_softmax"
-)
-gelu = _activation("gelu", formula=formulas.gelu, operator="Gelu", structure="gelu")
-resize = _ours("resize", formula=formulas.resize, operator="Resize", structure="resize")
 layer_norm = _ours(
     "layer_norm",
     formula=norms.layer_norm,
@@ -54,6 +48,12 @@ batch_norm = _ours(
     operator="BatchNormalization",
     structure="batch_norm",
 )
+softmax = _ours("softmax", formula=formulas.softmax, structure="softmax")
+log_softmax = _ours(
+    "log_softmax", formula=formulas.log_softmax, operator="LogSoftmax", structure="log_softmax"
+)
+gelu = _activation("gelu", formula=formulas.gelu, operator="Gelu", structure="gelu")
+resize = _ours("resize", formula=formulas.resize, operator="Resize", structure="resize")
 lstm = _ours("lstm", formula=recurrent.lstm, operator="LSTM", structure="recurrent")
 gru = _ours("gru", formula=recurrent.gru, operator="GRU", structure="recurrent")
 rnn = _ours("rnn", formula=recurrent.rnn, operator="RNN", structure="recurrent")
@@ -63,6 +63,7 @@ rnn = _ours("rnn", formula=recurrent.rnn, operator="RNN", structure="recurrent")
 hard_sigmoid = _activation(
     "hard_sigmoid",
     formula=lambda x, *, alpha=1 / 6, beta=0.5: jnp.clip(x * alpha + beta, 0, 1),
+    operator="HardSigmoid",
     structure="hard_sigmoid",
 )
 clip = _activation(
@@ -70,17 +71,28 @@ clip = _activation(
     formula=lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high),
     structure="clip",
 )
-hard_swish = _activation("hard_swish", formula=jax.nn.hard_swish, structure="hard_swish")
-softplus = _activation("softplus", formula=jax.nn.softplus, structure="softplus")
-mish = _activation("mish", formula=jax.nn.mish, structure="mish")
-swish = _activation(
-    "swish", formula=lambda x, *, alpha=1.0: x * lax.logistic(x * alpha), structure="swish"
+hard_swish = _activation(
+    "hard_swish", formula=jax.nn.hard_swish, operator="HardSwish", structure="hard_swish"
 )
-soft_sign = _activation("soft_sign", formula=jax.nn.soft_sign, structure="soft_sign")
-leaky_relu = _activation("leaky_relu", formula=formulas.leaky_relu, structure="leaky_relu")
-elu = _activation("elu", formula=formulas.elu, structure="elu")
-selu = _activation("selu", formula=formulas.selu, structure="selu")
-celu = _activation("celu", formula=formulas.celu, structure="celu")
+softplus = _activation(
+    "softplus", formula=jax.nn.softplus, operator="Softplus", structure="softplus"
+)
+mish = _activation("mish", formula=jax.nn.mish, operator="Mish", structure="mish")
+swish = _activation(
+    "swish",
+    formula=lambda x, *, alpha=1.0: x * lax.logistic(x * alpha),
+    operator="Swish",
+    structure="swish",
+)
+soft_sign = _activation(
+    "soft_sign", formula=jax.nn.soft_sign, operator="Softsign", structure="soft_sign"
+)
+leaky_relu = _activation(
+    "leaky_relu", formula=formulas.leaky_relu, operator="LeakyRelu", structure="leaky_relu"
+)
+elu = _activation("elu", formula=formulas.elu, operator="Elu", structure="elu")
+selu = _activation("selu", formula=formulas.selu, operator="Selu", structure="selu")
+celu = _activation("celu", formula=formulas.celu, operator="Celu", structure="celu")
 relu = _activation("relu", formula=lambda x: jnp.maximum(x, 0), rounding=Rounding.NONE)
 
 # --------------------------------------------------------------------------- forms that ONNX has
