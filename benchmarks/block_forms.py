@@ -8,7 +8,7 @@ converter writes with 3-D attention; every other form differs from it in what it
 All forms run in every round. A form's time is the sum of its kernels' fastest times, over that of
 the first form, as ONNX Runtime's profile has them: a kernel is short enough to have both cores to
 itself now and then, also on a busy machine, where a whole run hardly ever is. Behind it in brackets
-is what `converter/targets/onnxruntime.py` says, on 1 and on 2 threads of two machines.
+is what `benchmarks/noted.py` says, on 1 and on 2 threads of two machines.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 from kernels import kernels, session
+from noted import FORMS as NOTED
 
-from converter.targets.onnxruntime import FORMS as NOTED
 from zoo.bench.rounds import interleave, run
 
 TOKENS, WIDTH, HEADS = 201, 384, 6

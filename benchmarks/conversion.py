@@ -24,11 +24,13 @@ import zoo
 from converter import passes
 from converter.graph import Graph
 from converter.lower import lower
+from converter.targets import DEFAULT, find
 from converter.tidy import tidy
 from converter.trace import trace
 from zoo.models.build import abstract, batched
 
 OPSET = 23
+TARGET = find(DEFAULT)
 SHAPE = ("B", 3, 224, 224)
 
 Function = Callable[..., Any]
@@ -68,9 +70,9 @@ def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
     mark("trace")
     traced = len(graph.nodes)
     passes.run(graph, passes.Settings(OPSET), mark)
-    lowered = lower(graph, OPSET)
+    lowered = lower(graph, OPSET, TARGET)
     mark("lower")
-    written = tidy(lowered)
+    written = tidy(lowered, TARGET)
     mark("tidy")
     pairs = [("all", moments[0], moments[-1])]
     pairs += [(after[0], before, after) for before, after in pairwise(moments)]

@@ -14,7 +14,7 @@ from converter.jaxprs.specs import Spec
 from converter.judge.samples import refuse_forbidden
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import Fuse, Settings
-from converter.targets import ONNXRUNTIME, AttentionLayout
+from converter.targets import DEFAULT, AttentionLayout
 
 
 def bisect(
@@ -30,7 +30,7 @@ def bisect(
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,
-    target: str = ONNXRUNTIME.name,
+    target: str = DEFAULT,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     channels_first: Collection[str] = (),

@@ -12,7 +12,7 @@ from converter.jaxprs.specs import Spec
 from converter.jaxprs.staged import unstaged
 from converter.lower import lower
 from converter.settings import Fuse, Settings
-from converter.targets import ONNXRUNTIME, TARGETS
+from converter.targets import DEFAULT, find
 from converter.trace import trace
 
 
@@ -58,7 +58,7 @@ def explain(
     opset: int = 23,
     strict: bool = False,
     fuse: Fuse = True,
-    target: str = ONNXRUNTIME.name,
+    target: str = DEFAULT,
 ) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
@@ -68,7 +68,7 @@ def explain(
         passes.run(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)
-    lower(graph, opset, refused, target=TARGETS[target])
+    lower(graph, opset, find(target), refused=refused)
     return Explanation(_grouped(refused))
 
 

@@ -24,7 +24,7 @@ from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
 from converter.result import Export, report
 from converter.settings import Fuse, Settings
-from converter.targets import ONNXRUNTIME, AttentionLayout
+from converter.targets import DEFAULT, AttentionLayout
 from converter.targets.opsets import OPSETS
 from converter.tidy import tidy
 from converter.trace import source_line
@@ -46,7 +46,7 @@ def to_onnx(
     strict: bool = False,
     fold: bool = True,
     fuse: Fuse = True,
-    target: str = ONNXRUNTIME.name,
+    target: str = DEFAULT,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     channels_first: Collection[str] = (),
@@ -174,7 +174,7 @@ def finish(
     """What follows the passes: the model, its parameters bound if they have values."""
     look = look or Look()
     target = settings.runtime
-    model = tidy(lower(graph, settings.opset, target=target, lines=look.source_lines), target)
+    model = tidy(lower(graph, settings.opset, target, lines=look.source_lines), target)
     look.metadata.write(model)
     functions = outline(model) if look.functions else []
     deviations = _sentences(settings.deviations)

@@ -74,9 +74,16 @@ def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
 
 PASSES: tuple[Pass, ...] = (
     Pass(
+        "decompose",
+        "What ONNX has no operator or type for is written as the JAX function that it stands for.",
+        steps.decomposed,
+        settles=False,
+    ),
+    Pass(
         "simplify",
         "One spelling where JAX has several; nothing dead, known or twice.",
         steps.simplified,
+        after=("decompose",),
         gone=FORMS,
     ),
     Pass(
@@ -157,10 +164,16 @@ PASSES: tuple[Pass, ...] = (
         writes=ops.attention,
     ),
     Pass(
+        "spell out",
+        "What was recognised and the runtime has no operator for is spelled out again.",
+        steps.spell_out,
+        after=("group", "attend"),
+    ),
+    Pass(
         "operands",
         "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
         steps.operands,
-        after=("recognise", "group", "attend"),
+        after=("recognise", "spell out"),
         gone=frozenset({ops.conv_general_dilated, ops.rotary}),
         settles=False,
     ),
@@ -252,10 +265,17 @@ PASSES: tuple[Pass, ...] = (
         settles=False,
     ),
     Pass(
+        "quirks",
+        "What the runtime gets wrong is written in another way.",
+        steps.avoid_quirks,
+        after=("arithmetic",),
+        settles=False,
+    ),
+    Pass(
         "kernels",
         "What the runtime has no kernel for is computed in a dtype that it has one for.",
         steps.use_kernels,
-        after=("arithmetic",),
+        after=("quirks",),
         settles=False,
     ),
     Pass(

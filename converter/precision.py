@@ -18,7 +18,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from converter.errors import SpecError
-from converter.products import settle_products
+from converter.targets import DEFAULT, find
 from converter.targets.schemas import BFLOAT16_SINCE
 
 Precision = Literal["float16", "bfloat16"]
@@ -49,14 +49,17 @@ ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"}
 
 
 def lower_precision(
-    model: ir.Model, precision: Precision, float32: Collection[str] = ()
+    model: ir.Model,
+    precision: Precision,
+    float32: Collection[str] = (),
+    target: str = DEFAULT,
 ) -> ir.Model:
     """Make a model with float32 values compute in half precision, in place.
 
     Initializers are cast as they are written, one at a time.
 
-    **Arguments:** the model; the precision; and values that have to stay in float32, for which
-    the nodes stay there that compute or read them.
+    **Arguments:** the model; the precision; values that have to stay in float32, for which the
+    nodes stay there that compute or read them; and what the model was converted for.
 
     **Raises** `SpecError` if the precision is another one.
     """
@@ -80,7 +83,7 @@ def lower_precision(
             value.dtype = half
             value.const_value = _as(value.const_value, half)
     _join(model.graph, nodes, half)
-    settle_products(model)
+    find(target).settle(model)
     return model
 
 
@@ -195,7 +198,7 @@ def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.asarray(held).astype(dtype)
 
 
-def emulate_bfloat16(model: ir.Model) -> ir.Model:
+def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
     That is what hardware does that multiplies bfloat16 and accumulates in float32. ONNX Runtime
@@ -214,7 +217,7 @@ def emulate_bfloat16(model: ir.Model) -> ir.Model:
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
-    settle_products(model)
+    find(target).settle(model)
     return model
 
 

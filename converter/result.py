@@ -104,7 +104,8 @@ def report(
         by_opset.setdefault(opset, Counter())[operator] = count
     nodes = list(_running(model))
     counts = Counter(node.op_type for node in nodes)
-    fusions = [op.operator for op in ops.stated() if op.operator]
+    written = [name for op in ops.stated() for name in (op.operator, op.otherwise)]
+    fusions = [name for name in written if name]
     foreign = sorted({node.op_type for node in nodes if node.domain})
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.fusions import NEEDS, names
 from converter.fuse.match import NearMiss
 from converter.graph import Node
-from converter.targets import ONNXRUNTIME, TARGETS, AttentionLayout, Target
+from converter.targets import DEFAULT, AttentionLayout, Target, find
 
 Fuse: TypeAlias = bool | Sequence[str]
 
@@ -35,7 +35,7 @@ class Settings:
     strict: bool = False
     fold: bool = True
     fuse: Fuse = True
-    target: str = ONNXRUNTIME.name
+    target: str = DEFAULT
     notes: list[NearMiss] = field(default_factory=list)
     deviations: list[tuple[str, Node]] = field(default_factory=list)
     newer: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -46,8 +46,7 @@ class Settings:
                 "attention_layout must be '4d' or '3d', or None for what the target runs best; "
                 f"received {self.attention_layout!r}"
             )
-        if self.target not in TARGETS:
-            raise SpecError(f"target must be {', '.join(TARGETS)}; received {self.target!r}")
+        find(self.target)
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -59,11 +58,15 @@ class Settings:
 
     @property
     def runtime(self) -> Target:
-        return TARGETS[self.target]
+        return find(self.target)
 
     @property
     def layout(self) -> AttentionLayout:
         return self.attention_layout or self.runtime.attention_layout
+
+    def takes(self, operator: str, dtype: Any) -> bool:
+        """Whether the target has an operator in a dtype."""
+        return self.runtime.takes(operator, dtype, self.opset)
 
     def fuses(self, name: str) -> bool:
         """Whether structures of this name are recognised."""

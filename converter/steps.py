@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import jax
 
 from converter.arrange import (
     activation,
@@ -39,8 +42,11 @@ from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
+from converter.represent.decompose import decompose
 from converter.settings import Settings
 from converter.simplify import simplify
+from converter.targets.schemas import SINCE, operator
+from converter.trace import trace
 
 
 def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], bool]:
@@ -77,7 +83,8 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        return bool(chosen) and sweep(graph, rules(chosen, settings.notes)).changed
+        editor = Editor(graph, settings.takes)
+        return bool(chosen) and sweep(graph, rules(chosen, settings.notes), editor).changed
 
     return run
 
@@ -85,6 +92,10 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 def simplified(graph: Graph, _: Settings) -> bool:
     simplify(graph)
     return False
+
+
+def decomposed(graph: Graph, _: Settings) -> bool:
+    return decompose(graph)
 
 
 def write_keys(graph: Graph, _: Settings) -> bool:
@@ -110,7 +121,9 @@ def registered(graph: Graph, settings: Settings) -> bool:
 def activate(graph: Graph, settings: Settings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
     table = [
-        s for s in activations.ACTIVATIONS if s.op not in avoided and settings.fuses(s.op.structure)
+        spelling
+        for spelling in activations.ACTIVATIONS
+        if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
     return spelling.recognise(graph, table, settings.opset)
@@ -125,7 +138,7 @@ def _note_newer_activations(
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:
-                settings.note_newer(opset, op.operator, trial.count(op))
+                settings.note_newer(opset, operator(op), trial.count(op))
 
 
 def recur(graph: Graph, settings: Settings) -> bool:
@@ -133,7 +146,8 @@ def recur(graph: Graph, settings: Settings) -> bool:
     if settings.strict or not settings.fuses("recurrent"):
         return False
     changed, notes = False, list[NearMiss]()
-    while sweep(graph, rules([recurrent.RECURRENT], notes)).changed:
+    cells = rules([recurrent.RECURRENT], notes)
+    while sweep(graph, cells, Editor(graph, settings.takes)).changed:
         changed = True
         notes.clear()
         drop_dead(graph)
@@ -145,7 +159,7 @@ def group(graph: Graph, settings: Settings) -> bool:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
     if not settings.fuses("group_norm"):
         return False
-    if not any(group_norm.is_bare(node) for node in graph.walk()):
+    if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
         return False
     steps = (
         (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
@@ -180,16 +194,34 @@ def batch_norms(graph: Graph, settings: Settings) -> bool:
     return True
 
 
-DECOMPOSED = {ops.gelu: 20, ops.rotary: heads.ROTARY_EMBEDDING_SINCE}
-"""What has a name here and no operator before an opset."""
+SPELLED_OUT = (ops.gelu, ops.rotary)
+"""What has a name here before there is an operator for it."""
+
+
+def spell_out(graph: Graph, settings: Settings) -> bool:
+    """By the formula that says what each of them means."""
+
+    def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
+        if settings.takes(operator(node.op), node.out.dtype):
+            return None
+        specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
+        assert node.op.formula is not None
+        formula = trace(partial(node.op.formula, **node.params), specs)
+        decompose(formula)
+        simplify(formula)
+        return editor.inline(formula, node.inputs)
+
+    fused = [op for op in ops.stated() if op.structure]
+    return sweep(graph, dict.fromkeys(fused, rule)).changed
 
 
 def operands(graph: Graph, settings: Settings) -> bool:
-    for op, since in DECOMPOSED.items():
-        settings.note_newer(since, op.operator, graph.count(op))
+    for op in SPELLED_OUT:
+        settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     turned = {ops.rotary: heads.rotary_rule(settings.opset)}
-    convolved = convolution.rules(settings.runtime)
-    return swept(turned, convolved, resize.RULES, norms.GROUPED)(graph, settings)
+    convolved = convolution.rules(settings.opset, settings.runtime)
+    normed = norms.rules(settings.opset, settings.runtime)
+    return swept(turned, convolved, resize.RULES, normed)(graph, settings)
 
 
 def windows(graph: Graph, settings: Settings) -> bool:
@@ -236,8 +268,18 @@ def merge_splits(graph: Graph, _: Settings) -> bool:
 
 
 def be_exact(graph: Graph, settings: Settings) -> bool:
-    rules = exact.rules(settings.strict, settings.deviations)
+    rules = exact.rules(settings.strict, settings.deviations, settings.runtime)
     return sweep(graph, rules).changed
+
+
+def avoid_quirks(graph: Graph, settings: Settings) -> bool:
+    """One after the other, as one may write what the next is about."""
+    there, changed = {node.op for node in graph.walk()}, False
+    for quirk in settings.runtime.quirks:
+        if not there.isdisjoint(quirk.rules) and sweep(graph, dict(quirk.rules)).changed:
+            there, changed = {node.op for node in graph.walk()}, True
+    drop_dead(graph)
+    return changed
 
 
 def use_kernels(graph: Graph, settings: Settings) -> bool:

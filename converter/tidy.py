@@ -5,17 +5,15 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes import Sequential, common
 
-from converter.products import settle_products
-from converter.targets import ONNXRUNTIME, Target
+from converter.targets import Target
 
 
-def tidy(model: ir.Model, target: Target = ONNXRUNTIME) -> ir.Model:
-    """Merge equal nodes, drop unused nodes, sort, in place; products as the target wants them.
+def tidy(model: ir.Model, target: Target) -> ir.Model:
+    """Merge equal nodes, drop unused nodes, sort, in place; quirks of the target avoided.
 
     Identities stay: the lowering writes one only where an output needs a name of its own.
     """
-    if target.rewrites:
-        settle_products(model)
+    target.settle(model)
     passes = Sequential(
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),

@@ -24,7 +24,7 @@ ROOMS = {
     "converter": (
         *("errors", "refused", "graph", "targets", "expand", "complex", "verdict", "jaxprs"),
         *("represent", "trace", "lines", "interface", "programs", "simplify", "fuse", "settings"),
-        *("arrange", "steps", "passes", "lower", "products", "tidy", "functions", "files"),
+        *("arrange", "steps", "passes", "lower", "tidy", "functions", "files"),
         *(
             "scopes",
             "precision",

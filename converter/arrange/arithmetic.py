@@ -1,8 +1,7 @@
 """Arithmetic where ONNX leaves the result open and JAX does not.
 
-Integers divided by zero, the smallest integer divided by -1, and floats beyond the range of the
-integers that they become: ONNX Runtime refuses the first, is killed by the second and wraps the
-third. What is known to be in range is left as it is.
+Integers divided by zero, and floats beyond the range of the integers that they become. What is
+known to be in range is left as it is.
 """
 
 from __future__ import annotations
@@ -50,58 +49,24 @@ def _nearest(number: int, dtype: Any) -> Value:
 
 
 def _divide(node: Node, editor: Editor) -> Value | None:
-    """``x / 0`` is -1 (all bits set) and the smallest integer over -1 is itself."""
-    x, y = node.inputs
-    if not is_integer(x.dtype):
-        return None
-    risks = _risks(x, y)
-    if not risks:
-        return None
-    result = editor.binary(ops.div, x, _without(editor, y, risks))
-    results = {-1: lambda: editor.add(ops.neg, [x], x.shape, x.dtype), 0: lambda: _ones(x.dtype)}
-    for number in risks:
-        result = editor.where(
-            editor.compare(ops.eq, y, const(number, y.dtype)), results[number](), result
-        )
-    return result
+    """``x / 0`` is -1: all bits set."""
+    ones = -1 if node.out.dtype.kind == "i" else highest(node.out.dtype)
+    return _by_zero(node, editor, const(ones, node.out.dtype))
 
 
 def _remainder(node: Node, editor: Editor) -> Value | None:
-    """``x % 0`` is ``x``; that of a division by -1 is 0, as that by 1 is."""
+    """``x % 0`` is ``x``."""
+    return _by_zero(node, editor, node.inputs[0])
+
+
+def _by_zero(node: Node, editor: Editor, result: Value) -> Value | None:
+    """What integers are where they are divided by zero, and by one there in the operator."""
     x, y = node.inputs
-    if not is_integer(x.dtype):
+    if not is_integer(x.dtype) or known_range(y).misses(0):
         return None
-    risks = _risks(x, y)
-    if not risks:
-        return None
-    result = editor.binary(ops.rem, x, _without(editor, y, risks))
-    return (
-        editor.where(editor.compare(ops.eq, y, const(0, y.dtype)), x, result)
-        if 0 in risks
-        else result
-    )
-
-
-def _risks(x: Value, y: Value) -> list[int]:
-    """The divisors among 0 and -1 that there may be and that ONNX Runtime does not take.
-
-    Integers of 8 and 16 bits are divided in 32, where nothing overflows.
-    """
-    known = known_range(y)
-    wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
-    overflows = wide and not known_range(x).misses(int(lowest(x.dtype)))
-    return [n for n, there in ((-1, overflows), (0, True)) if there and not known.misses(n)]
-
-
-def _without(editor: Editor, y: Value, numbers: list[int]) -> Value:
-    """``y`` with ones in the place of some numbers."""
-    for number in numbers:
-        y = editor.where(editor.compare(ops.eq, y, const(number, y.dtype)), const(1, y.dtype), y)
-    return y
-
-
-def _ones(dtype: np.dtype) -> Value:
-    return const(-1 if dtype.kind == "i" else int(highest(dtype)), dtype)
+    zero = editor.compare(ops.eq, y, const(0, y.dtype))
+    whole = editor.binary(node.op, x, editor.where(zero, const(1, y.dtype), y))
+    return editor.where(zero, result, whole)
 
 
 RULES: dict[Op, Rule] = {ops.convert_element_type: _convert, ops.div: _divide, ops.rem: _remainder}

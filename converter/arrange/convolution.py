@@ -7,7 +7,7 @@ around them; those of weights are evaluated when the file is saved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from converter.graph.rewrite import Editor, Rule
 from converter.targets import Target
 
 Pads = tuple[tuple[Dim, Dim], ...]
+Takes = Callable[[np.dtype], bool]
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,13 @@ class Window:
     groups: int
 
 
-def rules(target: Target) -> dict[Op, Rule]:
-    """By operation, for a target."""
-    return {ops.conv_general_dilated: partial(_convolution, target=target)}
+def rules(opset: int, target: Target) -> dict[Op, Rule]:
+    """By operation, for an opset and a target."""
+    takes = partial(target.takes, "Conv", opset=opset)
+    return {ops.conv_general_dilated: partial(_convolution, takes=takes)}
 
 
-def _convolution(node: Node, editor: Editor, target: Target) -> Value:
+def _convolution(node: Node, editor: Editor, takes: Takes) -> Value:
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
     x = editor.transpose(x, numbers.lhs_spec)
@@ -62,15 +64,15 @@ def _convolution(node: Node, editor: Editor, target: Target) -> Value:
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = Window((1,), ((0, 0),), (1,), (1,), window.groups)
     wide = shape if x.rank == len(shape) else (*shape, 1)
-    out = editor.reshape(_written(editor, x, w, window, wide, target), shape)
+    out = editor.reshape(_written(editor, x, w, window, wide, takes), shape)
     return editor.transpose(out, [order.index(i) for i in range(len(order))])
 
 
 def _written(
-    editor: Editor, x: Value, w: Value, window: Window, shape: dims.Shape, target: Target
+    editor: Editor, x: Value, w: Value, window: Window, shape: dims.Shape, takes: Takes
 ) -> Value:
     """By the operator that can do it; integers have none."""
-    has_operator = is_float(x.dtype) and target.has_kernel("Conv", x.dtype)
+    has_operator = is_float(x.dtype) and takes(x.dtype)
     if dims.all_static(w.shape[2:]) and not has_operator:
         x = pad_space(editor, x, window.padding, window.spread)
         return by_patches(editor, x, w, window.strides, window.dilation, window.groups, shape)

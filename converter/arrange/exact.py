@@ -1,35 +1,25 @@
-"""Where ONNX's operators, as the runtime has them, give other numbers than JAX for some inputs.
+"""Where ONNX's operators give other numbers than JAX for some inputs.
 
 By default they are written all the same, and noted; a strict conversion writes more nodes instead.
+What a runtime adds to that are its quirks (``converter/targets``).
 What costs nothing worth measuring is exact by default and not here (``arrange/arithmetic.py``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from converter.arrange.pooling import known_to_fit
 from converter.fuse.known import rests_on
 from converter.graph import Node, Value, const, ops
-from converter.graph.dtypes import is_float
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
+from converter.targets import Deviation, Target
 
-
-@dataclass(frozen=True)
-class Deviation:
-    """When an operation may differ, and what a strict conversion writes instead, if it can."""
-
-    sentence: str
-    exact: Rule | None = None
-    concerns: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
-
-
-SIGMOID = "a sigmoid is off by up to 1e-7, which far below zero is all of it"
 NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
 
 
@@ -66,14 +56,6 @@ def _scatter(node: Node, editor: Editor) -> Value:
     inputs = [flags[0], indices, flags[1]]
     met = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
     return editor.where(editor.convert(met, np.bool_), const(math.nan, out.dtype), out)
-
-
-def _logistic(node: Node, editor: Editor) -> Value:
-    """1 / (1 + exp(-x))."""
-    (x,), one = node.inputs, const(1, node.out.dtype)
-    less = editor.add(ops.neg, [x], x.shape, x.dtype)
-    power = editor.add(ops.exp, [less], x.shape, x.dtype)
-    return editor.binary(ops.div, one, editor.binary(ops.add, power, one))
 
 
 def _gelu(node: Node, editor: Editor) -> Value:
@@ -117,7 +99,6 @@ TABLE: dict[Op, Deviation] = {
         _gelu,
         lambda node: not node.params["approximate"],
     ),
-    ops.logistic: Deviation(SIGMOID, _logistic),
     **dict.fromkeys(
         (ops.elu, ops.celu, ops.selu),
         Deviation("an exponential linear unit next to zero is off by up to 1e-7 times its scale"),
@@ -126,24 +107,26 @@ TABLE: dict[Op, Deviation] = {
         (ops.hard_sigmoid, ops.hard_swish),
         Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
     ),
-    ops.swish: Deviation(SIGMOID),
-    **dict.fromkeys(
-        (ops.lstm, ops.gru, ops.rnn),
-        Deviation("the gates of a recurrent operator are off by up to 2e-7, and none is NaN"),
-    ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
         concerns=_interpolates_inputs,
     ),
 }
-"""By operation; windows are exact already where they should be."""
+"""By operation, for every target; windows are exact already where they should be."""
 
 
-def rules(strict: bool, notes: list[tuple[str, Node]]) -> dict[Op, Rule]:
+def deviations(target: Target) -> dict[Op, Deviation]:
+    """By operation, for a target."""
+    of_quirks = (quirk.deviations.items() for quirk in target.quirks)
+    return {**TABLE, **dict(chain.from_iterable(of_quirks))}
+
+
+def rules(strict: bool, notes: list[tuple[str, Node]], target: Target) -> dict[Op, Rule]:
     """Rules that mend each deviation if ``strict``, or else note it."""
+    table = deviations(target)
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
-        deviation = TABLE[node.op]
+        deviation = table[node.op]
         if not deviation.concerns(node):
             return None
         if strict and deviation.exact is not None:
@@ -151,4 +134,4 @@ def rules(strict: bool, notes: list[tuple[str, Node]]) -> dict[Op, Rule]:
         notes.append((deviation.sentence, node))
         return None
 
-    return dict.fromkeys(TABLE, rule)
+    return dict.fromkeys(table, rule)

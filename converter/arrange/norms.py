@@ -1,23 +1,30 @@
-"""Group norms and batch norms as ONNX's operators take them: with a bias, and one channel a group.
+"""Group norms and batch norms as ONNX's operators take them: with a bias.
 
     group_norm(x, w, b, groups=G)  =  merge(group_norm(split(x), 1, 0, groups=G)) * w + b
 
-where ``split`` writes [N, C, ...] as [N, G, ...]. ``GroupNormalization`` is not written: ONNX
-Runtime has no kernel for it, and what it runs in its place takes twice the time of this.
+where ``split`` writes [N, C, ...] as [N, G, ...], is for targets without ``GroupNormalization``.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.op import Op
-from converter.graph.rewrite import Editor, Rule
+from converter.graph.rewrite import Editor, Rule, Takes
+from converter.targets import Target
 
 
-def _group_norm(node: Node, editor: Editor) -> Value | None:
+def rules(opset: int, target: Target) -> dict[Op, Rule]:
+    """Those for group norms, for an opset and a target."""
+    return {ops.group_norm: partial(_group_norm, has=partial(target.supports, opset=opset))}
+
+
+def _group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
-    if dims.same(groups, channels):
+    if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
         return _with_bias(node, editor)
     split = editor.reshape(
         x, (x.shape[0], groups, dims.product((channels // groups, *x.shape[2:])))
@@ -44,5 +51,4 @@ def _full(number: float, shape: dims.Shape, like: Value, editor: Editor) -> Valu
     return editor.broadcast(const(number, like.dtype), shape, ())
 
 
-GROUPED: dict[Op, Rule] = {ops.group_norm: _group_norm}
 BATCH: dict[Op, Rule] = {ops.batch_norm: _with_bias}

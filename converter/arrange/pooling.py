@@ -17,14 +17,13 @@ from jax import lax
 
 from converter.arrange.convolution import Pads, pad_space
 from converter.arrange.windows import over_whole_axes
-from converter.graph import Node, Value, const, dims, ops
+from converter.graph import Node, Value, dims, ops
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
 from converter.graph.dtypes import highest, is_float, lowest
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule
 from converter.targets import Target
-from converter.targets.onnxruntime import UNMOVED_ZERO
 
 DILATED_AVERAGE_SINCE = 19
 
@@ -77,7 +76,6 @@ def rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
         by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
         if by_slices or not _pools(kind, x.dtype, window, opset, target):
             return _sliced(editor, x, window, kind)
-        x = _fixed_padding(editor, x) if target.rewrites else x
         if node.op is ops.reduce_window_min:
             return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
         return _pooled(editor, x, window, kind, node.out)
@@ -90,7 +88,7 @@ def _pools(kind: Kind, dtype: np.dtype, window: Window, opset: int, target: Targ
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.dilation)
     return (
         is_float(dtype)
-        and target.has_kernel(kind.operator, dtype)
+        and target.takes(kind.operator, dtype, opset)
         and len(window.axes) <= 3
         and any(s != 1 for s in window.size)
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
@@ -121,14 +119,6 @@ def known_to_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
         dims.is_at_least(length + low + high, (size - 1) * dilation + 1)
         for length, size, (low, high), dilation in parts
     )
-
-
-def _fixed_padding(editor: Editor, x: Value) -> Value:
-    """Padding with zeros, as zeros that are not moved into the pooling."""
-    pad = x.node
-    if pad is None or pad.op is not ops.pad or scalar(pad.inputs[1]) != 0:
-        return x
-    return editor.like(pad, [pad.inputs[0], const(UNMOVED_ZERO, x.dtype)])
 
 
 def _negated(editor: Editor, x: Value) -> Value:

@@ -6,13 +6,7 @@ the primitive, so that nothing after the trace knows of complex numbers.
 
 from __future__ import annotations
 
-import importlib
-
+from converter.complex import arithmetic, elementary, fourier, inverse, moves, order
 from converter.complex.registry import find
 
 __all__ = ["find"]
-
-# Modules that register functions when imported.
-DOMAINS = ("arithmetic", "elementary", "inverse", "fourier", "moves", "order")
-for _domain in DOMAINS:
-    importlib.import_module(f"{__name__}.{_domain}")

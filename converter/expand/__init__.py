@@ -5,31 +5,25 @@ A function here is plain ``jax.lax`` and knows no graph; it is traced in the pla
 
 from __future__ import annotations
 
-import importlib
-
+from converter.expand import (
+    bessel,
+    beta,
+    cholesky,
+    devices,
+    gamma,
+    hurwitz,
+    jacobi,
+    lu,
+    neighbour,
+    products,
+    qr,
+    reduction,
+    selection,
+    threefry,
+    triangular,
+    windows,
+    wrappers,
+)
 from converter.expand.registry import find
 
 __all__ = ["find"]
-
-# Modules that register expansions when imported.
-DOMAINS = (
-    "bessel",
-    "beta",
-    "cholesky",
-    "devices",
-    "gamma",
-    "hurwitz",
-    "jacobi",
-    "lu",
-    "neighbour",
-    "products",
-    "qr",
-    "reduction",
-    "selection",
-    "threefry",
-    "triangular",
-    "windows",
-    "wrappers",
-)
-for _domain in DOMAINS:
-    importlib.import_module(f"{__name__}.{_domain}")

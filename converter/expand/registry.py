@@ -9,9 +9,10 @@ expansion is not ``only`` for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 Function = Callable[..., Any]
@@ -20,12 +21,21 @@ Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function, the parameters that it reads and ignores, and which operands it is for."""
+    """A function, the parameters that it reads and ignores, and which operands it is for.
+
+    One that ``guards`` is no decomposition: its primitive computes nothing, or what it means
+    depends on where it is written, and it is traced with the function that it is in.
+    """
 
     function: Function
     reads: frozenset[str]
     ignores: frozenset[str]
     applies: Applies
+    guards: bool = False
+
+    def called(self, params: Mapping[str, Any]) -> Function:
+        """The function of the operands alone."""
+        return partial(self.function, **{k: v for k, v in params.items() if k in self.reads})
 
     def knows(self, params: Iterable[str]) -> bool:
         """Whether it reads or ignores each of these parameters."""
@@ -57,14 +67,31 @@ def expansion(
         only: is asked with the types of the operands and the parameters whether it applies.
     """
 
+    return _registering(primitives, ignores, only)
+
+
+def guard(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Function], Function]:
+    """Register what is traced in the place of primitives that guard, mark or spread values."""
+    return _registering(primitives, ignores, always, guards=True)
+
+
+def _registering(
+    primitives: Sequence[str], ignores: Iterable[str], only: Applies, *, guards: bool = False
+) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
-        parameters = inspect.signature(function).parameters.values()
-        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         for primitive in primitives:
-            _expansions[primitive] = Expansion(function, reads, frozenset(ignores), only)
+            _expansions[primitive] = Expansion(
+                function, read_by(function), frozenset(ignores), only, guards
+            )
         return function
 
     return register
+
+
+def read_by(function: Function) -> frozenset[str]:
+    """The parameters that a function reads."""
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 @contextmanager

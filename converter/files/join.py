@@ -8,12 +8,12 @@ import onnx_ir as ir
 
 from converter.errors import SpecError
 from converter.graph.names import Names
-from converter.products import settle_products
+from converter.targets import DEFAULT, find
 
 Named = ir.Value | ir.Node
 
 
-def join(first: ir.Model, second: ir.Model) -> ir.Model:
+def join(first: ir.Model, second: ir.Model, target: str = DEFAULT) -> ir.Model:
     """``second`` behind ``first``, in place: it takes over all that ``first`` holds.
 
     The outputs of ``first`` become the inputs of ``second``, in order and under their names. What
@@ -39,7 +39,7 @@ def join(first: ir.Model, second: ir.Model) -> ir.Model:
     after.inputs.extend(inputs)
     after.insert_before(after[0], nodes)
     after.initializers.update({str(value.name): value for value in initializers})
-    settle_products(second)  # what was a plain input of a product is one that nodes computed
+    find(target).settle(second)  # what was a plain input of a product is one that nodes computed
     return second
 
 

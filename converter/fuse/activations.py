@@ -101,10 +101,9 @@ ACTIVATIONS = (
     Spelling(ops.softplus, ops.log1p, _softplus_turned),
     Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
     Spelling(ops.mish, ops.log1p, _mish_by_hand, opsets=range(18, 27)),
-    # ONNX Runtime 1.32.0 has no kernel for it at 25 and later, and does not take it apart there.
-    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), opsets=range(24, 25)),
+    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), opsets=range(24, 27)),
     Spelling(
-        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 25)
+        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 27)
     ),
     Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
@@ -137,4 +136,4 @@ ACTIVATIONS = (
 """What has others in it comes after them."""
 
 INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
-"""Where ONNX Runtime's operator is less precise than what JAX does."""
+"""Where the operator is less precise than what JAX does."""

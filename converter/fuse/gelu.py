@@ -17,6 +17,7 @@ from converter.fuse.products import Product, product
 from converter.graph import Node, Value, ops
 from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
+from converter.graph.dtypes import is_float
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
@@ -32,8 +33,8 @@ class Gelu:
 
 
 def prove(node: Node, uses: Uses) -> Gelu | None:
-    if node.out.dtype.kind not in "fV" or node.out.dtype.name == "float64":
-        return None  # ONNX Runtime's Gelu of float64 has constants of float32
+    if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
+        return None
     parts = product(along(node.out), uses)
     if len(parts.factors) != 2 or parts.divisors:
         return None

@@ -18,10 +18,7 @@ from converter.fuse.match import Uses, pair, proved, whole
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.axes import View, along, write
 from converter.graph.constants import scalar
-from converter.graph.rewrite import Editor
-
-DTYPES = ("float32", "float16")
-"""What ONNX Runtime's InstanceNormalization takes."""
+from converter.graph.rewrite import Editor, Takes
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ def prove_groups(node: Node, uses: Uses) -> Groups | None:
     """A norm over the second half of a split axis, and others."""
     order, source = _turned(node.inputs[0])
     axis = split_axis(source)
-    if not is_bare(node) or axis is None:
+    if not is_bare(node, uses.takes) or axis is None:
         return None
     first = node.params["axis"]
     batch, normed = order[:first], order[first:]
@@ -97,10 +94,10 @@ def split_axis(value: Value) -> int | None:
     return None
 
 
-def is_bare(node: Node) -> bool:
-    """Whether a layer norm has no scale and no bias yet."""
+def is_bare(node: Node, takes: Takes) -> bool:
+    """Whether a layer norm has no scale and no bias yet, and may become one of channels."""
     bare = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
-    return bare and node.out.dtype.name in DTYPES
+    return bare and takes("InstanceNormalization", node.out.dtype)
 
 
 GROUPS = proved("GroupNormalization", (ops.layer_norm,), prove_groups, build_groups)
@@ -121,7 +118,11 @@ class Channel:
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
     for normed, other in pair(along(node.out)):
         varies = [i for i, a in enumerate(other.axes) if a is not None]
-        if normed.op() is not ops.layer_norm or not is_bare(normed.node()) or len(varies) != 1:
+        if (
+            normed.op() is not ops.layer_norm
+            or not is_bare(normed.node(), uses.takes)
+            or len(varies) != 1
+        ):
             continue
         inner, channel = normed.node(), normed.axes[varies[0]]
         first, rank = inner.params["axis"], normed.base.rank

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from converter.graph import Node, Value, ops
 from converter.graph.axes import View, along
 from converter.graph.op import Op
-from converter.graph.rewrite import Editor, Rule
+from converter.graph.rewrite import Editor, Rule, Takes
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ E = TypeVar("E")
 
 
 class Uses(Protocol):
-    """What a proof may ask about a graph besides reading it."""
+    """What a proof may ask about a graph besides reading it, and about what will run it."""
+
+    takes: Takes
 
     def single_use(self, value: Value) -> bool:
         """Whether nobody but one operand of one node reads the value."""

@@ -12,18 +12,17 @@ from converter.graph import Node, Value, dims, ops
 from converter.graph.dims import Dim
 from converter.graph.equals import same_program
 from converter.graph.formulas import ResizeKind
+from converter.graph.rewrite import Takes
 
 NEAREST: ResizeKind = ("nearest", False)
-# what ONNX Runtime's nearest neighbours exist for; float16 takes a detour that is exact
-DTYPES = ("float32", "float16", "int32", "int8", "uint8")
 
 
-def nearest(node: Node) -> tuple[int, int] | str | None:
+def nearest(node: Node, takes: Takes) -> tuple[int, int] | str | None:
     """(axis, place): each place's nearest neighbour along an axis of the operand is gathered, and
     is axis ``place`` of the result; or why that is nearly so."""
     x, indices = node.inputs
     found = _gathered(node)
-    if found is None or x.dtype.name not in DTYPES:
+    if found is None or not takes("Resize", x.dtype):
         return None
     axis, place = found
     size, count = x.shape[axis], node.out.shape[place]

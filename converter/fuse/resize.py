@@ -115,7 +115,7 @@ def _product(node: Node, uses: Uses, opset: int) -> Resampling | None:
 
 def _gather(node: Node, uses: Uses) -> Resampling | str | None:
     """A gather of each place's nearest neighbour along one axis."""
-    found = nearest(node)
+    found = nearest(node, uses.takes)
     if not isinstance(found, tuple):
         return found
     axis, place = found

@@ -24,6 +24,7 @@ from converter.graph.constants import scalar
 from converter.graph.op import Op
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep
+from converter.represent.decompose import decompose
 from converter.simplify import simplify
 from converter.trace import trace
 
@@ -85,6 +86,7 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     graph = trace(spelling.formula, [((2, 3) if name == "x" else (), "float32") for name in names])
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
+    decompose(graph)
     simplify(graph)
     sweep(graph, _rules(tuple(before)))
     return whole(graph.outputs[0])

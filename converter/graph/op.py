@@ -41,8 +41,9 @@ class Op:
     that ``broadcasts`` takes several operands of shapes that fit, as numpy does. What ``moves``
     data gives the elements of its first operand in other places, or only some of them. Where
     ``forwards`` holds the results are the operands. The sign of a zero is open where
-    ``any_zero`` holds. ``operator`` is what reports call a composite, ``structure`` the name by
-    which ``fuse=`` chooses it, and ``needs`` the structures that it is made of.
+    ``any_zero`` holds. What ``calls`` runs somebody's code, which a conversion never does.
+    Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
+    the name by which ``fuse=`` chooses it, and ``needs`` are the structures that it is made of.
     """
 
     name: str
@@ -59,7 +60,9 @@ class Op:
     linear: Linear = Linear.NOT
     rounding: Rounding = Rounding.INSIDE
     any_zero: bool = False
+    calls: bool = False
     operator: str = ""
+    otherwise: str = ""
     structure: str = ""
     needs: tuple[str, ...] = ()
 

@@ -17,16 +17,19 @@ from converter.graph.op import Op
 logger = logging.getLogger(__name__)
 
 # A rule returns the values that take the place of a node's outputs, or None to leave it.
+Takes: TypeAlias = Callable[[str, np.dtype], bool]
 Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
 class Editor:
     """The state of one forward sweep: what replaces what, how often each value is read.
 
-    Operands of a node under rewriting are already rewritten. New nodes go before it.
+    Operands of a node under rewriting are already rewritten. New nodes go before it. ``takes`` says
+    whether what runs the graph has an operator in a dtype.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, takes: Takes = lambda operator, dtype: True) -> None:
+        self.takes = takes
         self._table: dict[int, Value] = {}
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
         self.uses = count_uses(graph)
@@ -91,6 +94,16 @@ class Editor:
         copy.out.name = node.out.name
         self.nodes.append(copy)
         return copy.out
+
+    def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+        """What a graph of its own, without bodies, gives for operands; its nodes become ours."""
+        given = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
+        for node in graph.nodes:
+            node.inputs = [given.get(id(v), v) for v in node.inputs]
+            node.source = self.source
+            self.uses.update(map(id, node.inputs))
+        self.nodes.extend(graph.nodes)
+        return [given.get(id(v), v) for v in graph.outputs]
 
     def reshape(self, x: Value, shape: Shape) -> Value:
         if dims.same_shape(x.shape, shape):

@@ -10,16 +10,17 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
-from converter.complex.rewrite import name_of
+from converter import expand
 from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value, const, make_node, ops
-from converter.graph.dims import as_shape, is_symbolic
+from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
-from converter.jaxprs.held import held
+from converter.jaxprs.checks import unchecked
+from converter.jaxprs.held import OfHeld, held, kind
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
-from converter.jaxprs.refusal import RAISED, Unfit
+from converter.jaxprs.refusal import fitting
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
 
@@ -46,14 +47,16 @@ DROPPED = {
     "dce_sink": "jax.lax.dce_sink: a file computes what it gives",
     "debug_callback": "jax.debug.callback: a file calls no Python",
     "debug_print": "jax.debug.print: a file prints nothing",
+    "error_if": "equinox.error_if: a file raises nothing",
     "inspect_sharding": "jax.debug.inspect_array_sharding: a file calls no Python",
     "layout_constraint": "jax.experimental.layout.with_layout_constraint: a runtime lays out",
-    ops.optimization_barrier: "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
     "relayout": "a change of layout: a runtime lays out",
     "reshard": "jax.sharding.reshard: a file is for one device",
-    ops.sharding_constraint: "jax.lax.with_sharding_constraint: a file is for one device",
+    "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
 }
-"""Primitives that hand on their operands, if they have results, and what to say of them."""
+"""Primitives that hand on their operands, if they have results, and what to say of them; with them
+checks that are conditions."""
 
 
 class Inliner:
@@ -91,8 +94,11 @@ class Inliner:
         return [read(a) for a in jaxpr.outvars]
 
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
-        inner = Inliner(self.constants, (eqn.source_info, *self.sources), self.dropped)
+        inner = self.inside(eqn.source_info)
         name = eqn.primitive.name
+        if name == "cond" and (rest := unchecked(eqn)) is not None:
+            self.dropped.add("error_if")
+            return inner.inline(rest, inputs[1:], nodes)
         if name in DROPPED:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
@@ -102,21 +108,23 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
-        refusal = ""
-        try:
-            replaced = None if name in keys.DRAWS else instead(eqn, inputs, HINTS)
-        except Unsupported as error:  # told by the lowering, together with all others
-            replaced, refusal = None, error.reason
-        except RAISED as error:
-            if not any(is_symbolic(d) for v in inputs for d in v.shape):
-                raise
-            raise Unfit(Node(ops.named(name), inputs, {}, source=inner.sources), error) from error
+        with fitting(name, inputs, inner.sources):
+            replaced = instead(eqn, HINTS)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
-        if name in AT_ONCE or not (eqn.outvars or name in CONTROL):
+        is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL)
+        if is_lost and expand.find(name) is None:
             raise _refused(name, inner.sources)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
-        node.source, node.refusal = inner.sources, refusal
+        node.source = inner.sources
+        return inner.write(node, nodes)
+
+    def inside(self, source: Any) -> Inliner:
+        """What writes the jaxpr of an equation that comes from there."""
+        return Inliner(self.constants, (source, *self.sources), self.dropped)
+
+    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Append a node; returns its outputs."""
         nodes.append(node)
         return node.outputs
 
@@ -155,11 +163,13 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    name = name_of(eqn.primitive, [v.aval for v in eqn.invars])
+    name = eqn.primitive.name
     meaning: Meaning = _meaning(eqn.primitive, hints)
-    if kind := keys.kind(eqn):
-        dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
-        name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)
+    if what := kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
+        types = tuple(v.aval for v in eqn.invars)
+        meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
+        if kind(types) or name not in REFUSED:
+            name = f"{name} of {what}"
     node = Node(ops.named(name), inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -11,44 +10,41 @@ import onnx_ir as ir
 from converter.errors import SpecError, Unsupported
 from converter.graph import Graph, Node, ops
 from converter.graph.sizes import origins
+from converter.lower import (
+    bits,
+    bitwise,
+    cache,
+    composite,
+    control,
+    conv,
+    cumulative,
+    double,
+    elementwise,
+    error,
+    indexing,
+    recurrent,
+    reduce,
+    resize,
+    shape,
+    sort,
+    special,
+    window,
+)
 from converter.lower.build import Builder
 from converter.lower.registry import layer
 from converter.lower.shared import Shared, typed
-from converter.targets import ONNXRUNTIME, Target
+from converter.targets import Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS
 
-# Modules that register rules when imported.
-DOMAINS = (
-    "bits",
-    "bitwise",
-    "cache",
-    "composite",
-    "control",
-    "conv",
-    "cumulative",
-    "double",
-    "elementwise",
-    "error",
-    "indexing",
-    "recurrent",
-    "reduce",
-    "resize",
-    "shape",
-    "sort",
-    "special",
-    "window",
-)
-for _domain in DOMAINS:
-    importlib.import_module(f"{__name__}.{_domain}")
-layer()  # others' rules
+layer()  # from here on the rules are others'
 
 
 def lower(
     graph: Graph,
     opset: int,
-    refused: list[Unsupported] | None = None,
+    target: Target,
     *,
-    target: Target = ONNXRUNTIME,
+    refused: list[Unsupported] | None = None,
     lines: bool = False,
 ) -> ir.Model:
     """The ONNX model of an arranged graph; parameters are initializers without values yet.
@@ -62,9 +58,9 @@ def lower(
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
     shared = Shared(
         opset,
+        target,
         main,
         refused=refused,
-        target=target,
         lines=lines,
         taken=frozenset(p for name in names for p in _prefixes(name)),
     )

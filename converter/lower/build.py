@@ -34,9 +34,9 @@ class Builder:
         """The first output of the node being lowered: its shape and dtype."""
         return self.node.outputs[0]
 
-    def has_kernel(self, operator: str, dtype: Any) -> bool:
+    def takes(self, operator: str, dtype: Any) -> bool:
         """Whether the target's operator takes a dtype."""
-        return self.shared.target.has_kernel(operator, dtype)
+        return self.shared.target.takes(operator, dtype, self.opset)
 
     def operand(self, index: int = 0) -> Value:
         """An operand of the node being lowered: its shape and dtype."""

@@ -72,8 +72,9 @@ def _(b: Builder, x: ir.Value, scale: ir.Value, *, axis: int, epsilon: float) ->
 
 @rule(ops.group_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir.Value:
-    assert groups == b.out.shape[1], "groups of several channels are arranged as channels"
-    return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
+    if groups == b.out.shape[1]:
+        return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
+    return b.op("GroupNormalization", x, *xs, epsilon=epsilon, num_groups=groups)
 
 
 @rule(ops.batch_norm)

@@ -53,7 +53,7 @@ def _kernel(b: Builder) -> Shape | None:
 
 
 def _check(b: Builder, operator: str) -> None:
-    if not (is_float(b.out.dtype) and b.has_kernel(operator, b.out.dtype)):
+    if not (is_float(b.out.dtype) and b.takes(operator, b.out.dtype)):
         why = (
             "ONNX Runtime convolves float32 and float16; another dtype needs a kernel of known size"
         )

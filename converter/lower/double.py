@@ -86,7 +86,7 @@ FORMULAS: dict[Op, tuple[str, Callable[[Term], Term]]] = {
 
 def _either(operator: str, formula: Callable[[Term], Term]) -> Lowering:
     def lowering(b: Builder, x: ir.Value) -> ir.Value:
-        if b.has_kernel(operator, b.operand().dtype):
+        if b.takes(operator, b.operand().dtype):
             return b.op(operator, x)
         return formula(Term(b, x)).value
 

@@ -35,21 +35,13 @@ table(
         ops.min: "Min",
         ops.mul: "Mul",
         ops.neg: "Neg",
+        ops.sign: "Sign",
         ops.sin: "Sin",
         ops.sqrt: "Sqrt",
         ops.sub: "Sub",
         ops.tanh: "Tanh",
     }
 )
-
-
-@rule(ops.sign)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    if b.out.dtype != np.int64:
-        return b.op("Sign", x)
-    # Before 1.32 ONNX Runtime errs on the Sign of some numbers beyond 31 bits.
-    above, below = (b.op(op, x, b.like(0)) for op in ("Greater", "Less"))
-    return b.op("Sub", b.cast(above, np.int64), b.cast(below, np.int64))
 
 
 @rule(ops.ne)
@@ -62,11 +54,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @rule(ops.rem)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The sign of the dividend, which is what ``fmod`` means. Before 1.32 ONNX Runtime takes
-    that of 64 bits in float64.
-    """
-    if b.out.dtype in (np.int64, np.uint64):
-        return b.op("Sub", x, b.op("Mul", b.op("Div", x, y), y))
+    """The sign of the dividend, which is what ``fmod`` means."""
     return b.op("Mod", x, y, fmod=1)
 
 
@@ -101,8 +89,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
 
 @rule(ops.pow)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """ONNX Runtime raises integers in double precision, which neither wraps nor is exact."""
-    if not is_float(b.out.dtype):
+    if not b.takes("Pow", b.out.dtype):
         raise unsupported(b.node, b.opset, "integers raised to an array of powers; raise floats")
     return b.op("Pow", x, y)
 

@@ -75,7 +75,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
 
 @rule(ops.erf)
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    if b.has_kernel("Erf", b.operand().dtype):
+    if b.takes("Erf", b.operand().dtype):
         return b.op("Erf", x)
     term = Term(b, x)
     size = abs(term)

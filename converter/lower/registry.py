@@ -19,10 +19,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.complex.rewrite import SUFFIX
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node, dims, ops
 from converter.graph.op import Op
+from converter.jaxprs.held import COMPLEX
 from converter.refused import REFUSED
 from converter.trace import source_line
 
@@ -156,7 +156,7 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     needed = [since for since in brought(node.op) if since > opset]
     missing = _named_parameter(node) or _NO_RULE
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
-    hint = REFUSED.get(node.op.name.removesuffix(SUFFIX)) or why or newer
+    hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),

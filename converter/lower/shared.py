@@ -13,7 +13,7 @@ from converter.errors import Unsupported
 from converter.graph import dims
 from converter.graph.dims import Shape
 from converter.graph.sizes import Origin
-from converter.targets import ONNXRUNTIME, Target
+from converter.targets import Target
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Shared:
     """What one model's builders have in common."""
 
     opset: int
+    target: Target
     main: ir.tape.Tape
     values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
     constants: dict[Any, ir.Value] = field(default_factory=dict)
@@ -28,7 +29,6 @@ class Shared:
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Unsupported] | None = None  # where these are collected, none is raised
-    target: Target = ONNXRUNTIME
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
     taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"

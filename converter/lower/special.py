@@ -85,7 +85,7 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
     log_t = log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
     y = log_t + top / bottom - LANCZOS_G / t
     fraction = (term + abs((term + 0.5).apply("Floor"))) * math.pi
-    tangent = fraction.apply("Tan") if b.has_kernel("Tan", b.out.dtype) else tan(fraction)
+    tangent = fraction.apply("Tan") if b.takes("Tan", b.out.dtype) else tan(fraction)
     folded = y - math.pi / tangent
     pole = _both(b, term.equals(term.apply("Floor")), term <= 0)
     return pole.where(math.nan, reflect.where(folded, y)).value
@@ -101,7 +101,7 @@ def _(b: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
     rise, run = Term(b, y), Term(b, x)
     diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
     ratio = abs(rise) / abs(run)
-    turned = ratio.apply("Atan") if b.has_kernel("Atan", b.out.dtype) else atan(ratio)
+    turned = ratio.apply("Atan") if b.takes("Atan", b.out.dtype) else atan(ratio)
     angle = diagonal.where(math.pi / 4, turned)
     angle = _both(b, diagonal, rise.equals(0)).where(0, angle)
     angle = _signed(b, run).where(math.pi - angle, angle)

@@ -48,5 +48,5 @@ def _kinds(node: Node) -> set[str]:
 
 def is_computable(node: Node) -> bool:
     """Pure, without bodies, and of known shapes; not itself the value of a named dimension."""
-    plain = not node.bodies and node.op is not ops.dim_as_value
+    plain = not node.bodies and node.op is not ops.dim_as_value and not node.op.calls
     return plain and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))

@@ -1,13 +1,40 @@
-"""What runtimes can do: a table each. Passes and rules ask it and know no runtime themselves."""
+"""What runtimes have, lack, like and get wrong: a folder each, which has its ``TARGET``.
+
+Passes and rules ask a ``Target``, and know no runtime by name.
+"""
 
 from __future__ import annotations
 
-from converter.targets.devices import OPENVINO, TENSORRT
-from converter.targets.onnxruntime import ONNXRUNTIME, WEB
-from converter.targets.standard import STANDARD
-from converter.targets.target import AttentionLayout, Target
+import pkgutil
+import re
+from functools import cache
+from importlib import import_module
 
-__all__ = ["ONNXRUNTIME", "TARGETS", "AttentionLayout", "Target"]
+from converter.errors import SpecError
+from converter.targets.target import AttentionLayout, Deviation, Quirk, Target
 
-TARGETS = {target.name: target for target in (ONNXRUNTIME, TENSORRT, OPENVINO, WEB, STANDARD)}
+__all__ = ["DEFAULT", "TARGETS", "AttentionLayout", "Deviation", "Quirk", "Target", "find"]
+
+TARGETS: dict[str, Target] = {
+    folder.name: import_module(f"{__name__}.{folder.name}").TARGET
+    for folder in pkgutil.iter_modules(__path__)
+    if folder.ispkg
+}
 """By the name that ``to_onnx`` takes."""
+
+DEFAULT = "onnxruntime"
+
+
+@cache
+def find(text: str) -> Target:
+    """The target of a name, with versions perhaps: ``onnxruntime>=1.32``.
+
+    **Raises** `SpecError` if there is none.
+    """
+    name, wanted = re.fullmatch(r"\s*(\w*)\s*(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    if name not in TARGETS:
+        known = ", ".join(TARGETS)
+        raise SpecError(
+            f"target must be {known}, perhaps with versions (onnxruntime>=1.32); received {text!r}"
+        )
+    return TARGETS[name].only(wanted)

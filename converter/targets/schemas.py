@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from converter.graph import ops
+from converter.graph.op import Op
+
+SINCE: Mapping[str, int] = {
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mish"), 18),
+    "Gelu": 20,
+    "GroupNormalization": 21,  # that of 18, with a scale for each group, is deprecated
+    **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), 23),
+    **dict.fromkeys(("Swish", "TensorScatter"), 24),
+    **dict.fromkeys(("BitCast", "CumProd"), 26),
+}
+"""Operators that came after opset 17."""
+
 BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh"), 22),
     **dict.fromkeys(("Round", "Sin", "Sinh", "Tan"), 22),
@@ -15,3 +28,15 @@ BFLOAT16_SINCE: Mapping[str, int] = {
     "TopK": 24,
 }
 """Operators that are older than their bfloat16, and the opset that brought it."""
+
+NAMES: Mapping[Op, str] = {
+    **dict.fromkeys((ops.avg_pool, ops.sum_pool), "AveragePool"),
+    **dict.fromkeys((ops.max_pool, ops.max_pool_scatter), "MaxPool"),
+}
+
+
+def operator(op: Op) -> str:
+    """What an operation that was recognised or arranged is called in ONNX: ``hard_swish`` is
+    ``HardSwish`` there."""
+    written = op.operator or NAMES.get(op)
+    return written or "".join(part.capitalize() for part in op.name.split("_"))

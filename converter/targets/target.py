@@ -1,15 +1,21 @@
-"""What a conversion asks of the runtime that a file is for."""
+"""What a target is: what a runtime has, lacks, likes and gets wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
+import onnx_ir as ir
 
-from converter.graph import ops
+from converter.errors import SpecError
+from converter.graph import Node, ops
+from converter.graph.dtypes import is_float
 from converter.graph.op import Op
+from converter.graph.rewrite import Rule
+from converter.targets.opsets import OPSETS
+from converter.targets.schemas import BFLOAT16_SINCE, SINCE
+from converter.targets.versions import ALL, Versions, versions
 
 Detour = Mapping[str, str]
 
@@ -32,28 +38,96 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Target:
-    """A runtime: what it has kernels for, and where it errs.
+class Lack:
+    """Operators that a runtime has not, in any dtype or in some, at all opsets or at some."""
 
-    ``kernels`` says by operation of the graph which dtypes take a detour; ``without_float64`` names
-    operators. ``bfloat16`` has the operations that take it; without, all do. With
-    ``rounds_reductions`` sums, products and extremes of integers are written so that they stay
-    exact in a runtime that reduces in floats; with ``rewrites`` products and pads so that an
-    optimiser that moves transpositions and zeros leaves them right. ``attention_layout`` is what it
-    runs best of what it takes.
+    operators: frozenset[str]
+    dtypes: frozenset[str] = frozenset()
+    opsets: range = OPSETS
+
+    def has(self, operator: str, dtype: str, opset: int) -> bool:
+        """Whether this is one of them."""
+        named = operator in self.operators and opset in self.opsets
+        return named and (dtype in self.dtypes or not self.dtypes)
+
+
+def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
+    """Names with blanks between them; no dtypes are all."""
+    return Lack(frozenset(operators.split()), frozenset(dtypes.split()), opsets)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """When an operation may differ from JAX, and what a strict conversion writes, if it can."""
+
+    sentence: str
+    exact: Rule | None = None
+    concerns: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """What a runtime does in another way than the standard and JAX, and how it is avoided.
+
+    ``versions`` are those that do it, all if empty (``<1.32``); ``example`` is the smallest file
+    that shows it, in ONNX's text form without a header: ``docs/runtimes.md`` is made of them.
+    ``rules`` rewrite the graph, by operation, ``model`` the ONNX model, in place. What would cost
+    too much is only noted, by operation, and mended if strict (``deviations``).
+    """
+
+    name: str
+    versions: str
+    example: str
+    rules: Mapping[Op, Rule] = field(default_factory=dict)
+    model: Callable[[ir.Model], None] | None = None
+    deviations: Mapping[Op, Deviation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A runtime, in the ``versions`` that a file is for: what it has, lacks, likes and gets wrong.
+
+    ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
+    operations that take it, and without, all do; ``lacks`` are operators of the standard that are
+    not there. ``attention_layout`` is what it runs best of what it takes.
     """
 
     name: str
     kernels: Mapping[Op, Missing]
-    without_float64: frozenset[str] = frozenset()
+    lacks: tuple[Lack, ...] = ()
+    quirks: tuple[Quirk, ...] = ()
     bfloat16: frozenset[Op] | None = None
-    rounds_reductions: bool = False
-    rewrites: bool = False
     attention_layout: AttentionLayout = "4d"
+    versions: Versions = ALL
 
-    def has_kernel(self, operator: str, dtype: Any) -> bool:
-        """Whether the operator takes a dtype; asked where a formula can stand in for it."""
-        return not (dtype == np.float64 and operator in self.without_float64)
+    def takes(self, operator: str, dtype: Any, opset: int) -> bool:
+        """Whether an operator can be used for a dtype; asked where something can stand in for it.
+
+        A dtype that takes a detour counts as one that is taken.
+        """
+        return not any(row.has(operator, str(dtype), opset) for row in self.lacks)
+
+    def supports(self, operator: str, dtype: Any, opset: int) -> bool:
+        """Whether there is such an operator for a dtype at an opset, here and in the standard."""
+        since = BFLOAT16_SINCE.get(operator, 0) if str(dtype) == "bfloat16" else 0
+        return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
+
+    def settle(self, model: ir.Model) -> None:
+        """Rewrite a model in place where it would meet a quirk."""
+        for quirk in self.quirks:
+            if quirk.model is not None:
+                quirk.model(model)
+
+    def only(self, wanted: str) -> Target:
+        """The target in some of its versions, with the quirks of these.
+
+        **Raises** `SpecError` if there is none that files are written for.
+        """
+        left = self.versions & versions(wanted)
+        if not left:
+            raise SpecError(f"{self.name}{wanted} has no version that files are written for")
+        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
+        return replace(self, versions=left, quirks=quirks)
 
 
 NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")

@@ -11,9 +11,9 @@ import pytest
 from jax import lax
 
 import converter
-from converter.arrange.kernels import OPERATORS
+from converter.graph import ops
 from converter.targets.opsets import OPSETS
-from converter.targets.schemas import BFLOAT16_SINCE
+from converter.targets.schemas import BFLOAT16_SINCE, SINCE, operator
 
 WRITTEN = set(
     re.findall(
@@ -21,13 +21,6 @@ WRITTEN = set(
         "".join(p.read_text() for p in (Path(converter.__file__).parent / "lower").glob("*.py")),
     )
 ) & {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
-ELSEWHERE = {
-    *("TopK", "InstanceNormalization"),
-    *("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign"),
-    *("LSTM", "GRU", "RNN"),
-}
-"""For the first two ONNX Runtime has no kernel at any opset; the others are not recognised in
-bfloat16, and only ``lower_precision`` asks."""
 
 
 def takes_bfloat16(operator: str, opset: int) -> bool | None:
@@ -42,12 +35,23 @@ def takes_bfloat16(operator: str, opset: int) -> bool | None:
 
 def test_the_table_is_that_of_onnx():
     found = {}
-    for operator in WRITTEN | BFLOAT16_SINCE.keys():
-        takes = {opset: takes_bfloat16(operator, opset) for opset in OPSETS}
+    for name in WRITTEN | BFLOAT16_SINCE.keys():
+        takes = {opset: takes_bfloat16(name, opset) for opset in OPSETS}
         if False in takes.values() and True in takes.values():
-            found[operator] = min(opset for opset, ok in takes.items() if ok)
+            found[name] = min(opset for opset, ok in takes.items() if ok)
     assert found == BFLOAT16_SINCE
-    assert set(OPERATORS.values()) | ELSEWHERE == BFLOAT16_SINCE.keys()
+
+
+def test_newer_operators_are_those_of_onnx():
+    """That of GroupNormalization which is not deprecated."""
+    there = {op: min(o for o in OPSETS if onnx.defs.has(op, o, "")) for op in WRITTEN}
+    newer = {op: opset for op, opset in there.items() if opset > OPSETS[0]}
+    assert newer | {"GroupNormalization": 21} == SINCE
+
+
+def test_what_is_fused_has_the_name_of_an_operator():
+    ours = {operator(op) for op in ops.stated() if op.structure}
+    assert ours <= {schema.name for schema in onnx.defs.get_all_schemas()}
 
 
 WINDOW = {"window_dimensions": (1, 2), "window_strides": (1, 1), "padding": ((0, 0), (0, 1))}

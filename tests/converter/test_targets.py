@@ -121,7 +121,7 @@ def test_what_only_a_runtime_needs_is_left_out():
     assert "Erf" not in ours
     assert ours["Cast"] == 2
     assert ours["TopK"] == 1
-    with pytest.raises(converter.SpecError, match="target must be onnxruntime, tensorrt, openvino"):
+    with pytest.raises(converter.SpecError, match="target must be onnxruntime, openvino"):
         converter.to_onnx(fn, spec, target="qnn")
 
 
@@ -188,4 +188,4 @@ def test_a_target_has_a_layout_that_can_be_changed():
 
 
 def test_the_zoo_knows_every_target():
-    assert get_args(choices.Target) == tuple(converter.TARGETS)
+    assert set(get_args(choices.Target)) == set(converter.TARGETS)

@@ -22,7 +22,7 @@ from converter.fuse.attention.scores import Factor, Scores, only_reader
 from converter.fuse.match import Uses, converts_float, operand, peel, proved, whole
 from converter.graph import Node, Value, ops
 from converter.graph.axes import View, along
-from converter.targets.onnxruntime import HALF_OR_SINGLE
+from converter.graph.dtypes import is_float
 
 
 def prove(node: Node, uses: Uses) -> Attention | str | None:
@@ -70,7 +70,8 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     dtype, precision = node.out.dtype, found.product.base.dtype
     if not all(v.dtype == dtype for v in parts.values()):
         return "queries, keys, values and result differ in dtype"
-    odd = {d.name for d in (dtype, precision, *(t.dtype for t in found.terms))} - HALF_OR_SINGLE
+    dtypes = {dtype, precision, *(t.dtype for t in found.terms)}
+    odd = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
     if not all(_is_of_queries(f, parts) for f in found.factors):

@@ -18,9 +18,6 @@ from converter.fuse.recurrent.cells import Cell, cell
 from converter.fuse.recurrent.terms import Body
 from converter.graph import Node, dims, ops
 
-DTYPES = ("float32", "float16")
-"""What ONNX Runtime has kernels for: it says of float64 that there is none yet."""
-
 
 def prove(node: Node, uses: Uses) -> Recurrent | str | None:
     """For each state of the loop, and each of its axes as that which the products sum over."""
@@ -37,19 +34,19 @@ def prove(node: Node, uses: Uses) -> Recurrent | str | None:
         for feature in reversed(range(state.rank)):
             found = cell(Body(node, state, feature), after)
             if isinstance(found, Cell):
-                return _whole(found)
+                return _whole(found, uses)
             reason = reason or found
     return reason
 
 
-def _whole(found: Cell) -> Recurrent | str | None:
+def _whole(found: Cell, uses: Uses) -> Recurrent | str | None:
     terms = [term for gate in found.gates for term in gate]
     sources = dict.fromkeys(t.source for t in terms if t.kind == "x" and t.source is not None)
     if not sources or not any(t.kind in ("h", "reset") for t in terms):
         return None
     dtypes = {found.body.state.dtype, *(t.weights.base.dtype for t in terms)}
     dtypes.update(s.base.dtype for s in sources)
-    if len(dtypes) != 1 or found.body.state.dtype.name not in DTYPES:
+    if len(dtypes) != 1 or not uses.takes("LSTM", found.body.state.dtype):
         return "the runtime's operator does not take its dtypes"
     if len({selection.goes_back(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"

@@ -15,12 +15,11 @@ from converter.fuse.match import Uses, proved
 from converter.fuse.rotary import build, pairwise, turned
 from converter.fuse.rotary.build import Rotation
 from converter.graph import Node, ops
-from converter.targets.onnxruntime import HALF_OR_SINGLE
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
     found = turned.prove(node, uses) if node.op is ops.add else pairwise.prove(node, uses)
-    if isinstance(found, Rotation) and node.out.dtype.name not in HALF_OR_SINGLE:
+    if isinstance(found, Rotation) and not uses.takes("RotaryEmbedding", node.out.dtype):
         return f"the runtime's operator does not take {node.out.dtype.name}"
     return found
 

@@ -39,6 +39,7 @@ group_norm = _ours(
     "group_norm",
     formula=norms.group_norm,
     operator="InstanceNormalization",
+    otherwise="GroupNormalization",
     structure="group_norm",
     needs=("layer_norm",),
 )
@@ -88,7 +89,11 @@ soft_sign = _activation(
     "soft_sign", formula=jax.nn.soft_sign, operator="Softsign", structure="soft_sign"
 )
 leaky_relu = _activation(
-    "leaky_relu", formula=formulas.leaky_relu, operator="LeakyRelu", structure="leaky_relu"
+    "leaky_relu",
+    formula=formulas.leaky_relu,
+    operator="LeakyRelu",
+    otherwise="PRelu",
+    structure="leaky_relu",
 )
 elu = _activation("elu", formula=formulas.elu, operator="Elu", structure="elu")
 selu = _activation("selu", formula=formulas.selu, operator="Selu", structure="selu")

@@ -194,3 +194,13 @@ conv_general_dilated = known("conv_general_dilated", rounding=_SUMS, linear=Line
 cond = known("cond")
 scan = known("scan")
 while_ = known("while")
+
+# ------------------------------------------------------------------------------- somebody's code
+
+_calling = partial(known, calls=True)
+
+call_exported = _calling("call_exported")
+ffi_call = _calling("ffi_call")
+io_callback = _calling("io_callback")
+outside_call = _calling("outside_call")
+pure_callback = _calling("pure_callback")

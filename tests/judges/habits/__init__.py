@@ -28,8 +28,8 @@ class Habit:
     thing, and the standard's evaluator if the text settles it; ``seen`` what the runtime gives, a
     part of what it says where it refuses, or that the process ends. ``standard`` tells what the
     operator's text says, ``ours`` what the converter does about it; ``settled`` is false where the
-    text leaves the result open, so that no runtime is at fault. ``mended`` is the first version
-    that gives what is right, if there is one.
+    text leaves the result open, so that no runtime is at fault. ``versions`` are those that do it,
+    all if empty.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Habit:
     settled: bool = True
     opset: int = 23
     ir_version: int = 10
-    mended: str | None = None
+    versions: str = ""
 
     @property
     def text(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.judges.habits import DIES, Habit
+from converter.targets import TARGETS
+from tests.judges.habits import DIES, Arrays, Habit
 from tests.judges.habits.arrays import (
     INF,
     LOWEST,
@@ -32,11 +33,21 @@ _VALUES = f32([[[[0, 1], [2, 3], [4, 5]]]])
 _ROWS = np.repeat(f32([[[[0], [2], [6], [8]]]]), 8, 1)
 _FILL = f32([[0, 0, 0], [LOWEST, LOWEST, LOWEST]])
 
+QUIRKS = {quirk.name: quirk for quirk in TARGETS["onnxruntime"].quirks}
+
+
+def _quirk(
+    name: str, inputs: Arrays, right: Arrays, seen: Arrays | str, standard: str, ours: str
+) -> Habit:
+    """One that the converter avoids: its file and its versions are told there."""
+    quirk = QUIRKS[name]
+    versions = quirk.versions
+    return Habit(name, quirk.example, inputs, right, seen, standard, ours, versions=versions)
+
+
 NUMBERS = [
-    Habit(
+    _quirk(
         "A transposed matrix times a vector",
-        "g (float[3,3] a, float[3] v) => (float[3] y) "
-        "{ t = Transpose <perm=[1,0]> (a) y = MatMul (t, v) }",
         [f32([[0, 1, 2], [3, 4, 5], [6, 7, 8]]), f32([0, 1, 2])],
         [f32([15, 18, 21])],
         [f32([5, 14, 23])],
@@ -55,38 +66,30 @@ NUMBERS = [
         "says that it may be so; a strict conversion writes slices where an axis of named size may "
         "be too short",
     ),
-    Habit(
+    _quirk(
         "A float64 product that is scaled",
-        "g (double[2,2] a, double[2,2] b) => (double[2,2] y) "
-        "{ s = Constant <value = double {0.1}> () p = MatMul (a, b) y = Mul (p, s) }",
         [np.ones((2, 2)), np.ones((2, 2))],
         [np.full((2, 2), 0.2)],
         [np.full((2, 2), np.float32(0.2), np.float64)],
         "the product with 0.1; the optimiser keeps a scale in float32, and an epsilon of a norm",
         "repeats such a number along an axis, where one has a known size",
-        mended="1.32.0",
     ),
-    Habit(
+    _quirk(
         "A padding in front of a pool of maxima",
-        "g (float[1,1,3] x) => (float[1,1,2] y) { p = Constant <value_ints=[0,0,1,0,0,0]> () "
-        "z = Pad (x, p) y = MaxPool <kernel_shape=[2], strides=[2]> (z) }",
         [f32([[[-1, -1, -1]]])],
         [f32([[[0, -1]]])],
         [f32([[[-1, -1]]])],
         "`Pad` writes zeros, which are larger than the rest; the optimiser makes it the pool's own "
         "padding, which does not count",
         "pads with -0.0, which the optimiser leaves where it is",
-        mended="1.32.0",
     ),
-    Habit(
+    _quirk(
         "Largest of many 64-bit integers",
-        "g (int64[9] x) => (int64 y) { y = ReduceMax <keepdims=0> (x) }",
         [_NINE],
         [i64(2**31)],
         [i64(1)],
         "the maximum; only the low halves are compared, as signed numbers",
         "takes uint32 through float64, which is exact, and the first of 64 bits sorted by TopK",
-        mended="1.32.0",
     ),
     Habit(
         "Attention of a row that a finite mask hides",
@@ -108,28 +111,24 @@ NUMBERS = [
         "what is chosen, -0; a zero is taken from the last operand",
         "nothing: `docs/exactness.md`",
     ),
-    Habit(
+    _quirk(
         "Sigmoid of negative numbers",
-        "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
         [f32([-17])],
         [f32([4.1399377e-08])],
         [f32([8.940697e-08])],
         "1 / (1 + exp(-x))",
         "leaves it, no more than 1e-7 absolute, unless strict: `docs/exactness.md`",
     ),
-    Habit(
+    _quirk(
         "Sign of 64-bit integers",
-        "g (int64[3] x) => (int64[3] y) { y = Sign (x) }",
         [i64([2**31, -(2**31), 2**32])],
         [i64([1, -1, 1])],
         [i64([-1, -1, 1])],
         "1 where x > 0",
         "compares with zero instead",
-        mended="1.32.0",
     ),
-    Habit(
+    _quirk(
         "Sum of integers beyond their range",
-        "g (int32[2] x) => (int32 y) { y = ReduceSum <keepdims=0> (x) }",
         [i32([2**31 - 1, 1])],
         [i32(-(2**31))],
         [i32(2**31 - 1)],
@@ -137,24 +136,21 @@ NUMBERS = [
         "sums in int64 and converts back; ONNX Runtime adds in float64, so those of 64 bits are "
         "products with ones",
     ),
-    Habit(
+    _quirk(
         "Product of integers beyond their range",
-        "g (int32[2] x) => (int32 y) { y = ReduceProd <keepdims=0> (x) }",
         [i32([2**30, 4])],
         [i32(0)],
         [i32(2**31 - 1)],
         "does not say; the standard's evaluator and JAX wrap, ONNX Runtime saturates",
         "multiplies one half with the other until one is left",
     ),
-    Habit(
+    _quirk(
         "Remainder of 64-bit integers",
-        "g (int64[1] x, int64[1] d) => (int64[1] y) { y = Mod <fmod=1> (x, d) }",
         [i64([2**62 + 1]), i64([7])],
         [i64([(2**62 + 1) % 7])],
         [i64([2**62 % 7])],
         "the remainder of integers; it is taken in doubles",
         "divides, multiplies and subtracts",
-        mended="1.32.0",
     ),
     Habit(
         "Power of integers",
@@ -204,7 +200,7 @@ NUMBERS = [
         OPEN_NAN,
         EXACTNESS,
         settled=False,
-        mended="1.32.0",
+        versions="<1.32",
     ),
     Habit(
         "Floats beyond the range of integers",
@@ -220,29 +216,24 @@ NUMBERS = [
 """Other numbers, without a word."""
 
 REFUSED = [
-    Habit(
+    _quirk(
         "The lowest integer divided by -1",
-        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Div (x, d) }",
         [i32([-(2**31)]), i32([-1])],
         [i32([-(2**31)])],
         DIES,
         "integer division",
         "divides by 1 where the divisor is -1, or not by a variable",
     ),
-    Habit(
+    _quirk(
         "The remainder of the lowest integer by -1",
-        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Mod (x, d) }",
         [i32([-(2**31)]), i32([-1])],
         [i32([0])],
         DIES,
         "integer remainder",
         "takes the remainder by 1 instead, where the divisor may be -1",
-        mended="1.32.0",
     ),
-    Habit(
+    _quirk(
         "A product of a matrix that is turned and converted",
-        "g (int32[2,3,4] x, float[4,2] w) => (float[3,2,2] y) "
-        "{ t = Transpose <perm=[1,0,2]> (x) c = Cast <to=1> (t) y = MatMul (c, w) }",
         [i32(np.ones((2, 3, 4))), f32(np.ones((4, 2)))],
         [f32(np.full((3, 2, 2), 4))],
         DIES,
@@ -251,18 +242,14 @@ REFUSED = [
         "conversions itself around products of float16",
         "gives both operands as many axes",
     ),
-    Habit(
+    _quirk(
         "A product of two turned matrices, one of them an output",
-        "g (float[2,3] x, float[1,2] w, float[1] b) => (float[3,2] t, float[3,1] y) "
-        "{ t = Transpose <perm=[1,0]> (x) u = Transpose <perm=[1,0]> (w) "
-        "p = MatMul (t, u) y = Add (p, b) }",
         [f32([[1, 2, 3], [4, 5, 6]]), f32([[1, 1]]), f32([1])],
         [f32([[1, 4], [2, 5], [3, 6]]), f32([[6], [8], [10]])],
         "Failed to find node output",
         "numpy's `matmul`; the optimiser makes a Gemm of product and sum, takes both "
         "transpositions into it and loses the output",
         "multiplies such matrices as a stack of one, which does not become a Gemm",
-        mended="1.32.0",
     ),
     Habit(
         "A resizing between transpositions",
@@ -306,7 +293,7 @@ REFUSED = [
         "IR 14 is what onnx 1.23 writes unless told otherwise",
         "writes IR 8 to 11, by opset",
         ir_version=14,
-        mended="1.32.0",
+        versions="<1.32",
     ),
     Habit(
         "Newer operators",
@@ -318,7 +305,7 @@ REFUSED = [
         "writes opset 17 to 26",
         opset=27,
         ir_version=11,
-        mended="1.32.0",
+        versions="<1.32",
     ),
 ]
 """It says so, or the process ends."""

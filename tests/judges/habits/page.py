@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from converter.targets.versions import versions
 from tests.judges.habits import Arrays, Habit, Runtime, evaluator, kernels, onnxruntime, openvino
 
 TABLES: Mapping[Runtime, Mapping[str, Sequence[Habit]]] = {
@@ -62,16 +63,15 @@ def _tables(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
 
 
 def _mended(runtime: Runtime, habit: Habit) -> str:
-    if habit.mended is None:
+    having = [version for version in VERSIONS[runtime] if version in versions(habit.versions)]
+    if (mended := len(having)) == len(VERSIONS[runtime]):
         return ""
-    versions = VERSIONS[runtime]
-    before = " and ".join(versions[: versions.index(habit.mended)])
-    return f"Seen in {before}, mended in {habit.mended}"
+    return f"Seen in {' and '.join(having)}, mended in {VERSIONS[runtime][mended]}"
 
 
 def _kernels() -> Iterator[str]:
-    versions = " and ".join(VERSIONS["onnxruntime"])
-    yield f"## Types without a kernel in ONNX Runtime {versions} at opset {kernels.OPSET}\n"
+    seen = " and ".join(VERSIONS["onnxruntime"])
+    yield f"## Types without a kernel in ONNX Runtime {seen} at opset {kernels.OPSET}\n"
     yield "Of the types that the operators have by the standard. What it lacks in float16, it"
     yield "converts by itself.\n"
     yield "| types | operators |"

@@ -2,35 +2,54 @@
 
 Its fusion of transpositions with products (MatmulTransposeFusion, 1.32.0) errs where the operands
 differ in their number of axes. A matrix that is turned and multiplied by a vector is taken as if it
-were not turned. And where a conversion stands between the transposition and the product, which the
-runtime writes itself around the products of float16, the transposition is taken out before the
-fusion finds that it cannot take place: the process ends. It also finds transpositions that other
-passes have brought there from further up.
+were not turned: so a vector becomes a column. And where a conversion stands between the
+transposition and the product, which the runtime writes itself around the products of float16, the
+transposition is taken out before the fusion finds that it cannot take place: where such a
+conversion can be, operands get as many axes. It also finds transpositions that other passes have
+brought there from further up.
 
-So a vector becomes a column, and where such a conversion can be, operands get as many axes.
+Before 1.32 the fusion of transpositions with Gemm (GemmTransposeFusion), which is made of a product
+of two matrices and a sum, loses a transposition of one operand that is an output of the graph where
+the other operand is turned as well. Such matrices are multiplied as a stack of one, no Gemm.
 
-The rest is of versions before 1.32. Their fusion of transpositions with Gemm (GemmTransposeFusion),
-which they make of a product of two matrices and a sum, loses a transposition of one operand that is
-an output of the graph where the other operand is turned as well. Such matrices are multiplied as a
-stack of one, which is no Gemm.
-
-Their fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion) keep a
-scale and an epsilon in float32, whatever is computed in. So a float64 number that an array of
-several axes is multiplied with, divided by or added to is written once for each entry of an axis;
-where none is known to have several, the array gets one more axis, behind which nothing is fused.
+Before 1.32 the fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion)
+keep a scale and an epsilon in float32, whatever is computed in. So a float64 number that an array
+of several axes is multiplied with, divided by or added to is written once for each entry of an
+axis; where none is known to have several, the array gets one more axis, behind which nothing is
+fused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Flag, auto
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from converter.graph.names import Names
-from converter.targets.onnxruntime import MOVES_TRANSPOSITIONS
+
+MOVES_TRANSPOSITIONS = frozenset(
+    {
+        *("Abs", "Add", "And", "ArgMax", "ArgMin", "Cast", "CastLike", "Ceil", "Celu", "Clip"),
+        *("Concat", "Cos", "CumSum", "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Expand"),
+        *("Flatten", "Floor", "Gather", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid"),
+        *("HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log"),
+        *("LogSoftmax", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu"),
+        *("Pad", "Pow", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"),
+        *("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"),
+        *("Relu", "Reshape", "Resize", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Slice"),
+        *("Softmax", "Softplus", "Softsign", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish"),
+        *("Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where", "Xor"),
+    }
+)
+"""Operators behind which ONNX Runtime's optimiser may move a transposition that is before them; a
+Reshape only where it adds or removes axes of one."""
+
+
+Rewrite: TypeAlias = Callable[[ir.Model], None]
 
 
 class Moved(Flag):
@@ -43,14 +62,30 @@ class Moved(Flag):
     CONVERTED = auto()
 
 
-def settle_products(model: ir.Model) -> None:
-    """Bring operands of products to as many axes where the optimiser would err, in place."""
-    moved: dict[ir.Value, Moved] = {}
+Ranks: TypeAlias = "tuple[int, int] | None"
+"""How many axes both operands of a product get, if they have to be others."""
+
+
+def _settled(ranks: Callable[[ir.Node, dict[ir.Value, Moved]], Ranks]) -> Rewrite:
+    """Give operands of products as many axes as is asked for."""
+
+    def settle(model: ir.Model) -> None:
+        moved: dict[ir.Value, Moved] = {}
+        writer = _Writer(model.graph)
+        for node in list(model.graph.all_nodes()):
+            moved.update(dict.fromkeys(node.outputs, _moved(node, moved)))
+            if node.op_type == "MatMul" and not node.domain and None not in map(_rank, node.inputs):
+                wanted = ranks(node, moved)
+                if wanted is not None:
+                    _reshape(node, wanted, writer)
+
+    return settle
+
+
+def keep_digits(model: ir.Model) -> None:
+    """Write numbers of float64 in a form that no fusion takes."""
     writer = _Writer(model.graph)
     for node in list(model.graph.all_nodes()):
-        moved.update(dict.fromkeys(node.outputs, _moved(node, moved)))
-        if node.op_type == "MatMul" and not node.domain:
-            _settle(node, moved, writer)
         if node.op_type in ("Mul", "Div", "Add") and not node.domain:
             _keep_digits(node, writer)
 
@@ -106,19 +141,30 @@ def _axes(node: ir.Node, rank: int) -> Sequence[int]:
     return [int(axis) for axis in given.const_value.numpy()]
 
 
-def _settle(node: ir.Node, moved: dict[ir.Value, Moved], writer: _Writer) -> None:
+def _rank(value: ir.Value | None) -> int | None:
+    return None if value is None or value.shape is None else value.shape.rank()
+
+
+def _column(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+    """Of a vector, unless nothing computed the matrix."""
     x, y = node.inputs
-    if x is None or y is None or x.shape is None or y.shape is None:
-        return
-    left, right = x.shape.rank(), y.shape.rank()
-    if left != right and (_errs(x, moved) or _errs(y, moved)):
-        ranks = (max(left, right),) * 2
-    elif left > 1 and right == 1 and x.producer() is not None:
-        ranks = (left, 2)
-    elif left == right == 2 and _loses_output(node, moved):
-        ranks = (3, 3)
-    else:
-        return
+    left, right = _rank(x) or 0, _rank(y) or 0
+    return (left, 2) if left > 1 and right == 1 and x and x.producer() is not None else None
+
+
+def _equal_ranks(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+    left, right = (_rank(v) or 0 for v in node.inputs)
+    errs = any(v is not None and _errs(v, moved) for v in node.inputs)
+    return (max(left, right),) * 2 if left != right and errs else None
+
+
+def _stack(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+    matrices = all(_rank(v) == 2 for v in node.inputs)
+    return (3, 3) if matrices and _loses_output(node, moved) else None
+
+
+def _reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
+    left, right = (_rank(v) or 0 for v in node.inputs)
     row, column = (left == 1), (right == 1)
     stack = range(max(ranks) - max(left, right, 2))
     writer.unsqueeze(node, 0, range(ranks[0] - left))
@@ -238,3 +284,8 @@ class _Writer:
         if value.dtype is not None:
             result.dtype = value.dtype
         return made
+
+
+column = _settled(_column)
+equal_ranks = _settled(_equal_ranks)
+stack = _settled(_stack)

@@ -1,0 +1,76 @@
+"""ONNX Runtime on CPUs, measured on 1.31.1 and 1.32.0: its kernels, and what it gets wrong.
+
+float16 is not listed where it converts to float32 by itself and one rounding more does not matter.
+bfloat16 is computed in float32 where nothing else is said.
+"""
+
+from converter.graph import ops
+from converter.targets.onnxruntime.quirks import QUIRKS
+from converter.targets.opsets import OPSETS
+from converter.targets.target import (
+    BOOL,
+    FORMULAS,
+    HALF,
+    NARROW,
+    SHORT,
+    UNSIGNED,
+    Missing,
+    Target,
+    lack,
+)
+from converter.targets.versions import versions
+
+EXTREMES = {**BOOL, **SHORT, **UNSIGNED}
+# It adds in float64: what is left exact of it is in int64.
+SUMS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
+SORTED = {"bool": "int32", "uint16": "int32", **UNSIGNED}
+
+KERNELS = {
+    **dict.fromkeys((ops.add, ops.add_any, ops.mul, ops.sub, ops.div), Missing(BOOL)),
+    **dict.fromkeys(
+        (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing({**BOOL, **SHORT})
+    ),
+    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), Missing(BOOL, back=False)),
+    ops.neg: Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
+    ops.pow: Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
+    ops.select_n: Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
+    ops.pad: Missing(SHORT),
+    ops.cumsum: Missing({**NARROW, **UNSIGNED}),
+    ops.cumprod: Missing(NARROW),
+    ops.reduce_sum: Missing(SUMS),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing(EXTREMES, order=True)),
+    **dict.fromkeys((ops.argmax, ops.argmin), Missing(EXTREMES, back=False, order=True)),
+    **dict.fromkeys((ops.top_k, ops.approx_top_k), Missing(SORTED, order=True)),
+    ops.matmul: Missing({**NARROW, **BOOL}),
+    **dict.fromkeys((ops.scatter_add, ops.scatter_mul), Missing({**HALF, **BOOL})),
+    **dict.fromkeys((ops.scatter_max, ops.scatter_min), Missing({**HALF, **BOOL, **SHORT})),
+    ops.max_pool_scatter: Missing(HALF),
+    ops.celu: Missing(HALF),
+    **FORMULAS,
+    ops.sign: Missing(HALF),  # of NaN it makes 0
+}
+"""By operation of the graph."""
+
+BFLOAT16 = frozenset(
+    {
+        *(ops.bitcast_convert_type, ops.concatenate, ops.convert_element_type, ops.reshape),
+        *(ops.slice, ops.transpose, ops.cond, ops.scan, ops.while_),
+    }
+)
+"""Operations that have kernels of bfloat16: what only moves it, and what has bodies."""
+
+INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+
+LACKS = (
+    lack("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
+    lack("AveragePool Conv ConvTranspose Attention RotaryEmbedding Gelu", "float64"),
+    lack("Sigmoid", "float64"),  # there is one, whose errors are those of float32
+    lack("InstanceNormalization LSTM GRU RNN", "bfloat16 float64"),
+    lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
+    lack("GroupNormalization"),  # what it runs in its place takes twice the time
+    lack("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
+    lack("Pow", INTEGERS),  # in double precision, which neither wraps nor is exact
+)
+"""Operators for which something else can stand in."""
+
+TARGET = Target("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d", versions=versions(">=1.31"))

@@ -1,0 +1,31 @@
+"""Floats that ONNX Runtime gets wrong, written in another way."""
+
+from __future__ import annotations
+
+from converter.graph import Node, Value, const, ops
+from converter.graph.constants import scalar
+from converter.graph.rewrite import Editor
+
+UNMOVED_ZERO = -0.0
+
+
+def fixed_padding(node: Node, editor: Editor) -> Value | None:
+    """Zeros in front of a pool as zeros that stay there; transpositions may lie between."""
+    views, pad = list[Node](), node.inputs[0].node
+    while pad is not None and pad.op in (ops.reshape, ops.transpose):
+        views.append(pad)
+        pad = pad.inputs[0].node
+    if pad is None or pad.op is not ops.pad or scalar(pad.inputs[1]) != 0:
+        return None
+    x = editor.like(pad, [pad.inputs[0], const(UNMOVED_ZERO, pad.out.dtype)])
+    for view in reversed(views):
+        x = editor.like(view, [x])
+    return editor.like(node, [x])
+
+
+def logistic(node: Node, editor: Editor) -> Value:
+    """1 / (1 + exp(-x))."""
+    (x,), one = node.inputs, const(1, node.out.dtype)
+    less = editor.add(ops.neg, [x], x.shape, x.dtype)
+    power = editor.add(ops.exp, [less], x.shape, x.dtype)
+    return editor.binary(ops.div, one, editor.binary(ops.add, power, one))

@@ -1,0 +1,159 @@
+"""Integers that ONNX Runtime gets wrong, written in another way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from converter.graph import Graph, Node, Value, const, dims, make_node, ops
+from converter.graph.dtypes import is_integer, lowest
+from converter.graph.origins import ancestors
+from converter.graph.ranges import known_range
+from converter.graph.rewrite import Editor
+from converter.targets.widening import narrowed, widened
+
+# ------------------------------------------------------------------------------------- reductions
+
+
+def _lines(node: Node, editor: Editor) -> Value:
+    """The operand as [axes that stay…, all that is reduced]."""
+    x, axes = node.inputs[0], node.params["axes"]
+    kept = [i for i in range(x.rank) if i not in axes]
+    size = dims.product([x.shape[i] for i in axes])
+    return editor.reshape(editor.transpose(x, (*kept, *axes)), (*node.out.shape, size))
+
+
+def add_up(node: Node, editor: Editor) -> Value | None:
+    """64 bits wrap in a product with ones, which is the one sum that is added exactly."""
+    if node.out.dtype not in (np.int64, np.uint64) or _is_of_sizes(node.inputs[0]):
+        return None
+    x = _lines(node, editor)
+    ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
+    total = editor.add(ops.matmul, [x, ones], (*x.shape[:-1], 1), x.dtype)
+    return editor.reshape(total, node.out.shape)
+
+
+def _is_of_sizes(x: Value) -> bool:
+    """Made of constants and sizes alone: no sum of such coordinates comes near 2**53."""
+    return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
+
+
+def multiply(node: Node, editor: Editor) -> Value | None:
+    """Halves times halves, until one is left."""
+    if not is_integer(node.out.dtype):
+        return None
+    x = _lines(node, editor)
+    axis, size = x.rank - 1, x.shape[-1]
+    if not dims.is_static(size):
+        return _multiply_in_turn(x, node.out, editor)
+    if size == 0:
+        return None
+    while size > 1:
+        half = size // 2
+        low, high, rest = (
+            editor.slice(x, axis, *cut) for cut in ((0, half), (half, 2 * half), (2 * half, size))
+        )
+        x = editor.binary(ops.mul, low, high)
+        x = editor.concatenate([x, rest], axis) if size % 2 else x
+        size = half + size % 2
+    return editor.reshape(x, node.out.shape)
+
+
+def _multiply_in_turn(x: Value, out: Value, editor: Editor) -> Value:
+    """One factor after the other along the last axis, whose length only the caller knows."""
+    last = x.rank - 1
+    start = editor.broadcast(const(1, out.dtype), out.shape, ())
+    lines = editor.transpose(x, (last, *range(last)))
+    carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
+    times = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
+    params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
+    scan = make_node(ops.scan, [start, lines], [(out.shape, out.dtype)], params)
+    scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
+    editor.nodes.append(scan)
+    return scan.out
+
+
+def extreme(node: Node, editor: Editor) -> Value | None:
+    """The first of 64 bits sorted; the least is the complement of the complements' greatest.
+
+    32 bits without a sign go through float64.
+    """
+    dtype = node.out.dtype
+    if dtype == np.uint32:
+        x = editor.convert(node.inputs[0], np.float64)
+        return editor.convert(_again(node, x, editor), dtype)
+    if dtype not in (np.int64, np.uint64):
+        return None
+    unsigned, least = dtype == np.uint64, node.op is ops.reduce_min
+    x = widened(editor, _lines(node, editor), "int64", unsigned)
+    x = _complement(editor, x) if least else x
+    types: list[tuple[dims.Shape, Any]]
+    types = [((*x.shape[:-1], 1), d) for d in (x.dtype, np.dtype(np.int32))]
+    params = {"k": 1, "axis": x.rank - 1}
+    top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
+    return narrowed(editor, _complement(editor, top) if least else top, dtype, unsigned)
+
+
+def _again(node: Node, x: Value, editor: Editor) -> Value:
+    """The operation in the dtype of another operand."""
+    types, params, meaning = [(node.out.shape, x.dtype)], node.params, node.meaning
+    made = make_node(node.op, [x], types, params, meaning=meaning, source=node.source)
+    editor.nodes.append(made)
+    return made.out
+
+
+def _complement(editor: Editor, x: Value) -> Value:
+    """-1 - x, which turns the order of all integers round."""
+    return editor.binary(ops.sub, const(-1, x.dtype), x)
+
+
+# ------------------------------------------------------------------------------------- arithmetic
+
+
+def sign(node: Node, editor: Editor) -> Value | None:
+    """By comparisons with zero."""
+    (x,), dtype = node.inputs, node.out.dtype
+    if dtype != np.int64:
+        return None
+    above, below = [editor.compare(op, x, const(0, dtype)) for op in (ops.gt, ops.lt)]
+    return editor.binary(ops.sub, editor.convert(above, dtype), editor.convert(below, dtype))
+
+
+def divide(node: Node, editor: Editor) -> Value | None:
+    """The lowest integer divided by -1 is itself."""
+    x, y = node.inputs
+    if not _overflows(x, y):
+        return None
+    negative, divisor = _without_minus_one(y, editor)
+    quotient = editor.binary(ops.div, x, divisor)
+    return editor.where(negative, editor.add(ops.neg, [x], x.shape, x.dtype), quotient)
+
+
+def remainder(node: Node, editor: Editor) -> Value | None:
+    """The remainder by 1 is that by -1."""
+    x, y = node.inputs
+    if not _overflows(x, y):
+        return None
+    return editor.binary(ops.rem, x, _without_minus_one(y, editor)[1])
+
+
+def long_remainder(node: Node, editor: Editor) -> Value | None:
+    """What the quotient leaves."""
+    x, y = node.inputs
+    if node.out.dtype not in (np.int64, np.uint64):
+        return None
+    whole = editor.binary(ops.mul, editor.binary(ops.div, x, y), y)
+    return editor.binary(ops.sub, x, whole)
+
+
+def _overflows(x: Value, y: Value) -> bool:
+    """Whether the lowest integer may be divided by -1; 8 and 16 bits are divided in 32."""
+    wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
+    return wide and not (known_range(x).misses(int(lowest(x.dtype))) or known_range(y).misses(-1))
+
+
+def _without_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
+    """Where it is -1, and ones in its place."""
+    negative = editor.compare(ops.eq, y, const(-1, y.dtype))
+    return negative, editor.where(negative, const(1, y.dtype), y)

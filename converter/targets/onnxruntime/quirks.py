@@ -1,0 +1,101 @@
+"""What ONNX Runtime gets wrong, and how that is avoided; in this order."""
+
+from __future__ import annotations
+
+from converter.graph import ops
+from converter.targets.onnxruntime import floats, integers, products
+from converter.targets.target import Deviation, Quirk
+
+SIGMOID = "a sigmoid is off by up to 1e-7, which far below zero is all of it"
+GATES = "the gates of a recurrent operator are off by up to 2e-7, and none is NaN"
+
+QUIRKS = (
+    Quirk(
+        "The lowest integer divided by -1",
+        "",
+        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Div (x, d) }",
+        {ops.div: integers.divide},
+    ),
+    Quirk(
+        "The remainder of the lowest integer by -1",
+        "<1.32",
+        "g (int32[1] x, int32[1] d) => (int32[1] y) { y = Mod (x, d) }",
+        {ops.rem: integers.remainder},
+    ),
+    Quirk(
+        "Remainder of 64-bit integers",
+        "<1.32",
+        "g (int64[1] x, int64[1] d) => (int64[1] y) { y = Mod <fmod=1> (x, d) }",
+        {ops.rem: integers.long_remainder},
+    ),
+    Quirk(
+        "Sign of 64-bit integers",
+        "<1.32",
+        "g (int64[3] x) => (int64[3] y) { y = Sign (x) }",
+        {ops.sign: integers.sign},
+    ),
+    Quirk(
+        "Sum of integers beyond their range",
+        "",
+        "g (int32[2] x) => (int32 y) { y = ReduceSum <keepdims=0> (x) }",
+        {ops.reduce_sum: integers.add_up},
+    ),
+    Quirk(
+        "Product of integers beyond their range",
+        "",
+        "g (int32[2] x) => (int32 y) { y = ReduceProd <keepdims=0> (x) }",
+        {ops.reduce_prod: integers.multiply},
+    ),
+    Quirk(
+        "Largest of many 64-bit integers",
+        "<1.32",
+        "g (int64[9] x) => (int64 y) { y = ReduceMax <keepdims=0> (x) }",
+        {ops.reduce_max: integers.extreme, ops.reduce_min: integers.extreme},
+    ),
+    Quirk(
+        "A padding in front of a pool of maxima",
+        "<1.32",
+        "g (float[1,1,3] x) => (float[1,1,2] y) { p = Constant <value_ints=[0,0,1,0,0,0]> () "
+        "z = Pad (x, p) y = MaxPool <kernel_shape=[2], strides=[2]> (z) }",
+        dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.fixed_padding),
+    ),
+    Quirk(
+        "Sigmoid of negative numbers",
+        "",
+        "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
+        deviations={
+            ops.logistic: Deviation(SIGMOID, floats.logistic),
+            ops.swish: Deviation(SIGMOID),
+            **dict.fromkeys((ops.lstm, ops.gru, ops.rnn), Deviation(GATES)),
+        },
+    ),
+    Quirk(
+        "A product of a matrix that is turned and converted",
+        "",
+        "g (int32[2,3,4] x, float[4,2] w) => (float[3,2,2] y) "
+        "{ t = Transpose <perm=[1,0,2]> (x) c = Cast <to=1> (t) y = MatMul (c, w) }",
+        model=products.equal_ranks,
+    ),
+    Quirk(
+        "A transposed matrix times a vector",
+        "",
+        "g (float[3,3] a, float[3] v) => (float[3] y) "
+        "{ t = Transpose <perm=[1,0]> (a) y = MatMul (t, v) }",
+        model=products.column,
+    ),
+    Quirk(
+        "A product of two turned matrices, one of them an output",
+        "<1.32",
+        "g (float[2,3] x, float[1,2] w, float[1] b) => (float[3,2] t, float[3,1] y) "
+        "{ t = Transpose <perm=[1,0]> (x) u = Transpose <perm=[1,0]> (w) "
+        "p = MatMul (t, u) y = Add (p, b) }",
+        model=products.stack,
+    ),
+    Quirk(
+        "A float64 product that is scaled",
+        "<1.32",
+        "g (double[2,2] a, double[2,2] b) => (double[2,2] y) "
+        "{ s = Constant <value = double {0.1}> () p = MatMul (a, b) y = Mul (p, s) }",
+        model=products.keep_digits,
+    ),
+)

@@ -1,0 +1,29 @@
+"""The standard alone: what ONNX's operators take since opset 17, and no runtime's ways round it.
+
+Source: the type constraints of ``onnx.defs``, 1.22.
+"""
+
+from converter.graph import ops
+from converter.targets.target import BOOL, FORMULAS, NARROW, SHORT, UNSIGNED, Missing, Target, lack
+
+KERNELS = {
+    **dict.fromkeys((ops.add, ops.add_any, ops.mul, ops.sub, ops.div), Missing(BOOL)),
+    **dict.fromkeys((ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing(BOOL)),
+    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), Missing(BOOL, back=False)),
+    ops.neg: Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
+    ops.pow: Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
+    **dict.fromkeys((ops.cumsum, ops.cumprod, ops.reduce_sum, ops.reduce_prod), Missing(NARROW)),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing({**BOOL, **SHORT})),
+    **dict.fromkeys((ops.argmax, ops.argmin), Missing(BOOL, back=False)),
+    **dict.fromkeys(
+        (ops.top_k, ops.approx_top_k), Missing({**BOOL, "bfloat16": "float32"}, order=True)
+    ),
+    ops.matmul: Missing({**NARROW, **BOOL}),
+    **dict.fromkeys(
+        (ops.scatter_add, ops.scatter_mul, ops.scatter_max, ops.scatter_min), Missing(BOOL)
+    ),
+    ops.celu: Missing({"float16": "float32"}),
+    **FORMULAS,
+}
+
+TARGET = Target("standard", KERNELS, (lack("InstanceNormalization LSTM GRU RNN", "bfloat16"),))

@@ -1,0 +1,129 @@
+"""Nothing of a user's runs while a function is converted, and checks are left out."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental import checkify, io_callback
+
+import converter
+from tests.conformance import Case, assert_exports
+
+X = np.random.default_rng(5).standard_normal((3, 4)).astype(np.float32)
+TYPE = jax.ShapeDtypeStruct((3, 4), np.float32)
+
+
+# ------------------------------------------------------------------------------------------ checks
+
+
+def _checked(x, index=0):
+    """None of these is ever raised for ``X``."""
+    return eqxi.branched_error_if({"x": x, "n": 3}, jnp.any(x > 99), index, ["one", "two"])["x"] * 2
+
+
+CHECKS = {
+    "plain": _checked,
+    "its message chosen": lambda x: _checked(x, jnp.argmax(x) % 2),
+    "in a branch": lambda x: lax.cond(x[0, 0] > 99, lambda y: _checked(y + 99), jnp.sin, x),
+    "of what is known": lambda x: lax.cond(
+        x[0, 0] > 99, lambda y: eqx.error_if(y, jnp.arange(3) > 1, "known"), jnp.sin, x
+    ),
+    "nan": lambda x: eqx.error_if(x, x[0, 0] > -99, "yes", on_error="nan") + 1,
+    "off": lambda x: eqx.error_if(x, x[0, 0] > -99, "yes", on_error="off") + 1,
+    "vmap": jax.vmap(_checked, in_axes=-1),
+    "nested vmap": jax.vmap(jax.vmap(_checked)),
+    "scan": lambda x: lax.map(_checked, x),
+    "while": lambda x: lax.while_loop(lambda c: c.sum() < 50, lambda c: _checked(c) + 9, x),
+    "grad": jax.grad(lambda x: (_checked(x) ** 2).sum()),
+    "grad of a checkpoint": jax.grad(lambda x: jax.checkpoint(_checked)(jnp.sin(x)).sum()),
+    "jvp": lambda x: jax.jvp(_checked, (x,), (x,)),
+    "filter_jit": eqx.filter_jit(_checked),
+    "assert_dce": lambda x: (eqxi.assert_dce(x, "used"), x + 1)[1],
+    "backward_nan": jax.grad(lambda x: jnp.sin(eqx.debug.backward_nan(x)).sum()),
+    "breakpoint_if": lambda x: (eqx.debug.breakpoint_if(x[0, 0] > 99), x + 1)[1],
+    "checkify": lambda x: checkify.checkify(
+        lambda y: (checkify.check(y[0, 0] < 99, "no"), y * 2)[1]
+    )(x)[1],
+    "a bounded loop": lambda x: eqxi.while_loop(
+        lambda c: c.sum() < 50, lambda c: c + 9, x, max_steps=16, kind="bounded"
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+@pytest.mark.parametrize("name", CHECKS)
+def test_checks_are_left_out(name):
+    shape = (3, 4, 2) if "vmap" in name else (3, 4)
+    assert_exports(Case(name, CHECKS[name], [shape]))
+
+
+@pytest.mark.parametrize("name", ["plain", "scan", "grad"])
+def test_it_is_said(name):
+    with pytest.warns(UserWarning, match=r"left out: equinox\.error_if: ") as caught:
+        converter.to_onnx(CHECKS[name], [X])
+    assert len(caught) == 1
+
+
+# --------------------------------------------------------------------------- what calls a program
+
+
+def _raises(*_):
+    raise AssertionError("something of the user's was executed")
+
+
+def _called(x):
+    return jax.pure_callback(_raises, TYPE, x)
+
+
+def _with_effect(x):
+    return io_callback(_raises, TYPE, x)
+
+
+def _printed(x):
+    jax.debug.callback(_raises, x)
+    return x
+
+
+KNOWN = np.ones((3, 4), np.float32)
+PLACES = {
+    "of an input": lambda call: lambda x: call(x) + 1,
+    "of a constant": lambda call: lambda x: call(KNOWN) + x,
+    "of a computed constant": lambda call: lambda x: call(jnp.sin(jnp.ones((3, 4)))) + x,
+    "of a parameter": lambda call: eqx.Partial(lambda w, x: call(w * 2) + x, jnp.ones((3, 4))),
+    "in a branch": lambda call: lambda x: lax.cond(x[0, 0] > 0, lambda: call(KNOWN), lambda: x),
+    "in a branch that is known": lambda call: (
+        lambda x: lax.cond(jnp.ones(()) > 2, lambda: call(KNOWN), lambda: x)
+    ),
+    "in a loop": lambda call: lambda x: lax.fori_loop(0, 3, lambda i, c: c + call(KNOWN), x),
+    "in a loop without turns": lambda call: (
+        lambda x: lax.fori_loop(0, 0, lambda i, c: c + call(KNOWN), x)
+    ),
+    "in a scan": lambda call: (
+        lambda x: lax.scan(lambda c, _: (call(c), None), KNOWN, None, 2)[0] + x
+    ),
+    "of nothing": lambda call: lambda x: x + call(KNOWN)[:, :0].sum(),
+    "dead": lambda call: lambda x: (call(KNOWN), x + 1)[1],
+    "chosen by a constant": lambda call: lambda x: jnp.where(jnp.ones(()) > 2, call(KNOWN), x),
+}
+CALLS = {"pure_callback": _called, "io_callback": _with_effect, "debug.callback": _printed}
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("call", CALLS)
+def test_nothing_is_executed(call, place):
+    """It is refused or left out; what it computes is never asked for."""
+    fn = PLACES[place](CALLS[call])
+    explained = converter.explain(fn, [X])
+    try:
+        converter.to_onnx(fn, [X])
+    except converter.Unsupported as error:
+        assert "a file cannot call Python" in str(error)
+        assert not explained.is_convertible
+    else:
+        assert explained.is_convertible
