@@ -255,7 +255,8 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:
-    changing = folding.rules(graph, weights(graph), settings.fold)
+    fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
+    changing = folding.rules(graph, weights(graph), fold)
     changed = sweep(graph, _joined(changing, {ops.div: pooling.mean}, activation.RULES)).changed
     weights_first(graph)
     drop_dead(graph)

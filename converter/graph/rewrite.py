@@ -96,12 +96,14 @@ class Editor:
         return copy.out
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """What a graph of its own, without bodies, gives for operands; its nodes become ours."""
+        """What a graph of its own gives for operands; its nodes become ours."""
         given = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
-        for node in graph.nodes:
+        for node in graph.walk():
             node.inputs = [given.get(id(v), v) for v in node.inputs]
             node.source = self.source
             self.uses.update(map(id, node.inputs))
+            for body in node.bodies.values():
+                body.outputs = [given.get(id(v), v) for v in body.outputs]
         self.nodes.extend(graph.nodes)
         return [given.get(id(v), v) for v in graph.outputs]
 

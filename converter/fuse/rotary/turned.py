@@ -59,7 +59,7 @@ def _signed_part(value: Value, uses: Uses) -> tuple[Part, float, tuple[int | Non
 def _rotation(
     node: Node, x: View, cos: View, sin: View, width: int, interleaved: bool
 ) -> Rotation | str:
-    seq = positions(x, cos, sin, width, node.out)
+    seq = positions(x, cos, sin, width, node.out.shape)
     if isinstance(seq, str):
         return seq
     halves: list[Table] = []
@@ -71,4 +71,4 @@ def _rotation(
             why = ": it is a parameter, which may get other numbers" if given else ""
             return f"the two halves of a table cannot be shown to be equal{why}"
         halves.append(Table(half, view.axes))
-    return Rotation(x, halves[0], halves[1], seq, width, interleaved)
+    return Rotation(node.out.shape, x, halves[0], halves[1], seq, width, interleaved)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from converter.graph.op import Op
+from converter.graph.op import Formula, Op
 
 _known: dict[str, Op] = {}
 _others: dict[str, Op] = {}
 
 
-def known(name: str, **traits: Any) -> Op:
+def known(
+    name: str, formula: Formula | None = None, numpy: Formula | None = None, **traits: Any
+) -> Op:
     """One of JAX's or of ours, stated in this package."""
     assert name not in _known, f"{name} is stated twice"
-    return _known.setdefault(name, Op(name, **traits))
+    return _known.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
 
 
 def named(op: Op | str) -> Op:
