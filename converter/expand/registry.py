@@ -9,11 +9,14 @@ expansion is not ``only`` for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from converter import outside
+from converter.graph import ops
+from converter.graph.op import Op
 
 Function = Callable[..., Any]
 Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
@@ -53,19 +56,7 @@ def always(avals: Sequence[Any], params: Any) -> bool:
 def expansion(
     *primitives: str, ignores: Iterable[str] = (), only: Applies = always
 ) -> Callable[[Function], Function]:
-    """Register a JAX function that is traced in the place of one or more primitives.
-
-    It gets the operands by position and the primitive's parameters by keyword:
-
-        @converter.expansion("my_primitive")
-        def _(x, *, alpha):
-            return jax.numpy.where(x > 0, x, alpha * x)
-
-    Args:
-        primitives: names of primitives.
-        ignores: parameters that it knowingly does not read. A primitive with any other stays.
-        only: is asked with the types of the operands and the parameters whether it applies.
-    """
+    """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
 
     return _registering(primitives, ignores, only)
 
@@ -88,26 +79,34 @@ def _registering(
     return register
 
 
+def from_outside(
+    operations: Sequence[Op | str], ignores: Iterable[str], only: Applies
+) -> Callable[[Function], Function]:
+    """Register a function that goes before ours."""
+
+    def register(function: Function) -> Function:
+        for operation in operations:
+            found = Expansion(function, read_by(function), frozenset(ignores), only)
+            outside.expansions.add(operation, found)
+        return function
+
+    return register
+
+
 def read_by(function: Function) -> frozenset[str]:
     """The parameters that a function reads."""
     parameters = inspect.signature(function).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-@contextmanager
-def restored() -> Iterator[None]:
-    """What is registered meanwhile is forgotten."""
-    held = dict(_expansions)
-    try:
-        yield
-    finally:
-        _expansions.clear()
-        _expansions.update(held)
+def find(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
+    """The expansion of a primitive: one from outside, else ours.
 
-
-def find(primitive: str) -> Expansion | None:
-    """The expansion of a primitive."""
-    return _expansions.get(primitive)
+    ``claimed`` are the names of users' own primitives in the program.
+    """
+    named = ops.named(op)
+    found: Expansion | None = outside.expansions.find(named, claimed)
+    return found or (None if named.domain == "user" else _expansions.get(named.name))
 
 
 def expanded() -> frozenset[str]:

@@ -33,6 +33,8 @@ class Editor:
         self._table: dict[int, Value] = {}
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
         self.uses = count_uses(graph)
+        self.facts = graph.facts
+        self.memo: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
         self.changed = False

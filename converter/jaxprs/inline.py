@@ -20,7 +20,9 @@ from converter.jaxprs.checks import unchecked
 from converter.jaxprs.held import OfHeld, held, kind
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
+from converter.jaxprs.owners import is_users
 from converter.jaxprs.refusal import fitting
+from converter.jaxprs.users import users_own
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
 
@@ -64,7 +66,7 @@ class Inliner:
 
     ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
     of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
-    the primitives that were left out.
+    the primitives that were left out, ``within`` are users' whose impl is being written.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Inliner:
         constants: Constants,
         sources: tuple[Any, ...] = (),
         dropped: set[str] | None = None,
+        within: frozenset[Any] = frozenset(),
     ) -> None:
         self.constants = constants
         self.sources = sources
         self.dropped: set[str] = set() if dropped is None else dropped
+        self.within = within
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -95,6 +99,8 @@ class Inliner:
 
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
         inner = self.inside(eqn.source_info)
+        if is_users(eqn.primitive):
+            return inner.users(eqn, inputs, nodes)
         name = eqn.primitive.name
         if name == "cond" and (rest := unchecked(eqn)) is not None:
             self.dropped.add("error_if")
@@ -121,12 +127,33 @@ class Inliner:
 
     def inside(self, source: Any) -> Inliner:
         """What writes the jaxpr of an equation that comes from there."""
-        return Inliner(self.constants, (source, *self.sources), self.dropped)
+        return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
 
     def write(self, node: Node, nodes: list[Node]) -> list[Value]:
         """Append a node; returns its outputs."""
         nodes.append(node)
         return node.outputs
+
+    def users(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        """Append what stands for a primitive of a user's own."""
+        primitive = eqn.primitive
+        if not eqn.outvars:
+            raise _refused(primitive.name, self.sources)
+        closed, refusal = users_own(eqn, self.within)
+        if closed is not None:
+            inner = Inliner(self.constants, self.sources, self.dropped, self.within | {primitive})
+            return inner.inline(closed, inputs, nodes)
+        params = {k: _plain_ints(v) for k, v in eqn.params.items()}
+        node = make_node(
+            ops.of_user(primitive),
+            inputs,
+            _types(eqn.outvars),
+            params,
+            meaning=_meaning(primitive, {}),
+            source=self.sources,
+        )
+        node.refusal = refusal
+        return self.write(node, nodes)
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
         """A nested graph: the first arguments are captured from outside, the rest its inputs."""

@@ -67,9 +67,10 @@ def _kept_whole(eqn: Any) -> Any:
     return _traced(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
 
 
-def _as_python(eqn: Any) -> Any:
-    """What a primitive of Equinox's does where nothing transforms it."""
-    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **eqn.params))
+def as_python(eqn: Any) -> Any:
+    """What a primitive does where nothing transforms it, as most say in JAX."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **params))
 
 
 def _widened(eqn: Any) -> Any:
@@ -132,7 +133,7 @@ REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
     "conv_general_dilated": _grouped,
     "custom_linear_solve": _solved,
-    **dict.fromkeys(("announce_jaxpr", "maybe_set"), _as_python),
+    **dict.fromkeys(("announce_jaxpr", "maybe_set", "vprim"), as_python),
     "scatter": _applied,
     "shard_map": _on_one_device,
 }

@@ -59,7 +59,7 @@ def refusal(
 
     It is about names where the function can be traced with numbers for them.
     """
-    text, names = _first_line(error), all_names(structs)
+    text, names = first_line(error), all_names(structs)
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -92,7 +92,7 @@ def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Ite
         named = sorted(set[str]().union(*(names_in(d) for v in operands for d in v.shape)))
         if not named:
             raise
-        types, text = ", ".join(v.type_text() for v in operands), _first_line(error)
+        types, text = ", ".join(v.type_text() for v in operands), first_line(error)
         raise Unsupported(
             f"primitive '{name}' ({types}) cannot be written with {_dimensions(named)}: {text}; "
             f"{_advice(text, named)}",
@@ -173,7 +173,7 @@ def _dimensions(names: Sequence[str]) -> str:
     return f"the dimensions {which}" if len(names) > 1 else f"the dimension {which}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
 
 

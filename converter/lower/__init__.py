@@ -31,12 +31,9 @@ from converter.lower import (
     window,
 )
 from converter.lower.build import Builder
-from converter.lower.registry import layer
 from converter.lower.shared import Shared, typed
 from converter.targets import Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS
-
-layer()  # from here on the rules are others'
 
 
 def lower(
@@ -62,6 +59,7 @@ def lower(
         main,
         refused=refused,
         lines=lines,
+        claimed=graph.claimed(),
         taken=frozenset(p for name in names for p in _prefixes(name)),
     )
     builder = Builder(shared, main)

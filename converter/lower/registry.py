@@ -12,13 +12,13 @@ nothing of the result, ended in the trace (``converter.jaxprs.inline.HINTS``).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
 
+from converter import outside
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node, dims, ops
 from converter.graph.op import Op
@@ -43,37 +43,40 @@ class Entry:
         return sorted(set(params) - self.reads - self.ignores)
 
 
-_layers: list[dict[Op, dict[int, Entry]]] = [{}]
-"""The converter's own rules, then those from outside, of which the last scope's come first."""
+_rules: dict[Op, dict[int, Entry]] = {}
 
 _NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
 
 
 def rule(
-    *operations: Op | str, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: Op, since: int = OLDEST, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations.
-
-    It gets the builder, the ONNX values of the operands, and the parameters by keyword:
-
-        @converter.rule("my_primitive")
-        def _(b, x, *, alpha):
-            return b.op("Elu", x, alpha=alpha)
-
-    ``b.op`` writes a node, ``b.const`` an initializer, ``b.shape`` a shape, also where it is
-    dynamic; ``b.out`` and ``b.operand()`` have shapes and dtypes.
+    """Register a rule of ours for one or more operations.
 
     Args:
-        operations: names of primitives, or of what a recogniser found.
-        since: the opset that brought what it writes; of several rules the newest is taken. One
-            from outside is taken before the converter's own, at every opset from there on.
+        operations: what it writes.
+        since: the opset that brought what it writes; of several rules the newest is taken.
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
 
     def register(lowering: Lowering) -> Lowering:
         entry = Entry(lowering, _reads(lowering), frozenset(ignores))
         for op in operations:
-            _layers[-1].setdefault(ops.named(op), {})[since] = entry
+            _rules.setdefault(op, {})[since] = entry
+        return lowering
+
+    return register
+
+
+def from_outside(
+    operations: Sequence[Op | str], since: int, ignores: Iterable[str]
+) -> Callable[[Lowering], Lowering]:
+    """Register a rule that goes before ours at every opset that allows it."""
+
+    def register(lowering: Lowering) -> Lowering:
+        entry = Entry(lowering, _reads(lowering), frozenset(ignores))
+        for op in operations:
+            outside.rules.add(op, {**outside.rules.get(op, {}), since: entry})
         return lowering
 
     return register
@@ -100,27 +103,15 @@ def _renamed(name: str) -> Lowering:
     return lowering
 
 
-@contextmanager
-def restored() -> Iterator[None]:
-    """What is registered meanwhile is forgotten."""
-    layer()
-    held = len(_layers) - 1
-    try:
-        yield
-    finally:
-        del _layers[held:]
+def find(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | None:
+    """The newest rule for an operation at this opset: one from outside, else ours.
 
-
-def layer() -> None:
-    """What is registered from here on is taken before what there is."""
-    _layers.append({})
-
-
-def find(op: Op, opset: int) -> Entry | None:
-    """The newest rule for an operation at this opset."""
-    for rules in reversed(_layers):
-        if allowed := [since for since in rules.get(op, {}) if since <= opset]:
-            return rules[op][max(allowed)]
+    ``claimed`` are the names of users' own primitives in the program.
+    """
+    for rules in (outside.rules.find(op, claimed) or {}, _rules.get(op, {})):
+        if allowed := [since for since in rules if since <= opset]:
+            found: Entry = rules[max(allowed)]
+            return found
     return None
 
 
@@ -128,7 +119,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """What the node's rule writes."""
     if node.refusal:
         raise Unsupported(node.refusal, source_line(node))
-    entry = find(node.op, b.opset)
+    entry = find(node.op, b.opset, b.shared.claimed)
     if entry is None:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
@@ -142,12 +133,12 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
 
 def brought(op: Op) -> list[int]:
     """The opsets that a rule of the operation begins at."""
-    return sorted(set().union(*(rules.get(op, {}) for rules in _layers)))
+    return sorted({*_rules.get(op, {}), *(outside.rules.find(op) or {})})
 
 
 def supported() -> frozenset[Op]:
     """Every operation that has a rule."""
-    return frozenset().union(*_layers)
+    return frozenset(_rules)
 
 
 def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:

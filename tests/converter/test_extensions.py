@@ -68,6 +68,7 @@ def test_a_rule_and_its_end():
         assert converter.check(export, fn, [X]).passed
         with pytest.raises(converter.Unsupported, match="does not know other"):
             converter.to_onnx(lambda x: primitive.bind(x, factor=3.0, other=1), [X])
+    primitive.def_impl(lambda x, **_: np.asarray(x))
     with pytest.raises(converter.Unsupported, match=r"converter\.rule and converter\.expansion"):
         converter.to_onnx(fn, [X])
 
@@ -158,7 +159,7 @@ def test_what_no_formula_can_say():
 
 
 def test_rules_from_outside_win():
-    """Over the converter's own at every opset, or from one on; in their scope, and the last's."""
+    """Over the converter's own at every opset, or from one on."""
 
     def written(opset):
         return set(converter.to_onnx(jax.nn.gelu, [X], opset=opset).report.histogram)
@@ -170,7 +171,4 @@ def test_rules_from_outside_win():
             converter.rule("gelu", ignores=("approximate",), **given)(lambda b, x: b.op("Erf", x))
             for opset, operators in ours.items():
                 assert written(opset) == ({"Erf"} if opset in wanted else operators)
-            with converter.extensions():
-                converter.rule("gelu", ignores=("approximate",))(lambda b, x: b.op("Tanh", x))
-                assert written(23) == {"Tanh"}
     assert {opset: written(opset) for opset in ours} == ours

@@ -1,19 +1,38 @@
 """Halving a table whose columns come in pairs of equals.
 
 Rotary tables are usually tiled to the full width. The fused operator wants half of one, so the
-equality of the two halves has to be proved: from the numbers where they are known, else from how
-the table is made. What is proved is returned as what writes the half.
+equality of the two halves has to be proved: from how the table is made, or from its numbers, where
+parameters have any. What is proved is returned as what writes the half.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from converter.fuse.known import bound, rely
 from converter.fuse.rotary.build import Write, as_it_is
 from converter.graph import Node, Value, dims, ops
 from converter.graph.op import Op
+from converter.graph.origins import ancestors
+from converter.graph.rewrite import Editor
+
+
+def proved_half(value: Value, axis: int, interleaved: bool, memo: dict[int, Any]) -> Write | str:
+    """The distinct half of ``value`` along ``axis``, or why there is none."""
+    if found := half(value, axis, interleaved):
+        return found
+    numbers = bound(value, memo)
+    columns = "neighbours in" if interleaved else "two halves of"
+    if numbers is None:
+        empty = any(v.kind == "param" and v.bound is None for v in ancestors(value))
+        why = ": it is made from a parameter that has no value yet" if empty else ""
+        return f"the {columns} a table cannot be shown to be equal{why}"
+    written = half_of_known(value, numbers, axis, interleaved)
+    return written or f"the {columns} a table differ, which is no rotation"
 
 
 def half(value: Value, axis: int, interleaved: bool) -> Write | None:
@@ -21,11 +40,9 @@ def half(value: Value, axis: int, interleaved: bool) -> Write | None:
 
     Halves are ``[:n]`` and ``[n:]``, or the even and the odd elements where ``interleaved``.
     """
-    if value.const is not None:
-        return _half_of_known(value, axis, interleaved)
     node = value.node
     if node is None:
-        return None
+        return half_of_known(value, bound(value, {}), axis, interleaved)
     if node.op.broadcasts:
         return _half_of_elementwise(node, axis, interleaved)
     if node.op.elementwise:
@@ -36,14 +53,30 @@ def half(value: Value, axis: int, interleaved: bool) -> Write | None:
     return rule(node, axis, interleaved) if rule else None
 
 
-def _half_of_known(value: Value, axis: int, interleaved: bool) -> Write | None:
-    line = np.moveaxis(np.asarray(value.const), axis, -1)
-    width = line.shape[-1] // 2
-    step, cut = (2, 2 * width) if interleaved else (1, width)
-    other = line[..., 1::2] if interleaved else line[..., width:]
-    if not np.array_equal(line[..., :cut:step], other):
+def half_of_known(
+    value: Value, numbers: np.ndarray | None, axis: int, interleaved: bool
+) -> Write | None:
+    """The distinct half of a value that has these numbers."""
+    holds = partial(_is_twice, axis=axis, interleaved=interleaved)
+    if numbers is None or not holds(numbers):
         return None
-    return lambda editor: editor.slice(value, axis, 0, cut, step)
+    step, width = (2, value.shape[axis]) if interleaved else (1, value.shape[axis] // 2)
+    what = f"{'neighbours' if interleaved else 'both halves'} along axis {axis} are equal"
+
+    def write(editor: Editor) -> Value:
+        rely(editor, what, value, holds)
+        return editor.slice(value, axis, 0, width, step)
+
+    return write
+
+
+def _is_twice(numbers: np.ndarray, axis: int, interleaved: bool) -> bool:
+    line = np.moveaxis(numbers, axis, -1)
+    width = line.shape[-1] // 2
+    one, other = (
+        (line[..., ::2], line[..., 1::2]) if interleaved else (line[..., :width], line[..., width:])
+    )
+    return np.array_equal(one, other)
 
 
 def _half_of_elementwise(node: Node, axis: int, interleaved: bool) -> Write | None:

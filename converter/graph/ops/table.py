@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from converter.graph.op import Formula, Op
 
 _known: dict[str, Op] = {}
 _others: dict[str, Op] = {}
+_users: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
 
 
 def known(
@@ -23,6 +25,11 @@ def named(op: Op | str) -> Op:
     if isinstance(op, Op):
         return op
     return _known.get(op) or _others.setdefault(op, Op(op))
+
+
+def of_user(primitive: Any) -> Op:
+    """A primitive of a user's own, whatever it is called."""
+    return _users.setdefault(primitive, Op(primitive.name, "user", calls=True))
 
 
 def stated() -> tuple[Op, ...]:
