@@ -15,8 +15,9 @@ from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, peel, proved
 from converter.fuse.norm import dressed
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.dtypes import is_float
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from converter.graph import Node, Value, ops
 from converter.graph.axes import View, along
+from converter.graph.moves import above
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, Takes
 from converter.trace import source_line
@@ -147,7 +148,7 @@ def _above(seen: View, rounding: bool) -> View | None:
     if node.op is ops.convert_element_type:
         through = converts_float(node) and (rounding or _widens(node))
         return replace(seen, base=node.inputs[0]) if through else None
-    inner = seen.above()
+    inner = above(seen)
     return inner if inner is not None and inner.is_whole else None
 
 

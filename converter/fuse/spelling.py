@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from converter.fuse.match import Uses, operands, proved, rules, whole
 from converter.fuse.products import EQUAL
 from converter.graph import Graph, Node, Value, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
+from converter.graph.moves import write
 from converter.graph.op import Op
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep

@@ -144,6 +144,9 @@ class Editor:
             },
         )
 
+    def rev(self, x: Value, axes: Sequence[int]) -> Value:
+        return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
+
     def slice_away(self, x: Value, axis: int) -> Value:
         """The first entry along an axis, the axis dropped."""
         first = self.slice(x, axis, 0, 1)

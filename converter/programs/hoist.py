@@ -10,7 +10,7 @@ from converter.graph.evaluate import size_in_bytes
 from converter.graph.names import Names
 from converter.graph.origins import sources, steps
 from converter.graph.rewrite import drop_dead
-from converter.programs.compute import CEILING, compute, is_computable
+from converter.programs.compute import CEILING, Bounded, compute
 
 MOST_NAMES = 4  # of parameters that the name of a program spells out
 
@@ -18,16 +18,16 @@ MOST_NAMES = 4  # of parameters that the name of a program spells out
 def weights(graph: Graph) -> set[int]:
     """ids of the values that depend on nothing but parameters and constants."""
     found = {id(v) for v in graph.params}
-    _collect(graph, found)
+    _collect(graph, found, Bounded())
     return found
 
 
-def _collect(graph: Graph, found: set[int]) -> None:
+def _collect(graph: Graph, found: set[int], bounded: Bounded) -> None:
     for node in graph.nodes:
         for body in node.bodies.values():
-            _collect(body, found)
+            _collect(body, found, bounded)
         fixed = all(v.kind in ("const", "param") or id(v) in found for v in node.inputs)
-        if fixed and is_computable(node):
+        if fixed and bounded.admits(node):
             found.update(id(v) for v in node.outputs)
 
 

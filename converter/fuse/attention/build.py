@@ -11,8 +11,8 @@ from converter.fuse.attention.axes import Operand, Parts
 from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, Factor, Term
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along, write
-from converter.graph.moves import apply, rearranging
+from converter.graph.axes import View, along
+from converter.graph.moves import rearrange, write
 from converter.graph.rewrite import Editor
 
 
@@ -73,12 +73,11 @@ def _arrange(
     split = tuple(parts.sizes[i] for i in operand.axes)
     turned = [operand.axes.index(i) for i in present]
     target = tuple(dims.product([parts.sizes[i] for i in group]) for group in groups)
-    bare = target if len(present) == len(order) else tuple(parts.sizes[i] for i in present)
-    value = apply(editor, base, rearranging(base.shape, split, turned, bare))
     if len(present) == len(order):
-        return value
+        return rearrange(editor, base, split, turned, target)
+    bare = rearrange(editor, base, split, turned, tuple(parts.sizes[i] for i in present))
     full = tuple(parts.sizes[i] for i in order)
-    return editor.reshape(editor.broadcast(value, full, [order.index(i) for i in present]), target)
+    return editor.reshape(editor.broadcast(bare, full, [order.index(i) for i in present]), target)
 
 
 def _mask(

@@ -9,8 +9,9 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.dims import Shape
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 Write: TypeAlias = Callable[[Editor], Value]

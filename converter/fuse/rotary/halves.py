@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from converter.graph import Node, Value, dims, ops
 from converter.graph.axes import View
 from converter.graph.dims import Shape
+from converter.graph.moves import above
 from converter.graph.slices import cut_axes
 
 
@@ -69,8 +70,8 @@ def joined(view: View) -> Joined | None:
     if view.op() is ops.concatenate and len(view.node().inputs) == 2:
         return Joined(view.node(), view.axes, view.node().params["dimension"], False)
     # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the axis of two
-    while (above := view.above()) is not None:
-        view = above
+    while (inner := above(view)) is not None:
+        view = inner
     pairs = [group for group in view.groups if len(group) == 2]
     if view.op() is not ops.concatenate or len(view.node().inputs) != 2 or len(pairs) != 1:
         return None

@@ -64,7 +64,7 @@ def _rotation(
     halves: list[Table] = []
     for view in (cos, sin):
         axis = view.axes[width]
-        half = "" if axis is None else tables.proved_half(view.base, axis, interleaved, uses.memo)
+        half = "" if axis is None else tables.half(view.base, axis, interleaved, uses.memo)
         if isinstance(half, str):
             return half
         halves.append(Table(half, view.axes))
