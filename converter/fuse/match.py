@@ -17,8 +17,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 
-from converter.graph import Node, Value, ops
+from converter.graph import Node, Value, dims, ops
 from converter.graph.axes import View, along
+from converter.graph.dims import Shape
 from converter.graph.moves import above
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, Takes
@@ -136,20 +137,20 @@ def peel(seen: View, *, rounding: bool = False) -> View:
     With ``rounding`` through conversions to a narrower float too: for intermediate results, whose
     precision the fused operator chooses anyway.
     """
-    while (inner := _above(seen, rounding)) is not None:
+    while (inner := through(seen, rounding=rounding)) is not None and inner.is_whole:
         seen = inner
     return seen
 
 
-def _above(seen: View, rounding: bool) -> View | None:
+def through(seen: View, *, rounding: bool = False) -> View | None:
+    """The same elements behind one layout operation or conversion."""
     node = seen.base.node
     if node is None or node.op not in _PEELED:
         return None
-    if node.op is ops.convert_element_type:
-        through = converts_float(node) and (rounding or _widens(node))
-        return replace(seen, base=node.inputs[0]) if through else None
-    inner = above(seen)
-    return inner if inner is not None and inner.is_whole else None
+    if node.op is not ops.convert_element_type:
+        return above(seen)
+    wide = converts_float(node) and (rounding or _widens(node))
+    return replace(seen, base=node.inputs[0]) if wide else None
 
 
 _PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
@@ -165,3 +166,13 @@ def converts_float(node: Node) -> bool:
 
 def _widens(node: Node) -> bool:
     return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
+
+
+def permutation(seen: View, shape: Shape) -> list[int] | None:
+    """The order of its axes in which the base itself has that shape, if there is one."""
+    ones = [a for a in range(seen.base.rank) if a not in seen.axes]
+    order = [ones.pop(0) if a is None and ones else a for a in seen.axes]
+    if ones or seen.base.rank != len(shape) or None in order:
+        return None
+    found = [a for a in order if a is not None]
+    return found if dims.same_shape([seen.base.shape[a] for a in found], shape) else None
