@@ -12,7 +12,7 @@ from converter.jaxprs.specs import Spec
 from converter.jaxprs.staged import unstaged
 from converter.lower import lower
 from converter.settings import Fuse, Settings
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from converter.trace import trace
 
 
@@ -68,7 +68,7 @@ def explain(
         passes.run(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)
-    lower(graph, opset, find(target), refused=refused)
+    lower(graph, opset, find_target(target), refused=refused)
     return Explanation(_grouped(refused))
 
 

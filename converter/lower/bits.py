@@ -87,7 +87,7 @@ def _float(bits: Term, dtype: np.dtype) -> Term:
     steps = (head - normal).cast(np.float64)
     size = digits * _two_to(steps + (info.minexp - info.nmant))
     size = rest.apply("Greater", _infinity(dtype)).where(math.nan, size)
-    turn = negative.where(size.number(-1), 1)  # ONNX Runtime's Neg of 0 is 0
+    turn = negative.where(size.number(-1), 1)  # Neg may make 0 of 0
     return (size * turn).cast(dtype)
 
 

@@ -82,7 +82,7 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 
 @rule(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
-    """In the spelling that optimisers of runtimes know: ONNX Runtime makes one kernel of it."""
+    """In the spelling that optimisers of runtimes know, and make one kernel of."""
     term = Term(b, x)
     gate = _tanh_gate(term) if approximate else (term / math.sqrt(2)).apply("Erf")
     return (term * 0.5 * (gate + 1)).value

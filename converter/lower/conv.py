@@ -40,9 +40,7 @@ def _written(
 ) -> ir.Value:
     """Without a kernel's size the operator asks its second operand, whatever names are in it."""
     if not (is_float(b.out.dtype) and b.takes(operator, b.out.dtype)):
-        why = (
-            "ONNX Runtime convolves float32 and float16; another dtype needs a kernel of known size"
-        )
+        why = f"{b.shared.target.name} has no {operator} for it, and the kernel's size is not known"
         raise unsupported(b.node, b.opset, why)
     kernel = b.operand(1).shape[2:]
     return b.op(

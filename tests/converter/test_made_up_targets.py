@@ -69,7 +69,7 @@ def made_up(target: Target) -> Iterator[str]:
         yield target.name
     finally:
         del targets.TARGETS[target.name]
-        targets.find.cache_clear()
+        targets.find_target.cache_clear()
 
 
 def without(operators: str) -> Target:

@@ -159,7 +159,8 @@ Target = Annotated[
     value(
         "NAME",
         "The runtime that the file is for: onnxruntime, tensorrt, openvino or web; or standard, "
-        "for any that has all operators of the opset.",
+        "for any that has all operators of the opset. With versions, as in 'onnxruntime>=1.32', it "
+        "is for these alone, and does without what only older ones need.",
         FILE,
     ),
 ]

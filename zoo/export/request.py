@@ -76,12 +76,22 @@ def read_request(entry: ModelInfo, options: Options, supported: range) -> Reques
     for option, value, known in (
         ("--precision", options.precision, get_args(Precision)),
         ("--input", options.input, get_args(Input)),
-        ("--target", options.target, get_args(Target)),
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
+    check_target(options.target)
     weights, signature = read_weights(options.weights), read_signature(entry, options)
     return Request(entry, options, opsets, weights, signature, targets)
+
+
+def check_target(target: Target) -> None:
+    """Refuse what is no runtime, or no version of it that files are written for."""
+    import converter
+
+    try:
+        converter.find_target(target)
+    except converter.SpecError as error:
+        raise BadRequest(f"--target {target} is not known: {error}.") from error
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
@@ -167,7 +177,8 @@ def read_targets(name: str, opsets: tuple[int, ...], options: Options) -> tuple[
         return (out,)
     folder = out or Path()
     usual = (Options.target, Options.precision)
-    told = [part for part in (options.target, options.precision) if part not in usual]
+    given = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
+    told = [part for part in given if part not in usual]
     return tuple(folder / f"{'-'.join((name, f'opset{n}', *told))}.onnx" for n in opsets)
 
 
