@@ -79,7 +79,7 @@ def _leading_zeros(x: Term) -> Term:
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
             word = word.apply("BitwiseOr", _right(word, step))
-    return (bits - _population(word)).cast(x.dtype)
+    return (word.number(bits) - _population(word)).cast(x.dtype)
 
 
 formulas(

@@ -14,7 +14,10 @@ from converter.lower.registry import OLDEST, Lowering, rule
 
 
 class Term:
-    """An ONNX value with operators; numbers become constants of ``dtype``, the first operand's."""
+    """An ONNX value with operators; numbers become constants of ``dtype``, which results keep.
+
+    By default it is that of the first operand of the node being lowered.
+    """
 
     def __init__(self, b: Builder, value: ir.Value, dtype: Any = None) -> None:
         self._b = b
