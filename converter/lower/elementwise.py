@@ -165,7 +165,7 @@ def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
     wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
     bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
     if _is_within(b.operand(1), bits):
-        moved = bare.apply("BitShift", b.operand(1).const, direction=direction)
+        moved = bare.apply("BitShift", bare.number(b.operand(1).const), direction=direction)
     else:
         amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
         enough = amount < bits  # C++ leaves larger shifts undefined

@@ -117,7 +117,7 @@ class Term:
         return self.polynomial(above) / self.polynomial(below)
 
 
-Operand: TypeAlias = Term | float | np.ndarray
+Operand: TypeAlias = Term | float
 Formula: TypeAlias = Callable[..., Term]
 
 
