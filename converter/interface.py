@@ -38,11 +38,13 @@ class Interface:
     def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
         """The function, of the inputs of the file, to its outputs."""
 
+        moved = jax.numpy.moveaxis
+
         def call(*arrays: Any) -> list[Any]:
-            turned = [_last(a) if i in self.inputs else a for i, a in enumerate(arrays)]
+            turned = [moved(a, 1, -1) if i in self.inputs else a for i, a in enumerate(arrays)]
             positional, named = self.fill(turned)
             results = jax.tree.leaves(fn(*positional, **named))
-            return [_first(r) if i in self.outputs else r for i, r in enumerate(results)]
+            return [moved(r, -1, 1) if i in self.outputs else r for i, r in enumerate(results)]
 
         return call
 
@@ -91,14 +93,6 @@ def _places(names: Sequence[str], chosen: Collection[str]) -> list[int]:
     return [i for i, name in enumerate(names) if name in chosen]
 
 
-def _last(array: jax.Array) -> jax.Array:
-    return jax.numpy.moveaxis(array, 1, -1)
-
-
-def _first(array: jax.Array) -> jax.Array:
-    return jax.numpy.moveaxis(array, -1, 1)
-
-
 def _turn(graph: Graph, names: Collection[str]) -> None:
     """Give these inputs and outputs their channels first, by a transposition each."""
     known = [*(v.name for v in graph.inputs), *graph.output_names]
@@ -111,9 +105,9 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
     for place in _places([v.name for v in graph.inputs], names):
         inner = graph.inputs[place]
         first, last = _orders(inner, inner.name)
-        shape = tuple(inner.shape[axis] for axis in first)
+        shape, kept = tuple(inner.shape[axis] for axis in first), (inner.shape, inner.dtype)
         outer = Value(shape, inner.dtype, kind="input", name=inner.name)
-        node = make_node(ops.transpose, [outer], [_type(inner)], {"permutation": last})
+        node = make_node(ops.transpose, [outer], [kept], {"permutation": last})
         graph.inputs[place], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
@@ -124,10 +118,6 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
         node = make_node(ops.transpose, [inner], [(shape, inner.dtype)], {"permutation": first})
         graph.outputs[place] = node.out
         graph.nodes.append(node)
-
-
-def _type(value: Value) -> tuple[Any, Any]:
-    return value.shape, value.dtype
 
 
 def _orders(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

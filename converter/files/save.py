@@ -132,10 +132,8 @@ def _leaves(model: ir.Model, graph: Graph) -> list[Value]:
     """The parameters that have to be given, programs replaced by what they read."""
     found: dict[int, Value] = {}
     for value in _read(model, graph):
-        for leaf in sources(value.program or value).values():
-            if leaf.kind == "param":
-                found[id(leaf)] = leaf
-    return list(found.values())
+        found |= sources(value.program or value)
+    return [leaf for leaf in found.values() if leaf.kind == "param"]
 
 
 def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:

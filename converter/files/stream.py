@@ -9,8 +9,9 @@ Source: https://protobuf.dev/programming-guides/encoding, field numbers from onn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
     """The model's protobuf message, these tensors one after the other in ``location``."""
     values = list(model.graph.initializers.values())
     kept = [value.const_value for value in values]
-    stubs = dict(_stubs(tensors, location))
+    offsets = accumulate((tensor.nbytes for tensor in tensors), initial=0)
+    stubs = {id(t): _stub(t, location, at) for t, at in zip(tensors, offsets, strict=False)}
     try:
         for value in values:
             value.const_value = stubs.get(id(value.const_value), value.const_value)
@@ -114,23 +116,9 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
             value.const_value = tensor
 
 
-def _stubs(
-    tensors: Sequence[ir.TensorProtocol], location: str
-) -> Iterator[tuple[int, ir.ExternalTensor]]:
-    offset = 0
-    for tensor in tensors:
-        yield (
-            id(tensor),
-            ir.ExternalTensor(
-                location,
-                offset,
-                tensor.nbytes,
-                tensor.dtype,
-                shape=ir.Shape(tensor.shape.numpy()),
-                name=tensor.name or "",
-            ),
-        )
-        offset += tensor.nbytes
+def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalTensor:
+    shape, name = ir.Shape(tensor.shape.numpy()), tensor.name or ""
+    return ir.ExternalTensor(location, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name)
 
 
 def _put_data(tensor: ir.TensorProtocol, put: Put) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import onnx_ir as ir
 
@@ -44,7 +45,7 @@ def _blocks(nodes: Sequence[ir.Node]) -> list[Block] | None:
     """A block and all that are like it, as saves most nodes."""
     plain = [node for node in nodes if node.domain != DOMAIN]
     for run in runs(plain)[:TRIED]:
-        found = [instances(each, plain) for each in _cuts(plain, run)]
+        found = [list(instances(each, plain)) for each in _cuts(plain, run)]
         best = max(found, key=_saved, default=[])
         if len(best) > 1 and _saved(best) > 0:
             return best
@@ -68,31 +69,25 @@ def _cuts(nodes: Sequence[ir.Node], run: Run) -> list[Block]:
 def _common_name(found: Sequence[Block]) -> str:
     """How the paths of all parameters begin: ``blocks`` of ``blocks.0.mlp.weight`` and others."""
     paths = [_path(v) for each in found for v in each.operands if v.is_initializer()]
-    paths = [path for path in paths if len(path) > 1]
-    parts = []
-    for some in zip(*paths, strict=False):
-        if len(set(some)) > 1 or some[0].isdigit():
-            break
-        parts.append(some[0])
-    return "_".join(parts) or "block"
+    shared = _beginning(path for path in paths if len(path) > 1)
+    return "_".join(takewhile(lambda part: not part.isdigit(), shared)) or "block"
 
 
 def _path(value: ir.Value) -> list[str]:
     return str(value.name).split(".")
 
 
+def _beginning(paths: Iterable[Sequence[str]]) -> list[str]:
+    """How all of them begin."""
+    columns = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return [first for first, *_ in columns]
+
+
 def _operand_names(found: Sequence[Block]) -> list[str]:
     """How the paths of an operand of all instances end: ``mlp.weight``; else a number."""
-    names = Names()
-    taken = []
-    for i, values in enumerate(zip(*(each.operands for each in found), strict=True)):
-        parts: list[str] = []
-        for some in zip(*(reversed(_path(v)) for v in values), strict=False):
-            if len(set(some)) > 1:
-                break
-            parts.insert(0, some[0])
-        taken.append(names.take(".".join(parts) or f"operand_{i}"))
-    return taken
+    names, operands = Names(), zip(*(each.operands for each in found), strict=True)
+    ends = (_beginning(_path(v)[::-1] for v in values)[::-1] for values in operands)
+    return [names.take(".".join(end) or f"operand_{i}") for i, end in enumerate(ends)]
 
 
 # ------------------------------------------------------------------------------------- rewriting

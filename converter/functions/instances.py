@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
@@ -41,56 +41,45 @@ def _is_closed(inside: set[ir.Node], last: ir.Node) -> bool:
     )
 
 
-@dataclass
-class _Pairing:
-    """Which node and operand of an instance is which of the block."""
-
-    block: Block
-    nodes: dict[ir.Node, ir.Node] = field(default_factory=dict)
-    operands: dict[ir.Value, ir.Value] = field(default_factory=dict)
-
-    def follow(self, last: ir.Node) -> bool:
-        """Go back from the last node; whether all is the same."""
-        inside = set(self.block.nodes)
-        waiting = [(self.block.last, last)]
-        while waiting:
-            ours, theirs = waiting.pop()
-            if ours in self.nodes:
-                if self.nodes[ours] is not theirs:
-                    return False
-                continue
-            if kind(ours) != kind(theirs):
-                return False
-            self.nodes[ours] = theirs
-            for one, other in zip(ours.inputs, theirs.inputs, strict=True):
-                if one is None or other is None:
-                    continue  # of the same kind: both are
-                first, second = one.producer(), other.producer()
-                if first is None or first not in inside:
-                    if self.operands.setdefault(one, other) is not other:
-                        return False
-                elif second is None or one.index() != other.index():
-                    return False
-                else:
-                    waiting.append((first, second))
-        return len(set(self.nodes.values())) == len(inside)
-
-
-def instances(of: Block, nodes: Sequence[ir.Node]) -> list[Block]:
+def instances(of: Block, nodes: Sequence[ir.Node]) -> Iterator[Block]:
     """All that are like the block, in order, none with a node of another."""
-    return list(_instances(of, nodes, kind(of.last)))
-
-
-def _instances(of: Block, nodes: Sequence[ir.Node], last: object) -> Iterator[Block]:
-    taken: set[ir.Node] = set()
+    taken, last = set[ir.Node](), kind(of.last)
     for node in nodes:
-        pairing = _Pairing(of)
-        if kind(node) != last or not pairing.follow(node):
+        if kind(node) == last and (found := _alike(of, node)) is not None:
+            inside = set(found.nodes)
+            if not (inside & taken) and _is_closed(inside, node):
+                taken |= inside
+                yield found
+
+
+def _alike(block: Block, last: ir.Node) -> Block | None:
+    """The block that ends in a node, if going back from there finds the same."""
+    inside = set(block.nodes)
+    nodes: dict[ir.Node, ir.Node] = {}
+    operands: dict[ir.Value, ir.Value] = {}
+    waiting = [(block.last, last)]
+    while waiting:
+        ours, theirs = waiting.pop()
+        if ours in nodes:
+            if nodes[ours] is not theirs:
+                return None
             continue
-        found = set(pairing.nodes.values())
-        if not (found & taken) and _is_closed(found, node):
-            taken |= found
-            yield Block(
-                tuple(pairing.nodes[n] for n in of.nodes),
-                tuple(pairing.operands[v] for v in of.operands),
-            )
+        if kind(ours) != kind(theirs):
+            return None
+        nodes[ours] = theirs
+        for one, other in zip(ours.inputs, theirs.inputs, strict=True):
+            if one is None or other is None:
+                continue  # of the same kind: both are
+            first, second = one.producer(), other.producer()
+            if first is None or first not in inside:
+                if operands.setdefault(one, other) is not other:
+                    return None
+            elif second is None or one.index() != other.index():
+                return None
+            else:
+                waiting.append((first, second))
+    if len(set(nodes.values())) < len(inside):
+        return None
+    return Block(
+        tuple(nodes[node] for node in block.nodes), tuple(operands[v] for v in block.operands)
+    )

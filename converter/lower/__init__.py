@@ -18,9 +18,9 @@ from converter.lower import (
     control,
     conv,
     cumulative,
-    double,
     elementwise,
     error,
+    functions,
     indexing,
     recurrent,
     reduce,
@@ -65,10 +65,8 @@ def lower(
     builder = Builder(shared, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
-    for value, onnx_value in zip(
-        (*graph.inputs, *graph.params), (*inputs, *initializers), strict=True
-    ):
-        shared.values[id(value)] = onnx_value
+    given = (*graph.inputs, *graph.params)
+    shared.values.update(zip(map(id, given), (*inputs, *initializers), strict=True))
     found = origins([v.shape for v in graph.inputs])
     shared.origins = {name: (inputs[origin.index], origin) for name, origin in found.items()}
     builder.lower(graph.nodes)

@@ -99,9 +99,9 @@ class Builder:
             self.shared.constants[key] = self.shared.main.initializer(ir.tensor(array, name=name))
         return self.shared.constants[key]
 
-    def like(self, number: float, value: Value | None = None) -> ir.Value:
-        """A scalar constant of an operand's dtype (by default the first's)."""
-        return self.const(number, (value or self.operand()).dtype)
+    def like(self, number: float) -> ir.Value:
+        """A scalar constant of the first operand's dtype."""
+        return self.const(number, self.operand().dtype)
 
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
         """1-D of int64: a constant, unless a named dimension is among them."""
@@ -164,13 +164,17 @@ class Builder:
 
     def expand(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Broadcast; the target names only the axes that change."""
-        wanted = tuple(
-            1
-            if i >= len(after) - len(before) and dims.same(before[i - len(after) + len(before)], d)
-            else d
-            for i, d in enumerate(after)
-        )
-        return x if dims.same_shape(before, after) else self.op("Expand", x, self.shape(wanted))
+        if dims.same_shape(before, after):
+            return x
+        new = len(after) - len(before)
+        pairs = zip(before, after[new:], strict=True)
+        wanted = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
+        return self.op("Expand", x, self.shape(wanted))
+
+    def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
+        """To an end that means "to the first element and with it"."""
+        back, end = [-1] * len(axes), [np.iinfo(np.int64).min] * len(axes)
+        return self.op("Slice", x, *map(self.ints, (back, end, axes, back)))
 
     def cast(self, x: ir.Value, dtype: Any) -> ir.Value:
         """Cast, always written; beyond a float of eight bits is NaN or infinity, as in JAX."""
@@ -232,14 +236,9 @@ class Builder:
     ) -> tuple[Builder, list[ir.Value]]:
         """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
         label = self.shared.fresh(name)
-        types = [
-            *extra,
-            *((v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)),
-        ]
-        inputs = [
-            typed(ir.Value(name=f"{label}_{stem}"), shape, dtype) for stem, shape, dtype in types
-        ]
-        return self.nested(), inputs
+        own = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
+        types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *own))
+        return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
 
     def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
         """The nested graph that this builder wrote; outputs are made its own where they are not."""

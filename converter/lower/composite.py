@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import onnx_ir as ir
 
 from converter.graph import dims, ops
 from converter.lower.build import Builder
+from converter.lower.formula import Term
 from converter.lower.registry import rule, table
 
 table(
@@ -22,6 +24,8 @@ table(
         ops.soft_sign: "Softsign",
     }
 )
+table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
+table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
 
 @rule(ops.factor, ignores=("divides",))
@@ -35,11 +39,6 @@ def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
     return b.op("Clip", x, b.like(low), b.like(high))
 
 
-@rule(ops.hard_sigmoid)
-def _(b: Builder, x: ir.Value, *, alpha: float = 1 / 6, beta: float = 0.5) -> ir.Value:
-    return b.op("HardSigmoid", x, alpha=alpha, beta=beta)
-
-
 @rule(ops.swish, since=24)
 def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
     return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
@@ -50,24 +49,17 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
     return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
 
 
-@rule(ops.elu)
-def _(b: Builder, x: ir.Value, *, alpha: float = 1.0) -> ir.Value:
-    return b.op("Elu", x, alpha=alpha)
+def _along(
+    b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None, name: str
+) -> ir.Value:
+    """Axes are counted from the end."""
+    return b.op(name, *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
-@rule(ops.celu)
-def _(b: Builder, x: ir.Value, *, alpha: float) -> ir.Value:
-    return b.op("Celu", x, alpha=alpha)
-
-
-@rule(ops.layer_norm)
-def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float) -> ir.Value:
-    return b.op("LayerNormalization", *xs, axis=axis - b.out.rank, epsilon=epsilon)
-
-
-@rule(ops.rms_norm, since=23)
-def _(b: Builder, x: ir.Value, scale: ir.Value, *, axis: int, epsilon: float) -> ir.Value:
-    return b.op("RMSNormalization", x, scale, axis=axis - b.out.rank, epsilon=epsilon)
+rule(ops.layer_norm)(partial(_along, name="LayerNormalization"))
+rule(ops.rms_norm, since=23)(partial(_along, name="RMSNormalization"))
+rule(ops.softmax)(partial(_along, name="Softmax"))
+rule(ops.log_softmax)(partial(_along, name="LogSoftmax"))
 
 
 @rule(ops.group_norm)
@@ -83,16 +75,6 @@ def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
     return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
 
 
-@rule(ops.softmax)
-def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
-    return b.op("Softmax", x, axis=axis - b.out.rank)
-
-
-@rule(ops.log_softmax)
-def _(b: Builder, x: ir.Value, *, axis: int) -> ir.Value:
-    return b.op("LogSoftmax", x, axis=axis - b.out.rank)
-
-
 @rule(ops.gelu, since=20)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     return b.op("Gelu", x, approximate="tanh" if approximate else None)
@@ -101,19 +83,15 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 @rule(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     """In the spelling that optimisers of runtimes know, and make one kernel of."""
-    gate = b.op("Tanh", _tanh_argument(b, x)) if approximate else _erf_gate(b, x)
-    return b.op("Mul", b.op("Mul", x, b.like(0.5)), b.op("Add", gate, b.like(1)))
+    term = Term(b, x)
+    gate = _tanh_gate(term) if approximate else (term / math.sqrt(2)).apply("Erf")
+    return (term * 0.5 * (gate + 1)).value
 
 
-def _erf_gate(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Erf", b.op("Div", x, b.like(math.sqrt(2))))
-
-
-def _tanh_argument(b: Builder, x: ir.Value) -> ir.Value:
-    """sqrt(2/pi) x (1 + 0.044715 x^2)."""
-    square = b.op("Mul", b.op("Mul", x, b.like(0.044715)), x)
-    scaled = b.op("Mul", x, b.like(math.sqrt(2 / math.pi)))
-    return b.op("Mul", scaled, b.op("Add", square, b.like(1)))
+def _tanh_gate(x: Term) -> Term:
+    """tanh(sqrt(2/pi) x (1 + 0.044715 x^2))."""
+    square = x * 0.044715 * x
+    return (x * math.sqrt(2 / math.pi) * (square + 1)).apply("Tanh")
 
 
 @rule(ops.rotary_heads, since=23)

@@ -122,7 +122,7 @@ def _counted(
     first = b.const(True, np.bool_)
     results = b.ops("Loop", [rounds, first, *state], len(b.node.outputs), body=graph)
     stacked = results[len(state) :]
-    return [*results[: len(state)], *(_backwards(b, y) if reverse else y for y in stacked)]
+    return [*results[: len(state)], *(b.reverse(y, [0]) if reverse else y for y in stacked)]
 
 
 def _taken(b: Builder, x: ir.Value, count: ir.Value, rounds: ir.Value | None) -> ir.Value:
@@ -130,8 +130,3 @@ def _taken(b: Builder, x: ir.Value, count: ir.Value, rounds: ir.Value | None) ->
     if rounds is not None:
         count = b.op("Sub", b.op("Sub", rounds, b.const(1, np.int64)), count)
     return b.op("Gather", x, count, axis=0)
-
-
-def _backwards(b: Builder, x: ir.Value) -> ir.Value:
-    start, end, axis, step = (b.ints([i]) for i in (-1, np.iinfo(np.int64).min, 0, -1))
-    return b.op("Slice", x, start, end, axis, step)

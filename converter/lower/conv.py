@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from converter.graph import dims, ops
-from converter.graph.dims import Shape
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
 from converter.lower.registry import rule, unsupported
@@ -17,42 +17,39 @@ from converter.lower.registry import rule, unsupported
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
-    _check(b, "Conv")
-    return b.op(
-        "Conv",
-        *xs,
-        kernel_shape=_kernel(b),
-        strides=strides,
-        pads=[low for low, _ in padding] + [high for _, high in padding],
-        dilations=dilation,
-        group=groups,
-    )
+    return _written(b, "Conv", xs, strides, padding, dilation, groups)
 
 
 @rule(ops.conv_transpose)
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
-    _check(b, "ConvTranspose")
-    ends = [high for _, high in cuts]
-    return b.op(
-        "ConvTranspose",
-        *xs,
-        kernel_shape=_kernel(b),
-        strides=strides,
-        pads=[low for low, _ in cuts] + [max(e, 0) for e in ends],
-        output_padding=[max(-e, 0) for e in ends],
-        dilations=dilation,
-        group=groups,
-    )
+    pads = [(low, max(high, 0)) for low, high in cuts]
+    gained = [max(-high, 0) for _, high in cuts]
+    return _written(b, "ConvTranspose", xs, strides, pads, dilation, groups, gained)
 
 
-def _kernel(b: Builder) -> Shape | None:
-    """Without it the operator asks its second operand, whatever names are in that one's shape."""
-    shape = b.operand(1).shape[2:]
-    return shape if dims.all_static(shape) else None
-
-
-def _check(b: Builder, operator: str) -> None:
+def _written(
+    b: Builder,
+    operator: str,
+    xs: Sequence[ir.Value],
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    gained: Any = None,
+) -> ir.Value:
+    """Without a kernel's size the operator asks its second operand, whatever names are in it."""
     if not (is_float(b.out.dtype) and b.takes(operator, b.out.dtype)):
         why = f"{b.shared.target.name} has no {operator} for it, and the kernel's size is not known"
         raise unsupported(b.node, b.opset, why)
+    kernel = b.operand(1).shape[2:]
+    return b.op(
+        operator,
+        *xs,
+        kernel_shape=kernel if dims.all_static(kernel) else None,
+        strides=strides,
+        pads=[low for low, _ in padding] + [high for _, high in padding],
+        output_padding=gained,
+        dilations=dilation,
+        group=groups,
+    )

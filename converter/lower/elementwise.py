@@ -12,7 +12,7 @@ import onnx_ir as ir
 from converter.graph import Value, ops
 from converter.graph.dtypes import is_float
 from converter.lower.build import Builder
-from converter.lower.formula import Term
+from converter.lower.formula import Term, formulas
 from converter.lower.registry import rule, table, unsupported
 
 table(
@@ -44,6 +44,21 @@ table(
     }
 )
 
+formulas(
+    {
+        ops.exp2: lambda x: x.number(2).apply("Pow", x),
+        ops.is_finite: lambda x: abs(x) < math.inf,
+        ops.one_minus_square: lambda x: 1 - x * x,  # jax >= 0.12: the derivative of tanh
+        ops.rem: lambda x, y: x.apply("Mod", y, fmod=1),  # of the dividend's sign
+        ops.rsqrt: lambda x: x.apply("Sqrt").apply("Reciprocal"),
+        ops.square: lambda x: x * x,
+        # in the total order NaN equals itself and is above all others; zeros are not told apart
+        ops.eq_to: lambda x, y: x.equals(y) | x.is_nan() & y.is_nan(),
+        ops.le_to: lambda x, y: (x <= y) | y.is_nan(),
+        ops.lt_to: lambda x, y: (x < y) | y.is_nan() & ~x.is_nan(),
+    }
+)
+
 
 @rule(ops.ne)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -53,39 +68,12 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Not", b.op("Equal", x, y))
 
 
-@rule(ops.rem)
-def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The sign of the dividend, which is what ``fmod`` means."""
-    return b.op("Mod", x, y, fmod=1)
-
-
-@rule(ops.square)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Mul", x, x)
-
-
-@rule(ops.one_minus_square)  # jax >= 0.12: the derivative of tanh
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Sub", b.like(1), b.op("Mul", x, x))
-
-
 @rule(ops.polynomial)  # jax >= 0.12
 def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
     """Horner's rule; the coefficients begin with the constant."""
-    *rest, result = coefficients
-    for coefficient in reversed(rest):
-        result = b.op("Add", b.op("Mul", result, x), coefficient)
-    return result if rest else b.expand(result, b.operand(1).shape, b.out.shape)
-
-
-@rule(ops.rsqrt)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Reciprocal", b.op("Sqrt", x))
-
-
-@rule(ops.exp2)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Pow", b.like(2), x)
+    if len(coefficients) == 1:
+        return b.expand(coefficients[0], b.operand(1).shape, b.out.shape)
+    return Term(b, x).polynomial([Term(b, c) for c in reversed(coefficients)]).value
 
 
 @rule(ops.integer_pow)
@@ -113,11 +101,6 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     whole = size.apply("Floor")
     up = (size - whole >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
     return ((whole + up) * term.apply("Sign")).value
-
-
-@rule(ops.is_finite)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return b.op("Less", b.op("Abs", x), b.like(math.inf))
 
 
 @rule(ops.clamp)
@@ -173,23 +156,22 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
 # ------------------------------------------------------------------------------------------- bits
 
 
-def _shift(b: Builder, x: ir.Value, by: ir.Value, direction: str) -> ir.Value:
+def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
     """Shift the bits of ``x`` in a 32 or 64 bit unsigned integer; ``BitShift`` has no others.
 
     Widening through the unsigned type of the same width keeps zeros on the left.
     """
-    dtype = b.out.dtype
-    bits = dtype.itemsize * 8
+    bits = x.dtype.itemsize * 8
     wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
-    bare = x if dtype == wide else b.cast(b.cast(x, f"uint{bits}"), wide)
+    bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
     if _is_within(b.operand(1), bits):
-        moved = b.op("BitShift", bare, b.const(b.operand(1).const, wide), direction=direction)
+        moved = bare.apply("BitShift", bare.number(b.operand(1).const), direction=direction)
     else:
-        amount = b.cast(b.op("Min", b.cast(by, np.int64), b.const(bits, np.int64)), wide)
-        enough = b.op("Less", amount, b.const(bits, wide))  # C++ leaves larger shifts undefined
-        moved = b.op("BitShift", bare, amount, direction=direction)
-        moved = b.op("Mul", moved, b.cast(enough, wide))  # Where has no kernel for uint64
-    return moved if dtype == wide else b.cast(b.cast(moved, f"uint{bits}"), dtype)
+        amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
+        enough = amount < bits  # C++ leaves larger shifts undefined
+        moved = bare.apply("BitShift", amount, direction=direction)
+        moved = moved * enough.cast(wide)  # Where has no kernel for uint64
+    return moved if x.dtype == wide else moved.cast(f"uint{bits}").cast(x.dtype)
 
 
 def _is_within(amount: Value, bits: int) -> bool:
@@ -199,12 +181,12 @@ def _is_within(amount: Value, bits: int) -> bool:
 
 @rule(ops.shift_left)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, x, by, "LEFT")
+    return _shift(b, Term(b, x), by, "LEFT").value
 
 
 @rule(ops.shift_right_logical)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, x, by, "RIGHT")
+    return _shift(b, Term(b, x), by, "RIGHT").value
 
 
 @rule(ops.shift_right_arithmetic)
@@ -214,31 +196,10 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     The highest bit is a sign in unsigned integers too, as JAX has it.
     """
     bits = b.out.dtype.itemsize * 8
-    signed = np.int64 if bits == 64 else np.int32
-    x = b.cast(b.cast(x, f"int{bits}"), signed)
-    minus = b.const(-1, signed)
-    negative = b.op("Less", x, b.const(0, signed))
-    bare = b.cast(b.op("Max", x, b.op("Sub", minus, x)), b.out.dtype)
-    moved = b.cast(_shift(b, bare, by, "RIGHT"), signed)
-    return b.cast(b.op("Where", negative, b.op("Sub", minus, moved), moved), b.out.dtype)
-
-
-# --------------------------------------------------------------------------- total order of floats
-
-
-@rule(ops.eq_to)
-def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """In the total order NaN equals itself; that it also tells zeros apart is left out."""
-    return b.op("Or", b.op("Equal", x, y), b.op("And", b.op("IsNaN", x), b.op("IsNaN", y)))
-
-
-@rule(ops.le_to)
-def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """NaN is above all others."""
-    return b.op("Or", b.op("LessOrEqual", x, y), b.op("IsNaN", y))
-
-
-@rule(ops.lt_to)
-def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    above = b.op("And", b.op("IsNaN", y), b.op("Not", b.op("IsNaN", x)))
-    return b.op("Or", b.op("Less", x, y), above)
+    wide = np.int64 if bits == 64 else np.int32
+    signed = Term(b, x).cast(f"int{bits}").cast(wide)
+    minus = signed.number(-1)
+    negative = signed < 0
+    bare = signed.apply("Max", minus - signed).cast(b.out.dtype)
+    moved = _shift(b, bare, by, "RIGHT").cast(wide)
+    return negative.where(minus - moved, moved).cast(b.out.dtype).value

@@ -7,19 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
 from converter.graph import ops
 from converter.lower import coefficients as c
-from converter.lower.build import Builder
-from converter.lower.formula import Term
+from converter.lower.formula import Term, either, formulas
 from converter.lower.functions import log1p, sign
-from converter.lower.registry import rule
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What the complement is made of in a precision.
+    """Of what the complement is made in a precision.
 
     ``near`` is erf(x) below 1, ``tail`` is exp(x^2) erfc(x) from there on; numbers of ``1 / steps``
     have exact squares.
@@ -38,13 +35,11 @@ def _tail_32(x: Term) -> Term:
 
 
 def _near_64(x: Term) -> Term:
-    square = x * x
-    return x * (square.polynomial(c.ERF_64_ABOVE) / square.polynomial(c.ERF_64_BELOW))
+    return x * (x * x).ratio(c.ERF_64)
 
 
 def _tail_64(x: Term) -> Term:
-    near = x.polynomial(c.ERFC_64_NEAR_ABOVE) / x.polynomial(c.ERFC_64_NEAR_BELOW)
-    far = x.polynomial(c.ERFC_64_FAR_ABOVE) / x.polynomial(c.ERFC_64_FAR_BELOW)
+    near, far = x.ratio(c.ERFC_64_NEAR), x.ratio(c.ERFC_64_FAR)
     return (x < 8).where(near, far)
 
 
@@ -53,8 +48,9 @@ DOUBLE = Pieces(_near_64, _tail_64, steps=1024)
 ZERO_FROM = 28  # exp(-28^2) is none even in float64
 
 
-def _erfc(x: Term, pieces: Pieces) -> Term:
+def _erfc(x: Term, pieces: Pieces | None = None) -> Term:
     """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it."""
+    pieces = pieces or (DOUBLE if x.dtype == np.float64 else SINGLE)
     size = abs(x)
     capped = size.apply("Min", ZERO_FROM)
     head = (capped * pieces.steps).apply("Floor") / pieces.steps
@@ -64,32 +60,16 @@ def _erfc(x: Term, pieces: Pieces) -> Term:
     return (size < 1).where(1 - pieces.near(x), far)
 
 
-def _pieces(b: Builder) -> Pieces:
-    return DOUBLE if b.operand().dtype == np.float64 else SINGLE
+def _erf(x: Term) -> Term:
+    size = abs(x)
+    far = sign(x) * (1 - _erfc(size, DOUBLE))
+    return (size < 1).where(_near_64(x), far)
 
 
-@rule(ops.erfc)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    return _erfc(Term(b, x), _pieces(b)).value
-
-
-@rule(ops.erf)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    if b.takes("Erf", b.operand().dtype):
-        return b.op("Erf", x)
-    term = Term(b, x)
-    size = abs(term)
-    far = sign(term) * (1 - _erfc(size, DOUBLE))
-    return (size < 1).where(_near_64(term), far).value
-
-
-@rule(ops.erf_inv)
-def _(b: Builder, x: ir.Value) -> ir.Value:
-    term = Term(b, x)
-    w = -log1p(-(term * term))
-    factor = _inverse_64(w) if b.operand().dtype == np.float64 else _inverse_32(w)
-    edge = abs(term).equals(1)
-    return edge.where(term * math.inf, factor * term).value
+def _erf_inv(x: Term) -> Term:
+    w = -log1p(-(x * x))
+    factor = _inverse_64(w) if x.dtype == np.float64 else _inverse_32(w)
+    return abs(x).equals(1).where(x * math.inf, factor * x)
 
 
 def _inverse_32(w: Term) -> Term:
@@ -105,3 +85,6 @@ def _inverse_64(w: Term) -> Term:
     middle = (root - 3.25).polynomial(c.ERF_INV_64_MIDDLE)
     near = (w - 3.125).polynomial(c.ERF_INV_64_NEAR)
     return (w < 6.25).where(near, (w < 16).where(middle, far))
+
+
+formulas({ops.erf: either("Erf", _erf), ops.erfc: _erfc, ops.erf_inv: _erf_inv})

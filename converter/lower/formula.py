@@ -1,30 +1,48 @@
-"""Arithmetic on ONNX values that reads like a formula."""
+"""Rules as formulas of ONNX values, and the arithmetic that they are written in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+import numpy as np
 import onnx_ir as ir
 
+from converter.graph.op import Op
 from converter.lower.build import Builder
+from converter.lower.registry import OLDEST, Lowering, rule
 
 
 class Term:
-    """An ONNX value with operators; numbers become constants of the dtype of ``like``."""
+    """An ONNX value with operators; numbers become constants of ``dtype``, which results keep.
 
-    def __init__(self, b: Builder, value: ir.Value) -> None:
+    By default it is that of the first operand of the node being lowered.
+    """
+
+    def __init__(self, b: Builder, value: ir.Value, dtype: Any = None) -> None:
         self._b = b
         self.value = value
+        self.dtype = np.dtype(b.operand().dtype if dtype is None else dtype)
 
-    def apply(self, op: str, *others: Operand) -> Term:
-        return Term(self._b, self._b.op(op, self.value, *(self._lift(o) for o in others)))
+    def apply(self, op: str, *others: Operand, **attributes: Any) -> Term:
+        values = [self._lift(other) for other in others]
+        return self._term(self._b.op(op, self.value, *values, **attributes))
+
+    def _term(self, value: ir.Value) -> Term:
+        return Term(self._b, value, self.dtype)
 
     def _lift(self, operand: Operand) -> ir.Value:
-        return operand.value if isinstance(operand, Term) else self._b.like(operand)
+        return operand.value if isinstance(operand, Term) else self.number(operand).value
 
-    def number(self, number: float) -> Term:
-        return Term(self._b, self._b.like(number))
+    def number(self, number: float | np.ndarray) -> Term:
+        return self._term(self._b.const(number, self.dtype))
+
+    def cast(self, dtype: Any) -> Term:
+        return Term(self._b, self._b.cast(self.value, dtype), dtype)
+
+    def has(self, operator: str) -> bool:
+        """Whether the target's operator takes the dtype."""
+        return self._b.takes(operator, self.dtype)
 
     def __add__(self, other: Operand) -> Term:
         return self.apply("Add", other)
@@ -65,12 +83,25 @@ class Term:
     def __ge__(self, other: Operand) -> Term:
         return self.apply("GreaterOrEqual", other)
 
+    def __and__(self, other: Term) -> Term:
+        return self.apply("And", other)
+
+    def __or__(self, other: Term) -> Term:
+        return self.apply("Or", other)
+
+    def __invert__(self) -> Term:
+        return self.apply("Not")
+
     def equals(self, other: Operand) -> Term:
         return self.apply("Equal", other)
 
+    def is_nan(self) -> Term:
+        return self.apply("IsNaN")
+
     def where(self, yes: Operand, no: Operand) -> Term:
-        """``yes`` where this condition holds, else ``no``."""
-        return self.apply("Where", yes, no)
+        """``yes`` where this condition holds, else ``no``; a number is of the other's dtype."""
+        kind = next((term for term in (yes, no) if isinstance(term, Term)), self)
+        return kind._term(self._b.op("Where", self.value, kind._lift(yes), kind._lift(no)))
 
     def polynomial(self, coefficients: Sequence[Operand]) -> Term:
         """Horner's rule, highest power first."""
@@ -80,5 +111,29 @@ class Term:
             total = total * self + coefficient
         return total
 
+    def ratio(self, of: tuple[Sequence[float], Sequence[float]]) -> Term:
+        """Of two polynomials."""
+        above, below = of
+        return self.polynomial(above) / self.polynomial(below)
+
 
 Operand: TypeAlias = Term | float
+Formula: TypeAlias = Callable[..., Term]
+
+
+def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
+    """Register operations without parameters by formulas of their operands."""
+    for op, formula in rows.items():
+        rule(op, since=since)(_lowering(formula))
+
+
+def _lowering(formula: Formula) -> Lowering:
+    def lowering(b: Builder, *xs: ir.Value) -> ir.Value:
+        return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
+
+    return lowering
+
+
+def either(operator: str, formula: Formula) -> Formula:
+    """The operator of that name, and the formula where the target has no kernel of it."""
+    return lambda x: x.apply(operator) if x.has(operator) else formula(x)

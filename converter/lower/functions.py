@@ -1,10 +1,12 @@
-"""Formulas that several rules share, accurate to a few units in the last place."""
+"""Functions that targets lack, most of them in float64 alone: a few units in the last place off."""
 
 from __future__ import annotations
 
 import math
 
-from converter.lower.formula import Term
+from converter.graph import ops
+from converter.lower.coefficients import ATAN
+from converter.lower.formula import Term, either, formulas
 
 
 def expm1(x: Term) -> Term:
@@ -21,26 +23,10 @@ def log1p(x: Term) -> Term:
     """``log(u) + (x - (u - 1)) / u`` with ``u = 1 + x``: what rounding ``u`` lost is added back."""
     u = x + 1
     lost = (x - (u - 1)) / u
-    at_limit = lost.apply("IsNaN")  # x = -1, inf or itself NaN: log(u) alone is right
+    at_limit = lost.is_nan()  # x = -1, inf or itself NaN: log(u) alone is right
     return u.apply("Log") + at_limit.where(0, lost)
 
 
-# Cephes' (Moshier)
-ATAN_P = (
-    -8.750608600031904122785e-1,
-    -1.615753718733365076637e1,
-    -7.500855792314704667340e1,
-    -1.228866684490136173410e2,
-    -6.485021904942025371773e1,
-)
-ATAN_Q = (
-    1.0,
-    2.485846490142306297962e1,
-    1.650270098316988542046e2,
-    4.328810604912902668951e2,
-    4.853903996359136964868e2,
-    1.945506571482613964425e2,
-)
 ATAN_LOST = 6.123233995736765886130e-17  # of pi / 2, beyond float64
 
 
@@ -52,9 +38,69 @@ def atan(x: Term) -> Term:
     base = big.where(math.pi / 2, middle.where(math.pi / 4, x.number(0)))
     lost = big.where(ATAN_LOST, middle.where(ATAN_LOST / 2, x.number(0)))
     square = z * z
-    ratio = square.polynomial(ATAN_P) / square.polynomial(ATAN_Q)
+    ratio = square.ratio(ATAN)
     return sign(x) * (base + (z * square * ratio + lost + z))
 
 
 def tan(x: Term) -> Term:
     return x.apply("Sin") / x.apply("Cos")
+
+
+def _sinh(x: Term) -> Term:
+    """``(e + e / (e + 1)) / 2`` with ``e = exp(|x|) - 1``."""
+    size = abs(x)
+    less = expm1(size)
+    small = (less + less / (less + 1)) * 0.5
+    return sign(x) * (size >= 22).where(_half_exp(size), small)
+
+
+def _cosh(x: Term) -> Term:
+    size = abs(x)
+    power = size.apply("Exp")
+    return (size >= 22).where(_half_exp(size), (power + 1 / power) * 0.5)
+
+
+def _half_exp(x: Term) -> Term:
+    """``exp(x) / 2`` where ``exp(x)`` may be too large."""
+    root = (x * 0.5).apply("Exp")
+    return root * 0.5 * root
+
+
+LARGE = 2.0**28  # one more or less is not seen in the square of these
+
+
+def _asinh(x: Term) -> Term:
+    size = abs(x)
+    square = size * size
+    small = log1p(size + square / ((square + 1).apply("Sqrt") + 1))
+    return sign(x) * (size >= LARGE).where(size.apply("Log") + math.log(2), small)
+
+
+def _acosh(x: Term) -> Term:
+    above = x - 1
+    small = log1p(above + (above * (above + 2)).apply("Sqrt"))
+    inside = (x >= LARGE).where(x.apply("Log") + math.log(2), small)
+    return (x < 1).where(math.nan, inside)
+
+
+def _atanh(x: Term) -> Term:
+    size = abs(x)
+    return sign(x) * 0.5 * log1p(2.0 * size / (1 - size))
+
+
+formulas(
+    {
+        ops.expm1: expm1,
+        ops.log1p: log1p,
+        ops.acos: either("Acos", lambda x: 2.0 * atan(((1 - x) / (1 + x)).apply("Sqrt"))),
+        ops.acosh: either("Acosh", _acosh),
+        ops.asin: either("Asin", lambda x: atan(x / ((1 - x) * (1 + x)).apply("Sqrt"))),
+        ops.asinh: either("Asinh", _asinh),
+        ops.atan: either("Atan", atan),
+        ops.atanh: either("Atanh", _atanh),
+        ops.cosh: either("Cosh", _cosh),
+        ops.logistic: either("Sigmoid", lambda x: 1 / ((-x).apply("Exp") + 1)),
+        ops.sinh: either("Sinh", _sinh),
+        ops.tan: either("Tan", tan),
+    }
+)

@@ -109,16 +109,12 @@ def _widened(
         if dims.is_static(size):
             fixed = fixed + np.arange(size).reshape(-1, *(1,) * (rank - axis)) * unit
         else:
-            line = b.op("Range", *_run(b, size))
+            zero, end, one = b.const(0, np.int64), b.squeeze(b.dim(size), [0]), b.const(1, np.int64)
+            line = b.op("Range", zero, end, one)
             tall = (size, *(1 for _ in range(rank - axis)))
             step = b.op("Mul", b.reshape(line, (size,), tall), b.const(unit))
             indices = b.op("Add", indices, step)
     return b.op("Add", indices, b.const(fixed)) if fixed.any() else indices
-
-
-def _run(b: Builder, size: Dim) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The operands of ``Range`` for 0 … size - 1."""
-    return b.const(0, np.int64), b.squeeze(b.dim(size), [0]), b.const(1, np.int64)
 
 
 # ---------------------------------------------------------------------------------------- scatter
@@ -153,13 +149,12 @@ def scatter(
         for i, d in zip(n.scatter_indices_batching_dims, shared, strict=True)
     ]
     updates = arranged_updates(b, updates, n, rank, [*wide, *rest], sizes)
-    if not pointed:
-        return _whole(b, x, updates, reduction)
+    if not pointed:  # nothing is indexed: one window, as large as the operand
+        return updates if reduction is None else b.op(reduction.capitalize(), x, updates)
     indices = _columns(b, b.cast(indices, np.int64), where, len(given), len(pointed))
     indices = _widened(b, indices, where, offsets, len(pointed))
     order = [*pointed, *rest]
-    turned = b.transpose(x, order)
-    done = b.op("ScatterND", turned, indices, updates, reduction=reduction)
+    done = b.op("ScatterND", b.transpose(x, order), indices, updates, reduction=reduction)
     return b.transpose(done, [order.index(d) for d in range(rank)])
 
 
@@ -187,14 +182,6 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
     pads = np.zeros((2, len(where) + 1), np.int64)
     pads[1, -1] = columns - given
     return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
-
-
-WHOLE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
-
-
-def _whole(b: Builder, x: ir.Value, updates: ir.Value, reduction: str | None) -> ir.Value:
-    """Nothing is indexed: one window, as large as the operand."""
-    return updates if reduction is None else b.op(WHOLE[reduction], x, updates)
 
 
 rule(ops.scatter, ignores=IN_BOUNDS)(partial(scatter, reduction=None))

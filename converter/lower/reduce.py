@@ -19,11 +19,6 @@ from converter.lower.registry import rule, unsupported
 Axes = tuple[int, ...]
 
 
-@rule(ops.reduce_sum)
-def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    return b.op("ReduceSum", x, b.ints(axes), keepdims=0)
-
-
 def _by_attribute(b: Builder, x: ir.Value, *, axes: Axes, name: str) -> ir.Value:
     return b.op(name, x, axes=list(axes), keepdims=0)
 
@@ -39,6 +34,7 @@ for _op, _name in {
 }.items():
     rule(_op)(partial(_by_attribute, name=_name))
     rule(_op, since=18)(partial(_by_input, name=_name))
+rule(ops.reduce_sum)(partial(_by_input, name="ReduceSum"))
 
 
 def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:

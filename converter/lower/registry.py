@@ -36,11 +36,16 @@ class Entry:
 
     lowering: Lowering
     reads: frozenset[str]
-    ignores: frozenset[str]
+    ignores: frozenset[str] = frozenset()
 
-    def unknown(self, params: Iterable[str]) -> list[str]:
-        """The parameters that the rule knows nothing of."""
-        return sorted(set(params) - self.reads - self.ignores)
+    @classmethod
+    def of(cls, lowering: Lowering, ignores: Iterable[str]) -> Entry:
+        """It reads its keyword-only parameters; a catch-all would let others vanish."""
+        parameters = inspect.signature(lowering).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            raise ConverterError(f"a rule has to name its parameters: {lowering}")
+        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return cls(lowering, reads, frozenset(ignores))
 
 
 _rules: dict[Op, dict[int, Entry]] = {}
@@ -60,7 +65,7 @@ def rule(
     """
 
     def register(lowering: Lowering) -> Lowering:
-        entry = Entry(lowering, _reads(lowering), frozenset(ignores))
+        entry = Entry.of(lowering, ignores)
         for op in operations:
             _rules.setdefault(op, {})[since] = entry
         return lowering
@@ -74,7 +79,7 @@ def from_outside(
     """Register a rule that goes before ours at every opset that allows it."""
 
     def register(lowering: Lowering) -> Lowering:
-        entry = Entry(lowering, _reads(lowering), frozenset(ignores))
+        entry = Entry.of(lowering, ignores)
         for op in operations:
             outside.rules.add(op, {**outside.rules.get(op, {}), since: entry})
         return lowering
@@ -82,25 +87,17 @@ def from_outside(
     return register
 
 
-def _reads(lowering: Lowering) -> frozenset[str]:
-    """The keyword-only parameters of a rule; a catch-all would let others vanish."""
-    parameters = inspect.signature(lowering).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        raise ConverterError(f"a rule has to name its parameters: {lowering}")
-    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+def table(rows: dict[Op, str], **attributes: float) -> None:
+    """Register operations that are ONNX operators under another name.
+
+    ``attributes`` are parameters that are attributes of the same name, and their defaults.
+    """
+    for op, name in rows.items():
+        _rules.setdefault(op, {})[OLDEST] = Entry(_renamed(name, attributes), frozenset(attributes))
 
 
-def table(rows: dict[Op, str], since: int = OLDEST) -> None:
-    """Register operations that are ONNX operators under another name, without parameters."""
-    for op, onnx_op in rows.items():
-        rule(op, since=since)(_renamed(onnx_op))
-
-
-def _renamed(name: str) -> Lowering:
-    def lowering(b: Any, *xs: ir.Value) -> ir.Value:
-        return b.op(name, *xs)
-
-    return lowering
+def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
+    return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
 
 def find(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | None:
@@ -122,7 +119,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     entry = find(node.op, b.opset, b.shared.claimed)
     if entry is None:
         raise unsupported(node, b.opset)
-    if unknown := entry.unknown(node.params):
+    if unknown := sorted(set(node.params) - entry.reads - entry.ignores):
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
     dtypes = {v.dtype.name for v in (*node.inputs, *node.outputs)}
     if small := [d for d in dtypes if not b.shared.target.carries(node.op, d)]:
@@ -130,11 +127,6 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
         raise unsupported(node, b.opset, why)
     params = {name: value for name, value in node.params.items() if name in entry.reads}
     return entry.lowering(b, *operands, **params)
-
-
-def brought(op: Op) -> list[int]:
-    """The opsets that a rule of the operation begins at."""
-    return sorted({*_rules.get(op, {}), *(outside.rules.find(op) or {})})
 
 
 def supported() -> frozenset[Op]:
@@ -145,7 +137,8 @@ def supported() -> frozenset[Op]:
 def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
-    needed = [since for since in brought(node.op) if since > opset]
+    brought = {*_rules.get(node.op, {}), *(outside.rules.find(node.op) or {})}
+    needed = [since for since in brought if since > opset]
     missing = _named_parameter(node) or _NO_RULE
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or why or newer

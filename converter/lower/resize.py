@@ -16,12 +16,7 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
     ("linear", False): {"mode": "linear"},
     ("linear", True): {"mode": "linear", "antialias": 1, "exclude_outside": 1},
-    ("cubic", True): {
-        "mode": "cubic",
-        "antialias": 1,
-        "exclude_outside": 1,
-        "cubic_coeff_a": -0.5,
-    },
+    ("cubic", True): {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }
 # Exact for whole multiples of the size, whatever it is, and measured to be the fastest.
@@ -34,10 +29,7 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
     ``Resize`` takes every one of the sizes for an axis of its own as it does.
     """
     del sizes
-    return b.op("Resize", x, None, None, b.shape(b.out.shape), **_attributes(b, axes, kinds[0]))
-
-
-def _attributes(b: Builder, axes: tuple[int, ...], kind: ResizeKind) -> dict[str, Any]:
     before, after = b.operand().shape, b.out.shape
     whole = all(dims.divides(before[i], after[i]) is not None for i in axes)
-    return {**ATTRIBUTES[kind], **(REPEATED if whole and kind[0] == "nearest" else {})}
+    repeated = REPEATED if whole and kinds[0][0] == "nearest" else {}
+    return b.op("Resize", x, None, None, b.shape(after), **(ATTRIBUTES[kinds[0]] | repeated))

@@ -66,16 +66,7 @@ def _(b: Builder, *, dim: Any) -> ir.Value:
 
 @rule(ops.rev)
 def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
-    first = np.iinfo(np.int64).min  # an end that means "to the first element and with it"
-    turned = [-1] * len(dimensions)
-    return b.op(
-        "Slice",
-        x,
-        b.ints(turned),
-        b.ints([first] * len(turned)),
-        b.ints(dimensions),
-        b.ints(turned),
-    )
+    return b.reverse(x, dimensions)
 
 
 @rule(ops.iota)

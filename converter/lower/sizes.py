@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol
 
 import onnx_ir as ir
@@ -77,15 +78,9 @@ class Arithmetic:
         key = dims.shape_text(shape) + ","
         if key not in self._known:
             parts: list[ir.Value] = []
-            run: list[int] = []
-            for dim in shape:
-                if dims.is_static(dim):
-                    run.append(dim)
-                    continue
-                parts += [self._b.ints(run)] if run else []
-                parts.append(self.dim(dim))
-                run = []
-            parts += [self._b.ints(run)] if run else []
+            for fixed, run in groupby(shape, dims.is_static):
+                some = list(run)
+                parts += [self._b.ints(some)] if fixed else [self.dim(dim) for dim in some]
             joined = self._b.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
             self._known[key] = joined
         return self._known[key]

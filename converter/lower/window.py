@@ -41,57 +41,35 @@ def _spread(
     return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))
 
 
-def _window(size: Any, strides: Any, padding: Any, dilation: Any) -> dict[str, Any]:
-    """How ONNX writes a window; what is its default is left out."""
+@rule(ops.max_pool, ops.max_pool_scatter, ops.avg_pool, ops.sum_pool)
+def _(
+    b: Builder,
+    x: ir.Value,
+    *source: ir.Value,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    include_pad: bool = True,
+) -> ir.Value:
+    """What is ONNX's default is left out. A sum is an average of as many as the window has."""
     pads = [low for low, _ in padding] + [high for _, high in padding]
-    return {
+    window = {
         "kernel_shape": size,
         "strides": strides,
         "pads": pads if any(pads) else None,
         "dilations": dilation if any(d != 1 for d in dilation) else None,
     }
+    if b.node.op is ops.max_pool:
+        return b.op("MaxPool", x, **window)
+    if source:
+        return _scattered(b, b.ops("MaxPool", [x], 2, **window)[1], *source)
+    mean = b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
+    return mean if b.node.op is ops.avg_pool else b.op("Mul", mean, b.like(math.prod(size)))
 
 
-@rule(ops.max_pool)
-def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
-    return b.op("MaxPool", x, **_window(size, strides, padding, dilation))
-
-
-@rule(ops.avg_pool)
-def _(
-    b: Builder,
-    x: ir.Value,
-    *,
-    size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    include_pad: bool,
-) -> ir.Value:
-    window = _window(size, strides, padding, dilation)
-    return b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
-
-
-@rule(ops.sum_pool)
-def _(b: Builder, x: ir.Value, *, size: Any, strides: Any, padding: Any, dilation: Any) -> ir.Value:
-    window = _window(size, strides, padding, dilation)
-    mean = b.op("AveragePool", x, **window, count_include_pad=1)
-    return b.op("Mul", mean, b.like(math.prod(size)))
-
-
-@rule(ops.max_pool_scatter)
-def _(
-    b: Builder,
-    x: ir.Value,
-    source: ir.Value,
-    *,
-    size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-) -> ir.Value:
-    """``MaxPool`` tells where in the flat operand each maximum is."""
-    _, places = b.ops("MaxPool", [x], 2, **_window(size, strides, padding, dilation))
+def _scattered(b: Builder, places: ir.Value, source: ir.Value) -> ir.Value:
+    """Sums of a source where ``MaxPool`` says that each maximum is, in the flat operand."""
     shape, given = b.operand(0).shape, b.operand(1).shape
     flat, few = (dims.product(shape),), (dims.product(given),)
     zeros = b.expand(b.like(0), (), flat)

@@ -241,7 +241,7 @@ def test_rules_are_short():
         for function in functions(path)
         if any(isinstance(d, ast.Call) and _is_rule(d.func) for d in function.decorator_list)
     ]
-    assert len(sizes) > 60
+    assert len(sizes) > 50
     assert statistics.median(sizes) <= 6
     assert max(sizes) <= 40
 
