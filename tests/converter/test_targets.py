@@ -172,7 +172,9 @@ def test_what_devices_take(target, size):
 def test_a_target_has_a_layout_that_can_be_changed():
     """By default heads that were side by side stay so, and others are not turned for it."""
     x = (2, 5, 4, 8)
-    for target in converter.TARGETS:
+    for target, runtime in converter.TARGETS.items():
+        if not runtime.takes("Attention", "float32", 23):
+            continue
         for layout in (None, "3d", "4d"):
             found = converter.to_onnx(
                 jax.nn.dot_product_attention,

@@ -64,7 +64,7 @@ def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[O
 
 
 def _export(entry: ModelInfo, options: Options, progress: Progress) -> Outcome:
-    exports = export(read_request(entry, options, converter.OPSETS), progress)
+    exports = export(read_request(entry, options, converter.TARGETS), progress)
     return Outcome(
         entry.name,
         [each.manifest for each in exports],

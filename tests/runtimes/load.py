@@ -1,0 +1,95 @@
+"""Loading a file in a runtime: once, to be run often, on two threads where one can say so.
+
+tract has one thread in its Python package, and takes files by their path. IREE's importer is a
+program of its own. Each package is imported where it is needed: none has to be there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+
+Run: TypeAlias = Callable[[np.ndarray], Sequence[np.ndarray]]
+"""The outputs for one input, in the order of the file."""
+
+THREADS = 2
+
+
+def onnxruntime(file: Path) -> Run:
+    """ONNX Runtime, with its optimiser."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    session = ort.InferenceSession(file, options, enable_fallback=0)
+    (first,) = session.get_inputs()
+    return lambda array: session.run(None, {first.name: array})
+
+
+def tract(file: Path) -> Run:
+    """tract, which unifies the sizes of a file with those that it is given."""
+    import tract
+
+    model = tract.onnx().load(file).into_model().into_runnable()
+    return lambda array: [each.to_numpy() for each in model.run([array])]
+
+
+def opencv(file: Path) -> Run:
+    """OpenCV's new engine: its classic one takes no open sizes."""
+    import cv2
+
+    cv2.setNumThreads(THREADS)
+    graph = onnx.load(file, load_external_data=False).graph
+    net = cv2.dnn.readNetFromONNX(str(file), cv2.dnn.ENGINE_NEW)
+    names = [each.name for each in graph.output]
+
+    def run(array: np.ndarray) -> Sequence[np.ndarray]:
+        net.setInput(array, graph.input[0].name)
+        return [each.copy() for each in net.forward(names)]
+
+    return run
+
+
+IREE_FLAGS = ("--iree-llvmcpu-target-cpu=host", "--iree-opt-data-tiling")
+
+
+def iree(file: Path) -> Run:
+    """IREE, compiled for the CPU that this runs on."""
+    import iree.compiler
+    from iree import runtime
+
+    with TemporaryDirectory() as folder:
+        imported = Path(folder) / "model.mlir"
+        importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", file, "-o", imported]
+        subprocess.run(importer, check=True, capture_output=True)
+        compiled = iree.compiler.compile_file(
+            str(imported), target_backends=["llvm-cpu"], input_type="onnx", extra_args=IREE_FLAGS
+        )
+    context = runtime.SystemContext(config=runtime.Config("local-task"))
+    context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, compiled))
+    name = onnx.load(file, load_external_data=False).graph.name
+    function = context.modules.module[name]
+
+    def run(array: np.ndarray) -> Sequence[np.ndarray]:
+        found = function(array)
+        return [each.to_host() for each in (found if isinstance(found, tuple) else (found,))]
+
+    return run
+
+
+RUNTIMES: Mapping[str, Callable[[Path], Run]] = {
+    "onnxruntime": onnxruntime,
+    "tract": tract,
+    "opencv": opencv,
+    "iree": iree,
+}
+
+PACKAGES = {"tract": "tract", "opencv": "opencv-python-headless", "iree": "iree-base-compiler"}
+"""What is installed for each."""
