@@ -121,7 +121,7 @@ def test_what_only_a_runtime_needs_is_left_out():
     assert "Erf" not in ours
     assert ours["Cast"] == 2
     assert ours["TopK"] == 1
-    with pytest.raises(converter.SpecError, match="target must be onnxruntime, openvino"):
+    with pytest.raises(converter.SpecError, match="target must be iree, onnxruntime"):
         converter.to_onnx(fn, spec, target="qnn")
 
 

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
-Run: TypeAlias = Callable[[np.ndarray], Sequence[np.ndarray]]
-"""The outputs for one input, in the order of the file."""
+Run: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""Inputs to outputs, in the order of the file."""
 
 THREADS = 2
 
@@ -29,8 +29,8 @@ def onnxruntime(file: Path) -> Run:
     options = ort.SessionOptions()
     options.intra_op_num_threads = THREADS
     session = ort.InferenceSession(file, options, enable_fallback=0)
-    (first,) = session.get_inputs()
-    return lambda array: session.run(None, {first.name: array})
+    names = [each.name for each in session.get_inputs()]
+    return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
 
 def tract(file: Path) -> Run:
@@ -38,7 +38,7 @@ def tract(file: Path) -> Run:
     import tract
 
     model = tract.onnx().load(file).into_model().into_runnable()
-    return lambda array: [each.to_numpy() for each in model.run([array])]
+    return lambda arrays: [each.to_numpy() for each in model.run(list(arrays))]
 
 
 def opencv(file: Path) -> Run:
@@ -50,8 +50,9 @@ def opencv(file: Path) -> Run:
     net = cv2.dnn.readNetFromONNX(str(file), cv2.dnn.ENGINE_NEW)
     names = [each.name for each in graph.output]
 
-    def run(array: np.ndarray) -> Sequence[np.ndarray]:
-        net.setInput(array, graph.input[0].name)
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for value, array in zip(graph.input, arrays, strict=True):
+            net.setInput(array, value.name)
         return [each.copy() for each in net.forward(names)]
 
     return run
@@ -77,19 +78,22 @@ def iree(file: Path) -> Run:
     name = onnx.load(file, load_external_data=False).graph.name
     function = context.modules.module[name]
 
-    def run(array: np.ndarray) -> Sequence[np.ndarray]:
-        found = function(array)
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        found = function(*arrays)
         return [each.to_host() for each in (found if isinstance(found, tuple) else (found,))]
 
     return run
 
 
-RUNTIMES: Mapping[str, Callable[[Path], Run]] = {
-    "onnxruntime": onnxruntime,
-    "tract": tract,
-    "opencv": opencv,
-    "iree": iree,
-}
+RUNTIMES: Mapping[str, Callable[[Path], Run]] = {"tract": tract, "opencv": opencv, "iree": iree}
 
 PACKAGES = {"tract": "tract", "opencv": "opencv-python-headless", "iree": "iree-base-compiler"}
 """What is installed for each."""
+
+
+def once(runtime: str, model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a file that is loaded for one run."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        file.write_bytes(model)
+        return RUNTIMES[runtime](file)(inputs)

@@ -126,7 +126,7 @@ class Maker:
 
 def convert(
     model: Model,
-    opset: int,
+    opset: int | None,
     signature: Signature,
     layout: Layout | None = None,
     target: Target = "onnxruntime",

@@ -94,7 +94,7 @@ def derive(
     averages = means(model.clone(), pixels) if codec else {}
     factors = even_out(model) if codec else {}
     if half:
-        model = converter.lower_precision(model, half, large, runtime)
+        model = converter.lower_precision(model, half, large, "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.TARGETS[runtime].settle(model)
