@@ -2,7 +2,6 @@
 
 from .bisection import bisect
 from .errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
-from .expand.registry import expansion
 from .explanation import Explanation, Obstacle, explain
 from .export import to_onnx
 from .files.join import join
@@ -13,11 +12,10 @@ from .judge.check import check
 from .judge.runtime import run, session
 from .judge.watch import Change
 from .lower.build import Builder
-from .lower.registry import rule
 from .metadata import Metadata
 from .precision import emulate_bfloat16, lower_precision
 from .result import Export, Report, report
-from .scopes import extensions
+from .scopes import expansion, extensions, rule
 from .targets import TARGETS, AttentionLayout
 from .targets.opsets import IR_VERSIONS, OPSETS
 from .verdict import Difference, Errors, Verdict, compare

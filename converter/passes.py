@@ -74,9 +74,16 @@ def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
 
 PASSES: tuple[Pass, ...] = (
     Pass(
+        "decompose",
+        "What ONNX has no operator or type for is written as the JAX function that it stands for.",
+        steps.decomposed,
+        settles=False,
+    ),
+    Pass(
         "simplify",
         "One spelling where JAX has several; nothing dead, known or twice.",
         steps.simplified,
+        after=("decompose",),
         gone=FORMS,
     ),
     Pass(
@@ -157,16 +164,16 @@ PASSES: tuple[Pass, ...] = (
         writes=ops.attention,
     ),
     Pass(
-        "decompose",
+        "spell out",
         "What was recognised and the runtime has no operator for is spelled out again.",
-        steps.decompose,
+        steps.spell_out,
         after=("group", "attend"),
     ),
     Pass(
         "operands",
         "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
         steps.operands,
-        after=("recognise", "decompose"),
+        after=("recognise", "spell out"),
         gone=frozenset({ops.conv_general_dilated, ops.rotary}),
         settles=False,
     ),

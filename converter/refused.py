@@ -82,7 +82,7 @@ REFUSED = {
     "rng_uniform": _ENTROPY,
     **dict.fromkeys(
         (
-            *("custom_lin", "call_hi_primitive_linearized", "unreachable", "vprim"),
+            *("custom_lin", "call_hi_primitive_linearized", "unreachable"),
             *("dimension_size", "shape_assertion"),
         ),
         _TRANSFORMING,

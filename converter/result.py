@@ -13,7 +13,7 @@ import onnx_ir as ir
 from converter.files import save as saving
 from converter.files.behind import Written
 from converter.functions.calls import Function
-from converter.fuse.match import NearMiss
+from converter.fuse.match import NearMiss, grouped
 from converter.graph import Graph
 from converter.interface import Interface
 from converter.verdict import Verdict
@@ -55,7 +55,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.nodes} nodes: " + _counted(self.fused)]
-        lines += [f"not fused: {miss.pattern}: {miss.reason}" for miss in self.near_misses]
+        lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
         lines += [
             f"would be fused at opset {opset}: {_counted(counts)}"
@@ -120,7 +120,7 @@ def report(
     return Report(
         fused=Counter({op: counts[op] for op in (*FUSED, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
-        near_misses=list(near_misses),
+        near_misses=grouped(near_misses),
         deviations=list(deviations),
         newer=by_opset,
         functions=list(functions),

@@ -42,6 +42,7 @@ from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, drop_dead, sweep
 from converter.programs.hoist import hoist, weights, weights_first
 from converter.represent import keys
+from converter.represent.decompose import decompose
 from converter.settings import Settings
 from converter.simplify import simplify
 from converter.targets.schemas import SINCE, operator
@@ -91,6 +92,10 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 def simplified(graph: Graph, _: Settings) -> bool:
     simplify(graph)
     return False
+
+
+def decomposed(graph: Graph, _: Settings) -> bool:
+    return decompose(graph)
 
 
 def write_keys(graph: Graph, _: Settings) -> bool:
@@ -193,7 +198,7 @@ SPELLED_OUT = (ops.gelu, ops.rotary)
 """What has a name here before there is an operator for it."""
 
 
-def decompose(graph: Graph, settings: Settings) -> bool:
+def spell_out(graph: Graph, settings: Settings) -> bool:
     """By the formula that says what each of them means."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
@@ -202,6 +207,7 @@ def decompose(graph: Graph, settings: Settings) -> bool:
         specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
         assert node.op.formula is not None
         formula = trace(partial(node.op.formula, **node.params), specs)
+        decompose(formula)
         simplify(formula)
         return editor.inline(formula, node.inputs)
 
@@ -249,7 +255,8 @@ def share_parts(graph: Graph, _: Settings) -> bool:
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:
-    changing = folding.rules(graph, weights(graph), settings.fold)
+    fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
+    changing = folding.rules(graph, weights(graph), fold)
     changed = sweep(graph, _joined(changing, {ops.div: pooling.mean}, activation.RULES)).changed
     weights_first(graph)
     drop_dead(graph)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from converter.errors import SpecError, Unsupported
-from converter.graph import Graph, Node, Value
+from converter.graph import Graph, Node
 from converter.graph.names import Names
 from converter.jaxprs import concrete, refusal
 from converter.jaxprs.held import held
@@ -78,7 +78,7 @@ def trace(
         for value, variable in zip((*values, *inputs), variables, strict=True)
     ]
     inliner = Inliner(constants)
-    outputs = _inlined(inliner, closed, read, nodes)
+    outputs = inliner.inline(closed, read, nodes)
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     extra = constants.params()
@@ -102,15 +102,6 @@ def _traced(
         if said := refusal.refusal(error, inputs, run, _raised_at(error)):
             raise said from error
         raise
-
-
-def _inlined(
-    inliner: Inliner, closed: Any, args: Sequence[Value], nodes: list[Node]
-) -> list[Value]:
-    try:
-        return inliner.inline(closed, args, nodes)
-    except refusal.Unfit as unfit:
-        raise unfit.sentence(source_line(unfit.node)) from unfit.error
 
 
 def _jaxpr(

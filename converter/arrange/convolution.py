@@ -155,7 +155,7 @@ def _transposed(
     """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
     groups = window.groups
     axes = tuple(range(2, w.rank))
-    w = editor.add(ops.rev, [w], w.shape, w.dtype, {"dimensions": axes})
+    w = editor.rev(w, axes)
     outs, ins, *space = w.shape
     parted = editor.reshape(w, (groups, outs // groups, ins, *space))
     turned = editor.transpose(parted, (0, 2, 1, *range(3, parted.rank)))

@@ -8,8 +8,9 @@ all that it arrives at are parameters or constants, these are multiplied when th
 and keep their names; the operation is gone. So a shift goes into the bias before it.
 
 The weights of a product or a convolution change only if nothing else reads them, so that no file
-has them twice; of vectors and tables it may have two of up to 1 MiB. Factors that make infinite
-weights, and so NaN, are refused on saving.
+has them twice; of vectors and tables it may have two of up to 1 MiB. Infinite weights would make
+NaN: a divisor stays where its numbers have a zero, and where it has none yet but is not kept from
+zero by a sum with a positive number. What is given on saving is looked at again then, and refused.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from converter.arrange.factors import is_tame, keeps_finite
 from converter.arrange.linear import CONVOLUTIONS, WAYS, Part, channel_vector
 from converter.graph import Graph, Node, Value, dims, ops
 from converter.graph.constants import scalar
@@ -32,9 +32,6 @@ from converter.programs.compute import CEILING
 
 DEPTH = 12
 """How many operations a factor is carried through."""
-
-LARGEST = 2.0**20
-"""Constants between this and its inverse may be multiplied with others: nothing overflows."""
 
 VIEWS = (ops.transpose, ops.reshape)
 
@@ -89,11 +86,12 @@ class Affine:
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and _is_tame(other, divides):
+            if self._is_fixed(other) and is_tame(other, divides):
                 spread, how = _spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
                 changes = self._scaled(Part(node, index, factor), node.op, editor, DEPTH)
-                if changes and not all(map(_is_number, changes)):
+                useful = changes and not all(map(_is_number, changes))
+                if changes and useful and keeps_finite(other, divides):
                     return self._without(node, index, changes, editor)
         return None
 
@@ -248,16 +246,6 @@ def _spread(value: Value, out: Value, editor: Editor) -> Value:
     for place, size in zip(node.params["broadcast_dimensions"], value.shape, strict=True):
         ones[place - node.out.rank] = size
     return editor.reshape(value, tuple(ones))
-
-
-def _is_tame(value: Value, divides: bool) -> bool:
-    """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
-    number = scalar(value)
-    if number is None and value.kind != "const":
-        return True
-    sizes = np.abs(np.asarray(value.const if number is None else number, np.float64))
-    within = (sizes >= 1 / LARGEST) & (sizes <= LARGEST)
-    return bool(np.all(within | (sizes == 0) & (not divides)))
 
 
 def _covers(bias: Value, term: Value) -> bool:

@@ -9,38 +9,37 @@ matrix product) is transposed once more.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from converter.graph import Graph, Node, Value, dims, ops
-from converter.graph.dims import Shape
+from converter.graph import Graph, Node, Value, ops
+from converter.graph.axes import Factor, Group, View, along
+from converter.graph.moves import above, write
 from converter.graph.rewrite import Editor, sweep
 from converter.graph.slices import known_cut
 
 
 @dataclass(frozen=True)
 class Part:
-    """``transpose(reshape(slice(source)))``; the reshape may be missing."""
+    """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed."""
 
-    source: Value
-    axis: int  # the axis of the source that is cut
+    out: Value
+    seen: View
     start: int
     size: int
-    middle: Shape  # between reshape and transpose
-    order: tuple[int, ...]
-    out: Value
 
 
 @dataclass(frozen=True)
 class Family:
-    """All parts of a value, and the order of axes that most of them have."""
+    """All parts of a value along one of its axes, and one that is turned as most of them are."""
 
     parts: tuple[Part, ...]
-    order: tuple[int, ...]
+    usual: Part
+    axis: int
 
 
 def share_transposes(graph: Graph) -> bool:
     """Transpose the equal parts of each value as one, in place; whether there were any."""
-    families = [f for parts in _families(graph).values() if (f := _alike(parts))]
+    families = [f for key, parts in _families(graph).items() if (f := _alike(parts, key[1]))]
     members = {id(part.out): (part, family) for family in families for part in family.parts}
     turned: dict[int, Value] = {}
 
@@ -51,9 +50,9 @@ def share_transposes(graph: Graph) -> bool:
         if id(family) not in turned:
             turned[id(family)] = _together(editor, family)
         index = part.start // part.size
-        one = editor.slice(turned[id(family)], 0, index, index + 1)
-        alone = editor.reshape(one, tuple(part.middle[i] for i in family.order))
-        return editor.transpose(alone, [family.order.index(i) for i in part.order])
+        alone = editor.slice(turned[id(family)], 0, index, index + 1)
+        usual = editor.reshape(alone, family.usual.out.shape)
+        return editor.transpose(usual, _order(family.usual.seen.groups, part.seen.groups))
 
     return bool(members) and sweep(graph, {ops.transpose: select}).changed
 
@@ -74,16 +73,15 @@ def _families(graph: Graph) -> dict[tuple[int, int], list[Part | None]]:
 
 def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> Part | None:
     after = _only_use(node, uses)
-    middle = node.out.shape
     if after is not None and after.op is ops.reshape:
-        middle = after.out.shape
         after = _only_use(after, uses)
     start, size = node.params["start_indices"][axis], node.out.shape[axis]
     if after is None or after.op is not ops.transpose or start % size:
         return None
-    return Part(
-        node.inputs[0], axis, start, size, middle, tuple(after.params["permutation"]), after.out
-    )
+    seen: View | None = along(after.out)
+    while seen is not None and seen.base is not node.inputs[0]:
+        seen = above(seen)
+    return None if seen is None else Part(after.out, seen, start, size)
 
 
 def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
@@ -91,32 +89,31 @@ def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
     return readers[0] if len(readers) == 1 else None
 
 
-def _alike(slices: list[Part | None]) -> Family | None:
+def _alike(slices: list[Part | None], axis: int) -> Family | None:
     """The parts, if all are there and reshaped alike, and two of them transposed alike."""
     parts = tuple(p for p in slices if p is not None)
     if len(parts) < len(slices) or len(parts) < 2:
         return None
-    first = parts[0]
+    first, whole = parts[0], parts[0].seen.base.shape[axis]
     same = all(p.size == first.size for p in parts)
-    starts = sorted(p.start for p in parts)
-    complete = starts == list(range(0, first.source.shape[first.axis], first.size))
-    shapes = all(dims.same_shape(p.middle, first.middle) for p in parts)
-    order, times = Counter(p.order for p in parts).most_common(1)[0]
-    fits = same and complete and shapes and times > 1 and _place(first) is not None
-    return Family(parts, order) if fits else None
+    complete = sorted(p.start for p in parts) == list(range(0, whole, first.size))
+    shapes = all(Counter(p.seen.groups) == Counter(first.seen.groups) for p in parts)
+    groups, times = Counter(p.seen.groups for p in parts).most_common(1)[0]
+    usual = next(p for p in parts if p.seen.groups == groups)
+    return Family(parts, usual, axis) if same and complete and shapes and times > 1 else None
 
 
-def _place(part: Part) -> int | None:
-    """Where in ``middle`` the axis that counts the parts has to stand."""
-    outer = dims.product(part.source.shape[: part.axis])
-    places = range(len(part.middle) + 1)
-    return next((i for i in places if dims.same(dims.product(part.middle[:i]), outer)), None)
+def _order(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
+    """The transposition that gives axes another order."""
+    left = list(enumerate(before))
+    return [left.pop([group for _, group in left].index(wanted))[0] for wanted in after]
 
 
 def _together(editor: Editor, family: Family) -> Value:
     """All parts, transposed, along a new first axis."""
-    first, place = family.parts[0], _place(family.parts[0])
-    assert place is not None
-    shape = (*first.middle[:place], len(family.parts), *first.middle[place:])
-    order = [place, *(i + (i >= place) for i in family.order)]
-    return editor.transpose(editor.reshape(editor.resolve(first.source), shape), order)
+    usual, count = family.usual, len(family.parts)
+    counted = (Factor(family.axis, usual.size, count),)
+    source = editor.resolve(usual.seen.base)
+    seen = replace(usual.seen, base=source, groups=(counted, *usual.seen.groups))
+    seen = replace(seen, starts=(0,) * source.rank)
+    return write(editor, seen, (count, *usual.out.shape))

@@ -35,6 +35,8 @@ def packed(array: Any) -> Any:
     """A complex array as a real one; others stay."""
     if not is_complex(array.dtype):
         return array
+    if isinstance(array, jax.core.Tracer):
+        return joined(parts(array))
     array = np.asarray(array)
     return np.ascontiguousarray(array).view(real_dtype(array.dtype)).reshape(*array.shape, 2)
 

@@ -7,18 +7,17 @@ It owns every parameter, as an expansion does.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from converter.expand.registry import Expansion, Function, always
+from converter.expand.registry import Expansion, Function, always, read_by
 
 
 @dataclass(frozen=True)
 class Meaning(Expansion):
     """A function of pairs, or a ``packed`` one of arrays as the graph has them."""
 
-    packed: bool
+    packed: bool = False
 
 
 _known: dict[str, Meaning] = {}
@@ -30,10 +29,10 @@ def meaning(
     """Register a function for one or more primitives; what it ignores is given by name."""
 
     def register(function: Function) -> Function:
-        parameters = inspect.signature(function).parameters.values()
-        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         for primitive in primitives:
-            _known[primitive] = Meaning(function, reads, frozenset(ignores), always, packed)
+            _known[primitive] = Meaning(
+                function, read_by(function), frozenset(ignores), always, packed=packed
+            )
         return function
 
     return register
@@ -74,8 +73,6 @@ EXPANDED = frozenset(
     {
         *("cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr"),
         *("reduce", "reduce_window", "svd", "triangular_solve", "tridiagonal_solve"),
-        *("all_gather", "all_gather_invariant", "all_gather_reduced", "all_to_all", "ppermute"),
-        *("psum", "psum_invariant", "reduce_scatter", "unreduced_psum", "unreduced_reduce_scatter"),
     }
 )
 """Expansions that hold for complex numbers too."""

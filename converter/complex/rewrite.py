@@ -15,9 +15,6 @@ from converter.graph.constants import scalar
 
 Function = Callable[..., list[Any]]
 
-SUFFIX = " of complex numbers"
-"""What is added to the name of a primitive that is not known, so that no rule is taken for it."""
-
 
 def in_reals(
     primitive: Any,
@@ -54,12 +51,6 @@ def in_reals(
 def is_expanded(name: str, types: Sequence[Any]) -> bool:
     """Whether an expansion may be taken for operands of these types."""
     return name in EXPANDED or not any(is_complex(aval.dtype) for aval in types)
-
-
-def name_of(primitive: Any, types: Sequence[Any]) -> str:
-    """What an operation is called that stays: of complex numbers not what it is of real ones."""
-    is_any = any(is_complex(aval.dtype) for aval in types)
-    return f"{primitive.name}{SUFFIX if is_any else ''}"
 
 
 def is_known_real(value: Value) -> bool:

@@ -9,10 +9,14 @@ expansion is not ``only`` for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from converter import outside
+from converter.graph import ops
+from converter.graph.op import Op
 
 Function = Callable[..., Any]
 Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
@@ -20,12 +24,21 @@ Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function, the parameters that it reads and ignores, and which operands it is for."""
+    """A function, the parameters that it reads and ignores, and which operands it is for.
+
+    One that ``guards`` is no decomposition: its primitive computes nothing, or what it means
+    depends on where it is written, and it is traced with the function that it is in.
+    """
 
     function: Function
     reads: frozenset[str]
     ignores: frozenset[str]
     applies: Applies
+    guards: bool = False
+
+    def called(self, params: Mapping[str, Any]) -> Function:
+        """The function of the operands alone."""
+        return partial(self.function, **{k: v for k, v in params.items() if k in self.reads})
 
     def knows(self, params: Iterable[str]) -> bool:
         """Whether it reads or ignores each of these parameters."""
@@ -43,44 +56,57 @@ def always(avals: Sequence[Any], params: Any) -> bool:
 def expansion(
     *primitives: str, ignores: Iterable[str] = (), only: Applies = always
 ) -> Callable[[Function], Function]:
-    """Register a JAX function that is traced in the place of one or more primitives.
+    """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
 
-    It gets the operands by position and the primitive's parameters by keyword:
+    return _registering(primitives, ignores, only)
 
-        @converter.expansion("my_primitive")
-        def _(x, *, alpha):
-            return jax.numpy.where(x > 0, x, alpha * x)
 
-    Args:
-        primitives: names of primitives.
-        ignores: parameters that it knowingly does not read. A primitive with any other stays.
-        only: is asked with the types of the operands and the parameters whether it applies.
-    """
+def guard(*primitives: str, ignores: Iterable[str] = ()) -> Callable[[Function], Function]:
+    """Register what is traced in the place of primitives that guard, mark or spread values."""
+    return _registering(primitives, ignores, always, guards=True)
 
+
+def _registering(
+    primitives: Sequence[str], ignores: Iterable[str], only: Applies, *, guards: bool = False
+) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
-        parameters = inspect.signature(function).parameters.values()
-        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         for primitive in primitives:
-            _expansions[primitive] = Expansion(function, reads, frozenset(ignores), only)
+            _expansions[primitive] = Expansion(
+                function, read_by(function), frozenset(ignores), only, guards
+            )
         return function
 
     return register
 
 
-@contextmanager
-def restored() -> Iterator[None]:
-    """What is registered meanwhile is forgotten."""
-    held = dict(_expansions)
-    try:
-        yield
-    finally:
-        _expansions.clear()
-        _expansions.update(held)
+def from_outside(
+    operations: Sequence[Op | str], ignores: Iterable[str], only: Applies
+) -> Callable[[Function], Function]:
+    """Register a function that goes before ours."""
+
+    def register(function: Function) -> Function:
+        for operation in operations:
+            found = Expansion(function, read_by(function), frozenset(ignores), only)
+            outside.expansions.add(operation, found)
+        return function
+
+    return register
 
 
-def find(primitive: str) -> Expansion | None:
-    """The expansion of a primitive."""
-    return _expansions.get(primitive)
+def read_by(function: Function) -> frozenset[str]:
+    """The parameters that a function reads."""
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+def find(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
+    """The expansion of a primitive: one from outside, else ours.
+
+    ``claimed`` are the names of users' own primitives in the program.
+    """
+    named = ops.named(op)
+    found: Expansion | None = outside.expansions.find(named, claimed)
+    return found or (None if named.domain == "user" else _expansions.get(named.name))
 
 
 def expanded() -> frozenset[str]:

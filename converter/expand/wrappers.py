@@ -8,66 +8,66 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from converter.expand.registry import expansion
+from converter.expand.registry import guard
 
 PLATFORM = "cpu"
 """What ``lax.platform_dependent`` takes a file for: everything else may need its kernels."""
 
 
-@expansion("platform_index")
+@guard("platform_index")
 def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
     """The first branch that is for the platform, or for any."""
     fitting = (i for i, names in enumerate(platforms) if names is None or PLATFORM in names)
     return jnp.int32(next(fitting))
 
 
-@expansion("nonbatchable", ignores=("allow_constant_across_batch", "msg"))
-@expansion("nontraceable", ignores=("name",))
-@expansion("nondifferentiable_backward", ignores=("msg", "symbolic"))
-@expansion("xla_metadata_value", ignores=("xla_metadata_kvs",))
-@expansion("stage")
+@guard("nonbatchable", ignores=("allow_constant_across_batch", "msg"))
+@guard("nontraceable", ignores=("name",))
+@guard("nondifferentiable_backward", ignores=("msg", "symbolic"))
+@guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
+@guard("stage")
 def unchanged(x: jax.Array) -> jax.Array:
     """Guards against transformations, which are over, and marks for a compiler."""
     return x
 
 
-@expansion("tie")
+@guard("tie")
 def tie(_: jax.Array, x: jax.Array) -> jax.Array:
     return x
 
 
-@expansion("empty", ignores=("out_sharding",))
+@guard("empty", ignores=("out_sharding",))
 def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
     """Nothing is promised of what is in it."""
     return jnp.zeros(shape, dtype)
 
 
-@expansion("empty2", ignores=("memory_space",))
+@guard("empty2", ignores=("memory_space",))
 def empty_number(*, dtype: Any) -> jax.Array:
     return jnp.zeros((), dtype)
 
 
-@expansion("zeros_like")
+@guard("zeros_like")
 def zeros_like(x: jax.Array) -> jax.Array:
     return jnp.zeros_like(x)
 
 
-@expansion("select_if_vmap")
+@guard("select_if_vmap")
 def select_if_vmap(_: jax.Array, x: jax.Array, __: jax.Array) -> jax.Array:
     """Of a predicate without a batch, Equinox knows that it is true."""
     return x
 
 
-@expansion("unvmap_any")
+@guard("unvmap_any")
 def unvmap_any(x: jax.Array) -> jax.Array:
     return jnp.any(x)
 
 
-@expansion("unvmap_all")
+@guard("unvmap_all")
 def unvmap_all(x: jax.Array) -> jax.Array:
     return jnp.all(x)
 
 
-@expansion("unvmap_max")
+@guard("unvmap_max")
 def unvmap_max(x: jax.Array) -> jax.Array:
     return jnp.max(x)

@@ -37,6 +37,10 @@ def bind(
     """Give every initializer a tensor that is read, or computed, when the file is written.
 
     ``values`` maps parameter names to arrays (read one at a time) and goes before bound leaves.
+
+    Raises:
+        SpecError: there is no value for a parameter, or one of another type.
+        SaveError: something was fused because of what the bound numbers are, and the given are not.
     """
     given = values or {}
     names = frozenset(given)  # a lazy mapping may read a value to tell whether it is there
@@ -47,6 +51,7 @@ def bind(
             return _checked(value, np.asarray(numbers(given[value.name])))
         return np.asarray(value.bound if value.kind == "param" else value.const)
 
+    _check_facts(graph, names, read)
     for value in _read(model, graph):
         model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
 
@@ -140,6 +145,18 @@ def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:
         raise SpecError(
             f"{len(absent)} parameters have no value: {shown}; pass them in values, by name"
         )
+
+
+def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
+    """What the graph was changed for has to hold of other numbers too."""
+    for (_, sentence), fact in graph.facts.items():
+        own = [v.name for v in sources(fact.value).values() if v.kind == "param"]
+        if set(own) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
+            raise SaveError(
+                f"something was fused because {sentence} in {' + '.join(own)}, and in the given "
+                "values they are not: convert with these values in params, or with abstract ones "
+                "(jax.ShapeDtypeStruct), of which nothing is taken for granted"
+            )
 
 
 def _checked(value: Value, array: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from converter.fuse.match import Uses, pair, proved, turned
 from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 _BARE = {ops.layer_norm: 2, ops.rms_norm: 2, ops.group_norm: 2, ops.batch_norm: 4}

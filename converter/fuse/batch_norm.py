@@ -3,7 +3,7 @@
     x * s - mean * s + bias  =  batch_norm(x, 1, mean, variance, bias, epsilon=epsilon)
 
 where ``s`` is ``rsqrt(variance + epsilon)``, perhaps times a scale, and ``mean`` and ``variance``
-have a number for each channel of ``x`` [N, C, ...]. ONNX Runtime computes the left side. The form
+have a number for each channel of ``x`` [N, C, ...]. Runtimes compute the left side. The form
 ``(x - mean) * s`` keeps digits that this loses where the mean is many deviations, so that it stays.
 """
 
@@ -15,10 +15,10 @@ from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, peel, proved, turned
 from converter.fuse.norm import dressed
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
+from converter.graph.dtypes import is_float
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
-
-DTYPES = ("float32", "float16", "float64")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Batch:
 
 def prove(node: Node, uses: Uses) -> Batch | None:
     out = node.out
-    if out.rank < 2 or not dims.is_static(out.shape[1]) or out.dtype.name not in DTYPES:
+    if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
+        return None
+    if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
     for found in centred(node, uses):
         x, spread = found.x, peel(found.deviation.spread, rounding=True)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from converter.fuse.match import Uses, operand, pair, proved
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
 from converter.graph.dtypes import is_float
+from converter.graph.moves import write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from converter.fuse.match import Uses, pair, proved, turned, whole
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor, Takes
 
 

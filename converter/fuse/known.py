@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from converter.graph import Node, Value
-from converter.graph.origins import ancestors
+from converter.graph.nodes import Fact
+from converter.graph.origins import ancestors, sources
+from converter.graph.rewrite import Editor
 from converter.programs.compute import compute, is_computable
+from converter.programs.hoist import taken_out
 
 
 def known(value: Value) -> np.ndarray | None:
@@ -16,6 +20,26 @@ def known(value: Value) -> np.ndarray | None:
     if not rests_on(value, is_const, is_computable):
         return None
     return np.asarray(compute(value, lambda leaf: leaf.const))
+
+
+def bound(value: Value, memo: dict[int, Any]) -> np.ndarray | None:
+    """The array behind a value that is made from constants, and parameters that have values now:
+    what is concluded from it has to be relied on by ``rely``.
+    """
+    if not rests_on(value, lambda leaf: _numbers(leaf) is not None, is_computable):
+        return None
+    return np.asarray(compute(value, _numbers, memo))
+
+
+def _numbers(leaf: Value) -> Any:
+    return leaf.bound if leaf.const is None else leaf.const
+
+
+def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
+    """Record what was concluded from a value's numbers; those of constants stay what they are."""
+    if any(leaf.kind == "param" for leaf in sources(value).values()):
+        fact = Fact(taken_out(value, {}), holds)
+        editor.facts.setdefault((value, sentence), fact)
 
 
 def is_const(leaf: Value) -> bool:

@@ -13,24 +13,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from converter.graph import Node, Value, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.dims import Shape
+from converter.graph.moves import above, write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, Takes
+from converter.trace import source_line
 
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A structure that was left decomposed, and why."""
+    """A structure that was left decomposed, and why; how many there are, and where the first."""
 
     pattern: str
     reason: str
+    line: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        more = f" ({self.count} times, first in {self.line})" if self.count > 1 else ""
+        return f"{self.pattern}: {self.reason}{more}"
+
+
+def grouped(notes: Sequence[NearMiss]) -> list[NearMiss]:
+    """Each reason once."""
+    found: dict[tuple[str, str], NearMiss] = {}
+    for note in notes:
+        first = found.setdefault((note.pattern, note.reason), replace(note, count=0))
+        found[note.pattern, note.reason] = replace(first, count=first.count + note.count)
+    return list(found.values())
 
 
 Found: TypeAlias = "Sequence[Value] | Value"
@@ -53,6 +70,9 @@ class Uses(Protocol):
 
     takes: Takes
 
+    memo: dict[int, Any]
+    """The numbers of values, by id, that proofs asked for."""
+
     def single_use(self, value: Value) -> bool:
         """Whether nobody but one operand of one node reads the value."""
 
@@ -68,7 +88,7 @@ def proved(
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Found | None:
         evidence = prove(node, editor)
         if isinstance(evidence, str):
-            notes.append(NearMiss(pattern, evidence))
+            notes.append(NearMiss(pattern, evidence, source_line(node)))
             return None
         return None if evidence is None else build(node, evidence, editor)
 
@@ -130,7 +150,7 @@ def _above(seen: View, rounding: bool) -> View | None:
     if node.op is ops.convert_element_type:
         through = converts_float(node) and (rounding or _widens(node))
         return replace(seen, base=node.inputs[0]) if through else None
-    inner = seen.above()
+    inner = above(seen)
     return inner if inner is not None and inner.is_whole else None
 
 

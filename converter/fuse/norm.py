@@ -12,9 +12,10 @@ import numpy as np
 from converter.fuse.match import Uses, operand, pair, turned
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value, const, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
 from converter.graph.dims import Shape
+from converter.graph.moves import write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 

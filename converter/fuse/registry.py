@@ -16,6 +16,7 @@ from converter.fuse.spelling import Spelling, primitives
 from converter.graph import Node, Value, ops
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
+from converter.trace import source_line
 
 Found: TypeAlias = "Value | str | None"
 Function: TypeAlias = Callable[..., Any]
@@ -118,7 +119,7 @@ def _match(name: str, function: Function) -> Callable[[Node, Editor, list[NearMi
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
         found: Found = function(node, editor)
         if isinstance(found, str):
-            notes.append(NearMiss(name, found))
+            notes.append(NearMiss(name, found, source_line(node)))
             return None
         return found
 

@@ -20,6 +20,7 @@ from converter.graph.dims import Dim
 from converter.graph.equals import same_program
 from converter.graph.formulas import ResizeKind
 from converter.graph.rewrite import Editor
+from converter.represent.decompose import decompose
 from converter.simplify import simplify
 from converter.trace import trace
 
@@ -203,5 +204,6 @@ def one_axis(size: Dim, count: Dim, dtype: Any, method: str, antialias: bool) ->
         return jax.image.resize(x, (count,), method, antialias)
 
     graph = trace(resize, [jax.ShapeDtypeStruct((size,), dtype)])
+    decompose(graph)
     simplify(graph)
     return graph

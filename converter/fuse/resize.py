@@ -29,6 +29,7 @@ from converter.fuse.resampling import (
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.dims import Dim, Shape
 from converter.graph.rewrite import Editor
+from converter.trace import source_line
 
 MOST_AXES = {"linear": 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
 # Fewer columns than these are worth a transpose.
@@ -75,7 +76,7 @@ def recogniser(opset: int, strict: bool) -> Recogniser:
         found = _gather(node, editor) if node.op is ops.gather else _product(node, editor, opset)
         reason = found.reason if isinstance(found, Resampling) else found
         if reason:
-            notes.append(NearMiss("Resize", reason))
+            notes.append(NearMiss("Resize", reason, source_line(node)))
         return build(found, editor) if isinstance(found, Resampling) else None
 
     return Recogniser((ops.gather,) if strict else (ops.einsum, ops.gather), match)

@@ -13,7 +13,8 @@ from functools import partial
 from converter.fuse.match import Uses, operand, operands, proved
 from converter.fuse.reductions import reduced, reduction
 from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
+from converter.graph.moves import write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 

@@ -19,11 +19,13 @@ import jax.numpy as jnp
 from converter.fuse.match import Uses, operands, proved, rules, whole
 from converter.fuse.products import EQUAL
 from converter.graph import Graph, Node, Value, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
 from converter.graph.constants import scalar
+from converter.graph.moves import write
 from converter.graph.op import Op
 from converter.graph.origins import ancestors
 from converter.graph.rewrite import Editor, Rule, sweep
+from converter.represent.decompose import decompose
 from converter.simplify import simplify
 from converter.trace import trace
 
@@ -85,6 +87,7 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     graph = trace(spelling.formula, [((2, 3) if name == "x" else (), "float32") for name in names])
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
+    decompose(graph)
     simplify(graph)
     sweep(graph, _rules(tuple(before)))
     return whole(graph.outputs[0])

@@ -11,16 +11,15 @@ repeated. An axis along which nothing varies has no factors, however long it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from converter.graph import dims, ops
+from converter.graph import dims
 from converter.graph.dims import Dim, Shape
 from converter.graph.nodes import Node, Value
 from converter.graph.op import Op
-from converter.graph.rewrite import Editor
 
 
 class Factor(NamedTuple):
@@ -69,11 +68,33 @@ class View:
 
     def is_writable(self) -> bool:
         """Whether ``write`` can write it: without gaps in what is seen of an axis."""
-        return all(_nested(self.factors(axis)) is not None for axis in range(self.base.rank))
+        return all(self.nested(axis) is not None for axis in range(self.base.rank))
 
     def factors(self, axis: int) -> list[Factor]:
         """The factors that go along an axis of the base."""
         return [f for group in self.groups for f in group if f.axis == axis]
+
+    def nested(self, axis: int) -> list[Factor] | None:
+        """The factors along an axis of the base, the slowest first, if none leaves a gap."""
+        factors = self.factors(axis)
+        ends = [f.stride * f.size for f in factors]
+        fastest = [f for f in factors if not any(dims.same(f.stride, end) for end in ends)]
+        found = fastest[:1]
+        while found and len(found) < len(factors):
+            end = found[0].stride * found[0].size
+            after = [f for f in factors if dims.same(f.stride, end)]
+            if len(after) != 1:
+                return None
+            found.insert(0, after[0])
+        return found if len(found) == len(factors) else None
+
+    def reach(self, axis: int) -> tuple[Dim, Dim]:
+        """The first and the last entry of an axis of the base that are seen."""
+        low = high = self.starts[axis]
+        for _, stride, size in self.factors(axis):
+            end = stride * (size - 1)
+            low, high = (low, high + end) if is_forward(stride) else (low + end, high)
+        return dims.as_dim(low), dims.as_dim(high)
 
     def complete(self) -> bool:
         """Whether every axis of the base (longer than one) is one of the view."""
@@ -91,16 +112,16 @@ class View:
     def put(self, axis: int, own: int) -> View:
         """With one of its axes along a whole axis of the base."""
         groups = list(self.groups)
-        groups[axis] = _group([Factor(own, 1, self.base.shape[own])])
+        groups[axis] = as_group([Factor(own, 1, self.base.shape[own])])
         return replace(self, groups=tuple(groups))
 
-    def cut(self, axis: int, start: Dim, size: Dim) -> View | None:
+    def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
         """Only ``size`` entries of an axis, from ``start`` on."""
         digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
-        found = digits.steps(Factor(0, 1, size)) if digits.begin(start, starts) else None
+        found = digits.steps(Factor(0, stride, size)) if digits.begin(start, starts) else None
         if found is None or not digits.fits():
             return None
-        groups[axis] = _group(found)
+        groups[axis] = as_group(found)
         return View(self.base, tuple(groups), tuple(starts))
 
     def of(self, inner: View) -> View | None:
@@ -121,37 +142,15 @@ class View:
         same = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
         return self.onto(value, (*(None,) * shift, *same))
 
-    def above(self) -> View | None:
-        """The same elements in what the base's node moved, if that is all it does."""
-        node = self.base.node
-        if node is None or node.op not in _MOVES:
-            return None
-        inner = _MOVES[node.op](node)
-        return None if inner is None else self.of(inner)
-
-    def part(self) -> View | None:
-        """The same elements in the operand of a concatenation that has all of them."""
-        axis, offset = self.node().params["dimension"], 0
-        low, high = _range(self, axis)
-        for value in self.node().inputs:
-            size = value.shape[axis]
-            if not dims.all_static((low, high, size)):
-                return None
-            if offset <= low and high < offset + size:
-                starts = (*self.starts[:axis], self.starts[axis] - offset, *self.starts[axis + 1 :])
-                return View(value, self.groups, starts)
-            offset += size
-        return None
-
 
 def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
     """A value along all of its axes, or those that are given."""
     own = range(base.rank) if axes is None else axes
-    groups = (() if a is None else _group([Factor(a, 1, base.shape[a])]) for a in own)
+    groups = (() if a is None else as_group([Factor(a, 1, base.shape[a])]) for a in own)
     return View(base, tuple(groups), (0,) * base.rank)
 
 
-def _group(factors: Iterable[Factor]) -> Group:
+def as_group(factors: Iterable[Factor]) -> Group:
     """In normal form: neighbours that are one stretch are one factor, and there are no ones."""
     found: list[Factor] = []
     for f in factors:
@@ -160,15 +159,6 @@ def _group(factors: Iterable[Factor]) -> Group:
         elif not dims.same(f.size, 1):
             found.append(f)
     return tuple(found) if any(f.axis is not None for f in found) else ()
-
-
-def _range(seen: View, axis: int) -> tuple[Dim, Dim]:
-    """The first and the last entry of an axis of the base that are seen."""
-    ends = [f.stride * (f.size - 1) for f in seen.factors(axis)]
-    start = seen.starts[axis]
-    if not dims.all_static((start, *ends)):
-        return start, dims.as_dim(start + sum(ends))
-    return start + sum(e for e in ends if e < 0), start + sum(e for e in ends if e > 0)
 
 
 # ------------------------------------------------------------------------------------ composition
@@ -188,7 +178,7 @@ def _composed(outer: View, inner: View) -> View | None:
             if found is None:
                 return None
             factors += found
-        groups.append(_group(factors))
+        groups.append(as_group(factors))
     fits = all(axis.fits() for axis in axes)
     return View(inner.base, tuple(groups), tuple(starts)) if fits else None
 
@@ -221,7 +211,7 @@ class _Digits:
     def steps(self, factor: Factor) -> list[Factor] | None:
         """Steps along the axis as steps along its digits, and so along the inner view's base."""
         _, stride, size = factor
-        sign = 1 if _is_forward(stride) else -1
+        sign = 1 if is_forward(stride) else -1
         stride, found = dims.as_dim(stride * sign), list[Factor]()
         for i in range(len(self.group) - 1, 0, -1):
             room = self.group[i].size
@@ -240,7 +230,7 @@ class _Digits:
         return [self._step(0, sign * stride, size), *found]
 
     def _step(self, i: int, stride: Dim, size: Dim) -> Factor:
-        end = self.high if _is_forward(stride) else self.low
+        end = self.high if is_forward(stride) else self.low
         end[i] = dims.as_dim(end[i] + stride * (size - 1))
         axis, unit, _ = self.group[i]
         return Factor(axis, 0 if axis is None else dims.as_dim(stride * unit), size)
@@ -254,181 +244,5 @@ class _Digits:
         )
 
 
-def _is_forward(stride: Dim) -> bool:
+def is_forward(stride: Dim) -> bool:
     return dims.is_at_least(stride, 0)
-
-
-# ---------------------------------------------------------------------------- operations that move
-
-
-def _transpose(node: Node) -> View:
-    return along(node.inputs[0], node.params["permutation"])
-
-
-def _broadcast(node: Node) -> View:
-    source, axes = node.inputs[0], node.params["broadcast_dimensions"]
-    table = {a: i for i, a in enumerate(axes) if dims.same(source.shape[i], node.out.shape[a])}
-    return along(source, [table.get(a) for a in range(node.out.rank)])
-
-
-def _tile(node: Node) -> View:
-    whole, reps = along(node.inputs[0]), node.params["reps"]
-    pairs = zip(reps, whole.base.shape, strict=True)
-    groups = (_group([Factor(None, 0, r), Factor(i, 1, d)]) for i, (r, d) in enumerate(pairs))
-    return replace(whole, groups=tuple(groups))
-
-
-def _slice(node: Node) -> View:
-    whole, params = along(node.inputs[0]), node.params
-    strides = params["strides"] or (1,) * node.out.rank
-    parts = enumerate(zip(strides, node.out.shape, strict=True))
-    groups = tuple(_group([Factor(i, stride, size)]) for i, (stride, size) in parts)
-    return View(whole.base, groups, tuple(params["start_indices"]))
-
-
-def _rev(node: Node) -> View:
-    source, turned = node.inputs[0], node.params["dimensions"]
-    signs = [-1 if i in turned else 1 for i in range(source.rank)]
-    groups = (_group([Factor(i, signs[i], d)]) for i, d in enumerate(source.shape))
-    starts = (dims.as_dim(d - 1) if i in turned else 0 for i, d in enumerate(source.shape))
-    return View(source, tuple(groups), tuple(starts))
-
-
-def _reshape(node: Node) -> View | None:
-    """Each axis of the result as stretches of the operand's, from the first on."""
-    source, groups = node.inputs[0], list[Group]()
-    queue = [f for group in along(source).groups for f in group]
-    for left in node.out.shape:
-        factors: list[Factor] = []
-        while not dims.same(left, 1):
-            if not queue:
-                return None
-            axis, _, size = queue.pop(0)
-            rest = 1 if dims.same(size, left) else dims.divides(size, left)
-            if rest is None:
-                rest, inner = 1, dims.divides(left, size)
-                if inner is None:
-                    return None
-                queue.insert(0, Factor(axis, 1, inner))
-                factors.append(Factor(axis, inner, left))
-            else:
-                factors.append(Factor(axis, 1, size))
-            left = rest
-        groups.append(_group(factors))
-    return None if queue else View(source, tuple(groups), (0,) * source.rank)
-
-
-_MOVES: dict[Op, Callable[[Node], View | None]] = {
-    ops.transpose: _transpose,
-    ops.broadcast_in_dim: _broadcast,
-    ops.tile: _tile,
-    ops.slice: _slice,
-    ops.rev: _rev,
-    ops.reshape: _reshape,
-}
-
-
-# ---------------------------------------------------------------------------------------- writing
-
-
-Step = tuple[str, Any]
-
-
-def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
-    """A view as a value of that shape: the view's, but one where it says so."""
-    steps = plan(seen, shape)
-    assert steps is not None, seen
-    moved = max(
-        (i + 1 for i, (op, _) in enumerate(steps) if op in ("slice", "transpose")), default=0
-    )
-    steps.insert(moved, ("convert", seen.base.dtype if dtype is None else dtype))
-    value = seen.base
-    for op, argument in steps:
-        value = _STEPS[op](editor, value, argument)
-    return value
-
-
-def plan(seen: View, shape: Shape) -> list[Step] | None:
-    """The fewest operations that make a view of its base, if it has no gaps in what is one axis."""
-    steps: list[Step] = []
-    source: list[Factor] = []
-    sizes = list(seen.base.shape)
-    for axis, whole in enumerate(seen.base.shape):
-        own = _nested(seen.factors(axis))
-        if own is None:
-            return None
-        source += own
-        sizes[axis] = dims.product([f.size for f in own])
-        if not dims.same(sizes[axis], whole):
-            low, high = _range(seen, axis)
-            stride = abs(own[-1].stride) if own else 1
-            steps.append(("slice", (axis, low, dims.as_dim(high + 1), stride)))
-    turned = tuple({f.axis: 0 for f in source if not _is_forward(f.stride)})
-    steps += [("rev", turned)] if turned else []
-    return steps + _arranged(seen, source, tuple(sizes), shape)
-
-
-def _nested(factors: list[Factor]) -> list[Factor] | None:
-    """From the slowest to the fastest, if each goes on where the next ends."""
-    ends = [f.stride * f.size for f in factors]
-    fastest = [f for f in factors if not any(dims.same(f.stride, end) for end in ends)]
-    found = fastest[:1]
-    while found and len(found) < len(factors):
-        end = found[0].stride * found[0].size
-        after = [f for f in factors if dims.same(f.stride, end)]
-        if len(after) != 1:
-            return None
-        found.insert(0, after[0])
-    return found if len(found) == len(factors) else None
-
-
-def _arranged(seen: View, source: list[Factor], sizes: Shape, shape: Shape) -> list[Step]:
-    """A reshape, a transpose, a reshape and a broadcast, as far as they do anything."""
-    steps: list[Step] = []
-    runs = _runs(source, [f for group in seen.groups for f in group])
-    ordered = sorted(runs, key=lambda run: source.index(run[0]))
-    order = [ordered.index(run) for run in runs]
-    pieces = [
-        piece for group, d in zip(seen.groups, shape, strict=True) for piece in _spread(group, d)
-    ]
-    if order != sorted(order):
-        split = tuple(dims.product([f.size for f in run]) for run in ordered)
-        steps += [("reshape", split)] if not dims.same_shape(sizes, split) else []
-        steps.append(("transpose", order))
-        sizes = tuple(split[i] for i in order)
-    places = [i for i, (_, real) in enumerate(pieces) if real]
-    if not all(real or dims.same(d, 1) for d, real in pieces):
-        bare, wide = tuple(pieces[i][0] for i in places), tuple(d for d, _ in pieces)
-        steps += [("reshape", bare), ("broadcast", (wide, places))]
-        sizes = wide
-    return [*steps, *([("reshape", shape)] if not dims.same_shape(sizes, shape) else [])]
-
-
-def _spread(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
-    """The sizes of an axis as what is broadcast has them, and whether it varies along them."""
-    repeated = any(f.axis is None for f in group)
-    return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]
-
-
-def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
-    """Factors that stay neighbours, in the view's order; those of different axes stay apart."""
-    runs: list[list[Factor]] = []
-    before: Factor | None = None
-    for factor in flat:
-        near = before in source[:-1] and source[source.index(before) + 1] == factor
-        if before is not None and near and before.axis == factor.axis:
-            runs[-1].append(factor)
-        elif factor.axis is not None:
-            runs.append([factor])
-        before = factor
-    return runs
-
-
-_STEPS: dict[str, Callable[[Editor, Value, Any], Value]] = {
-    "slice": lambda editor, x, cut: editor.slice(x, *cut),
-    "rev": lambda editor, x, axes: editor.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": axes}),
-    "reshape": lambda editor, x, shape: editor.reshape(x, shape),
-    "transpose": lambda editor, x, order: editor.transpose(x, order),
-    "broadcast": lambda editor, x, spread: editor.broadcast(x, *spread),
-    "convert": lambda editor, x, dtype: editor.convert(x, dtype),
-}

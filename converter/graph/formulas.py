@@ -42,6 +42,11 @@ def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
     return jax.nn.gelu(x, approximate=approximate)
 
 
+def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
+    """alpha * x + beta, held between 0 and 1."""
+    return jnp.clip(x * alpha + beta, 0, 1)
+
+
 def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
     """As ONNX computes it: near 0 digits are lost that ``expm1`` keeps."""
     return jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))

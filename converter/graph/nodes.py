@@ -88,6 +88,17 @@ class Node:
             body.replace_operands(resolve)
 
 
+@dataclass(frozen=True)
+class Fact:
+    """``holds`` of the numbers of ``value``, a program of parameters: a proof rests on that.
+
+    Where a parameter is bound to other numbers it has to be asked again.
+    """
+
+    value: Value
+    holds: Callable[[np.ndarray], bool]
+
+
 @dataclass(eq=False, repr=False)
 class Graph:
     """Inputs, parameters, nodes in topological order, outputs."""
@@ -98,6 +109,7 @@ class Graph:
     params: list[Value] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
     constraints: tuple[str, ...] = ()  # what is given of named dimensions: "mod(h, 16) == 0"
+    facts: dict[tuple[Value, str], Fact] = field(default_factory=dict)  # by what is said of what
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
         for node in self.nodes:
@@ -129,6 +141,10 @@ class Graph:
             yield node
             for body in node.bodies.values():
                 yield from body.walk()
+
+    def claimed(self) -> frozenset[str]:
+        """The names of users' own primitives and of what their recognisers found."""
+        return frozenset(node.op.name for node in self.walk() if node.op.domain == "user")
 
     def count(self, op: Op) -> int:
         return sum(node.op is op for node in self.walk())
@@ -173,6 +189,7 @@ def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
         nodes=nodes,
         params=list(graph.params),
         output_names=list(graph.output_names),
+        facts=dict(graph.facts),
     )
 
 

@@ -33,6 +33,8 @@ class Editor:
         self._table: dict[int, Value] = {}
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
         self.uses = count_uses(graph)
+        self.facts = graph.facts
+        self.memo: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
         self.changed = False
@@ -96,12 +98,14 @@ class Editor:
         return copy.out
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """What a graph of its own, without bodies, gives for operands; its nodes become ours."""
+        """What a graph of its own gives for operands; its nodes become ours."""
         given = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
-        for node in graph.nodes:
+        for node in graph.walk():
             node.inputs = [given.get(id(v), v) for v in node.inputs]
             node.source = self.source
             self.uses.update(map(id, node.inputs))
+            for body in node.bodies.values():
+                body.outputs = [given.get(id(v), v) for v in body.outputs]
         self.nodes.extend(graph.nodes)
         return [given.get(id(v), v) for v in graph.outputs]
 
@@ -139,6 +143,9 @@ class Editor:
                 "strides": tuple(stride if i == axis else 1 for i in range(x.rank)),
             },
         )
+
+    def rev(self, x: Value, axes: Sequence[int]) -> Value:
+        return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
 
     def slice_away(self, x: Value, axis: int) -> Value:
         """The first entry along an axis, the axis dropped."""

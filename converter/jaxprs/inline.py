@@ -10,17 +10,19 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
-from converter.complex.rewrite import name_of
+from converter import expand
 from converter.errors import Unsupported
 from converter.graph import Graph, Node, Value, const, make_node, ops
-from converter.graph.dims import as_shape, is_symbolic
+from converter.graph.dims import as_shape
 from converter.graph.nodes import Meaning
 from converter.jaxprs import keys
 from converter.jaxprs.checks import unchecked
-from converter.jaxprs.held import held
+from converter.jaxprs.held import OfHeld, held, kind
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
-from converter.jaxprs.refusal import RAISED, Unfit
+from converter.jaxprs.owners import is_users
+from converter.jaxprs.refusal import fitting
+from converter.jaxprs.users import users_own
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
 
@@ -64,7 +66,7 @@ class Inliner:
 
     ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
     of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
-    the primitives that were left out.
+    the primitives that were left out, ``within`` are users' whose impl is being written.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Inliner:
         constants: Constants,
         sources: tuple[Any, ...] = (),
         dropped: set[str] | None = None,
+        within: frozenset[Any] = frozenset(),
     ) -> None:
         self.constants = constants
         self.sources = sources
         self.dropped: set[str] = set() if dropped is None else dropped
+        self.within = within
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -94,7 +98,9 @@ class Inliner:
         return [read(a) for a in jaxpr.outvars]
 
     def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
-        inner = Inliner(self.constants, (eqn.source_info, *self.sources), self.dropped)
+        inner = self.inside(eqn.source_info)
+        if is_users(eqn.primitive):
+            return inner.users(eqn, inputs, nodes)
         name = eqn.primitive.name
         if name == "cond" and (rest := unchecked(eqn)) is not None:
             self.dropped.add("error_if")
@@ -108,23 +114,46 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
-        refusal = ""
-        try:
-            replaced = None if name in keys.DRAWS else instead(eqn, inputs, HINTS)
-        except Unsupported as error:  # told by the lowering, together with all others
-            replaced, refusal = None, error.reason
-        except RAISED as error:
-            if not any(is_symbolic(d) for v in inputs for d in v.shape):
-                raise
-            raise Unfit(Node(ops.named(name), inputs, {}, source=inner.sources), error) from error
+        with fitting(name, inputs, inner.sources):
+            replaced = instead(eqn, HINTS)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
-        if name in AT_ONCE or not (eqn.outvars or name in CONTROL):
+        is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL)
+        if is_lost and expand.find(name) is None:
             raise _refused(name, inner.sources)
         node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
-        node.source, node.refusal = inner.sources, refusal
+        node.source = inner.sources
+        return inner.write(node, nodes)
+
+    def inside(self, source: Any) -> Inliner:
+        """What writes the jaxpr of an equation that comes from there."""
+        return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
+
+    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Append a node; returns its outputs."""
         nodes.append(node)
         return node.outputs
+
+    def users(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        """Append what stands for a primitive of a user's own."""
+        primitive = eqn.primitive
+        if not eqn.outvars:
+            raise _refused(primitive.name, self.sources)
+        closed, refusal = users_own(eqn, self.within)
+        if closed is not None:
+            inner = Inliner(self.constants, self.sources, self.dropped, self.within | {primitive})
+            return inner.inline(closed, inputs, nodes)
+        params = {k: _plain_ints(v) for k, v in eqn.params.items()}
+        node = make_node(
+            ops.of_user(primitive),
+            inputs,
+            _types(eqn.outvars),
+            params,
+            meaning=_meaning(primitive, {}),
+            source=self.sources,
+        )
+        node.refusal = refusal
+        return self.write(node, nodes)
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
         """A nested graph: the first arguments are captured from outside, the rest its inputs."""
@@ -161,11 +190,13 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    name = name_of(eqn.primitive, [v.aval for v in eqn.invars])
+    name = eqn.primitive.name
     meaning: Meaning = _meaning(eqn.primitive, hints)
-    if kind := keys.kind(eqn):
-        dtypes = tuple(v.aval.dtype if keys.is_key(v.aval) else None for v in eqn.invars)
-        name, meaning = f"{name} of {kind}", keys.OfKeys(eqn.primitive, kind, dtypes, meaning)
+    if what := kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
+        types = tuple(v.aval for v in eqn.invars)
+        meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
+        if kind(types) or name not in REFUSED:
+            name = f"{name} of {what}"
     node = Node(ops.named(name), inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))

@@ -1,20 +1,16 @@
-"""The jaxpr that says what an equation does, where it is a call or a primitive without operator."""
+"""The jaxpr that says what an equation does, where it is a call or computes nothing itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend import core as jex
 
 from converter import expand
-from converter.complex.pairs import is_complex, real_type
-from converter.complex.rewrite import in_reals, is_expanded, is_known_real
 from converter.expand.grouped import grouped
 from converter.expand.scatter import scatter_apply
-from converter.graph import Value
 from converter.graph.dims import is_symbolic
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
@@ -41,7 +37,7 @@ CALLS = {
 }
 
 
-def instead(eqn: Any, inputs: Sequence[Value], hints: frozenset[str]) -> Any:
+def instead(eqn: Any, hints: frozenset[str]) -> Any:
     """A closed jaxpr of the equation's operands; ``None`` if a node has to stand for it.
 
     ``hints`` are the parameters that say nothing of the result.
@@ -53,21 +49,11 @@ def instead(eqn: Any, inputs: Sequence[Value], hints: frozenset[str]) -> Any:
         return replaced
     if eqn.params.get("out_dtype") is not None:
         return _widened(eqn)
-    params = {k: v for k, v in eqn.params.items() if k not in hints}
-    operands = [v.aval for v in eqn.invars]
-    if any(is_complex(v.aval.dtype) for v in (*eqn.invars, *eqn.outvars)):
-        represented = _represented(eqn, inputs, params)
-        if represented is not None or not is_expanded(name, operands):
-            return represented
     expansion = expand.find(name)
-    if expansion is None or not expansion.knows(params):
+    params = {k: v for k, v in eqn.params.items() if k not in hints}
+    if expansion is None or not expansion.guards or not expansion.knows(params):
         return None
-    if not expansion.applies(operands, params):
-        return None
-    if _is_empty(eqn):
-        return _traced(eqn, lambda *_: [jnp.zeros(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
-    read = {k: v for k, v in params.items() if k in expansion.reads}
-    return _traced(eqn, lambda *xs: expansion.function(*xs, **read))
+    return _traced(eqn, expansion.called(params))
 
 
 def _traced(eqn: Any, fn: Callable[..., Any]) -> Any:
@@ -76,36 +62,15 @@ def _traced(eqn: Any, fn: Callable[..., Any]) -> Any:
     return jax.make_jaxpr(fn)(*types)
 
 
-def _is_empty(eqn: Any) -> bool:
-    """Whether it has no results with numbers in them."""
-    return all(0 in v.aval.shape for v in eqn.outvars)
-
-
-def _represented(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any]) -> Any:
-    """The jaxpr of what an equation does to complex numbers, for arrays as the graph has them."""
-    operands = [v.aval for v in eqn.invars]
-    real = [
-        is_complex(aval.dtype) and is_known_real(value)
-        for aval, value in zip(operands, inputs, strict=True)
-    ]
-    function = in_reals(eqn.primitive, operands, real, eqn.params, params)
-    if function is None:
-        return None
-    if _is_empty(eqn):
-        results = [real_type(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
-        function = lambda *_: [jnp.zeros(*result) for result in results]  # noqa: E731
-    types = [real_type(v.shape, v.dtype) for v in operands]
-    return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(*each) for each in types))
-
-
 def _kept_whole(eqn: Any) -> Any:
     """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
     return _traced(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
 
 
-def _as_python(eqn: Any) -> Any:
-    """What a primitive of Equinox's does where nothing transforms it."""
-    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **eqn.params))
+def as_python(eqn: Any) -> Any:
+    """What a primitive does where nothing transforms it, as most say in JAX."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    return _traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **params))
 
 
 def _widened(eqn: Any) -> Any:
@@ -168,7 +133,7 @@ REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
     "conv_general_dilated": _grouped,
     "custom_linear_solve": _solved,
-    **dict.fromkeys(("announce_jaxpr", "maybe_set"), _as_python),
+    **dict.fromkeys(("announce_jaxpr", "maybe_set", "vprim"), as_python),
     "scatter": _applied,
     "shard_map": _on_one_device,
 }

@@ -7,9 +7,7 @@ the keys themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -17,7 +15,6 @@ import numpy as np
 
 from converter.errors import Unsupported
 from converter.graph.dims import Shape, as_shape
-from converter.graph.nodes import Meaning
 
 GENERATORS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 """By the name of their dtype, the kinds of keys that JAX has, as it calls them."""
@@ -30,9 +27,6 @@ DRAWS = frozenset({"random_seed", "random_split", "random_fold_in", "random_bits
 
 WRITTEN = "key<fry>"
 """The keys whose draws can be written: threefry is arithmetic alone, and the same everywhere."""
-
-GAMMA = f"random_gamma of {WRITTEN}"
-"""The one draw that computes with floats."""
 
 
 def is_key(array: Any) -> bool:
@@ -69,38 +63,3 @@ def keys(array: Any, dtype: Any) -> Any:
     if not wanted or is_key(array):
         return array
     return jax.random.wrap_key_data(array, impl=GENERATORS[dtype.name])
-
-
-@lru_cache
-def _compiled(primitive: Any, **params: Any) -> Callable[..., Any]:
-    """Once for all: what JAX does not compile itself it would compile anew each time."""
-    return jax.jit(partial(primitive.bind, **params))
-
-
-@dataclass(frozen=True)
-class OfKeys:
-    """What a primitive does to keys, as a function of their numbers.
-
-    ``kind`` names the keys' dtype, ``dtypes`` has that of each operand, and ``on_keys`` is the
-    primitive's own meaning.
-    """
-
-    primitive: Any
-    kind: str
-    dtypes: tuple[Any, ...]
-    on_keys: Meaning
-
-    def __call__(self, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
-        if self.primitive.name == "random_gamma":
-            return [_compiled(self.primitive, **params)(*self.keys(args))]
-        return [numbers(result) for result in self.on_keys(self.keys(args), params)]
-
-    def keys(self, args: Sequence[Any]) -> list[Any]:
-        """The operands, keys where the primitive takes them."""
-        return [keys(x, dtype) for x, dtype in zip(args, self.dtypes, strict=True)]
-
-
-def kind(eqn: Any) -> str:
-    """The name of the keys' dtype, of an equation that has to do with keys; else nothing."""
-    names = (v.aval.dtype.name for v in (*eqn.invars, *eqn.outvars) if is_key(v.aval))
-    return next(names, "")

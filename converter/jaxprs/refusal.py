@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 from jax import errors, export
 
 from converter.errors import Unsupported
-from converter.graph import Node
+from converter.graph import Value
 from converter.graph.dims import is_symbolic
 from converter.graph.sizes import names as names_in
+from converter.jaxprs.lines import line_of
 from converter.jaxprs.scopes import all_names
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
@@ -57,7 +59,7 @@ def refusal(
 
     It is about names where the function can be traced with numbers for them.
     """
-    text, names = _first_line(error), all_names(structs)
+    text, names = first_line(error), all_names(structs)
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -81,23 +83,21 @@ def refusal(
     )
 
 
-class Unfit(Exception):
-    """What stands for a primitive cannot be traced with names, of which ``error`` tells."""
-
-    def __init__(self, node: Node, error: Exception) -> None:
-        super().__init__(str(error))
-        self.node = node
-        self.error = error
-
-    def sentence(self, line: str) -> Unsupported:
-        types = ", ".join(v.type_text() for v in self.node.inputs)
-        found = (names_in(d) for v in self.node.inputs for d in v.shape)
-        named, text = sorted(set[str]().union(*found)), _first_line(self.error)
-        return Unsupported(
-            f"primitive '{self.node.op}' ({types}) cannot be written with "
-            f"{_dimensions(named)}: {text}; {_advice(text, named)}",
-            line,
-        )
+@contextmanager
+def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Iterator[None]:
+    """**Raises** `Unsupported` where what stands for a primitive cannot be traced with names."""
+    try:
+        yield
+    except RAISED as error:
+        named = sorted(set[str]().union(*(names_in(d) for v in operands for d in v.shape)))
+        if not named:
+            raise
+        types, text = ", ".join(v.type_text() for v in operands), first_line(error)
+        raise Unsupported(
+            f"primitive '{name}' ({types}) cannot be written with {_dimensions(named)}: {text}; "
+            f"{_advice(text, named)}",
+            line_of(sources),
+        ) from error
 
 
 def _fewest(names: Sequence[str], works: Works) -> list[str]:
@@ -173,7 +173,7 @@ def _dimensions(names: Sequence[str]) -> str:
     return f"the dimensions {which}" if len(names) > 1 else f"the dimension {which}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
 
 

@@ -26,7 +26,6 @@ from converter.graph import Graph, Node, ops
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
 from converter.graph.op import Rounding
 from converter.graph.rewrite import drop_dead
-from converter.represent.keys import write_gammas
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
@@ -48,7 +47,6 @@ class Noise:
     def _graph(self) -> Graph:
         graph = self._retrace()
         drop_dead(graph)
-        write_gammas(graph)
         return graph
 
     @cached_property

@@ -59,6 +59,7 @@ def lower(
         main,
         refused=refused,
         lines=lines,
+        claimed=graph.claimed(),
         taken=frozenset(p for name in names for p in _prefixes(name)),
     )
     builder = Builder(shared, main)

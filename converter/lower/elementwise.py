@@ -35,6 +35,7 @@ table(
         ops.min: "Min",
         ops.mul: "Mul",
         ops.neg: "Neg",
+        ops.pow: "Pow",
         ops.sign: "Sign",
         ops.sin: "Sin",
         ops.sqrt: "Sqrt",
@@ -85,13 +86,6 @@ def _(b: Builder, x: ir.Value) -> ir.Value:
 @rule(ops.exp2)
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.op("Pow", b.like(2), x)
-
-
-@rule(ops.pow)
-def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    if not b.takes("Pow", b.out.dtype):
-        raise unsupported(b.node, b.opset, "integers raised to an array of powers; raise floats")
-    return b.op("Pow", x, y)
 
 
 @rule(ops.integer_pow)

@@ -12,17 +12,17 @@ nothing of the result, ended in the trace (``converter.jaxprs.inline.HINTS``).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
 
-from converter.complex.rewrite import SUFFIX
+from converter import outside
 from converter.errors import ConverterError, Unsupported
 from converter.graph import Node, dims, ops
 from converter.graph.op import Op
+from converter.jaxprs.held import COMPLEX
 from converter.refused import REFUSED
 from converter.trace import source_line
 
@@ -49,21 +49,12 @@ _NO_RULE = "there is no rule for it (converter.rule and converter.expansion regi
 
 
 def rule(
-    *operations: Op | str, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: Op, since: int = OLDEST, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations.
-
-    It gets the builder, the ONNX values of the operands, and the parameters by keyword:
-
-        @converter.rule("my_primitive")
-        def _(b, x, *, alpha):
-            return b.op("Elu", x, alpha=alpha)
-
-    ``b.op`` writes a node, ``b.const`` an initializer, ``b.shape`` a shape, also where it is
-    dynamic; ``b.out`` and ``b.operand()`` have shapes and dtypes.
+    """Register a rule of ours for one or more operations.
 
     Args:
-        operations: names of primitives, or of what a recogniser found.
+        operations: what it writes.
         since: the opset that brought what it writes; of several rules the newest is taken.
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
@@ -71,7 +62,21 @@ def rule(
     def register(lowering: Lowering) -> Lowering:
         entry = Entry(lowering, _reads(lowering), frozenset(ignores))
         for op in operations:
-            _rules.setdefault(ops.named(op), {})[since] = entry
+            _rules.setdefault(op, {})[since] = entry
+        return lowering
+
+    return register
+
+
+def from_outside(
+    operations: Sequence[Op | str], since: int, ignores: Iterable[str]
+) -> Callable[[Lowering], Lowering]:
+    """Register a rule that goes before ours at every opset that allows it."""
+
+    def register(lowering: Lowering) -> Lowering:
+        entry = Entry(lowering, _reads(lowering), frozenset(ignores))
+        for op in operations:
+            outside.rules.add(op, {**outside.rules.get(op, {}), since: entry})
         return lowering
 
     return register
@@ -98,28 +103,23 @@ def _renamed(name: str) -> Lowering:
     return lowering
 
 
-@contextmanager
-def restored() -> Iterator[None]:
-    """What is registered meanwhile is forgotten."""
-    held = {op: dict(rules) for op, rules in _rules.items()}
-    try:
-        yield
-    finally:
-        _rules.clear()
-        _rules.update(held)
+def find(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | None:
+    """The newest rule for an operation at this opset: one from outside, else ours.
 
-
-def find(op: Op, opset: int) -> Entry | None:
-    """The newest rule for an operation at this opset."""
-    allowed = [since for since in _rules.get(op, {}) if since <= opset]
-    return _rules[op][max(allowed)] if allowed else None
+    ``claimed`` are the names of users' own primitives in the program.
+    """
+    for rules in (outside.rules.find(op, claimed) or {}, _rules.get(op, {})):
+        if allowed := [since for since in rules if since <= opset]:
+            found: Entry = rules[max(allowed)]
+            return found
+    return None
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """What the node's rule writes."""
     if node.refusal:
         raise Unsupported(node.refusal, source_line(node))
-    entry = find(node.op, b.opset)
+    entry = find(node.op, b.opset, b.shared.claimed)
     if entry is None:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
@@ -133,7 +133,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
 
 def brought(op: Op) -> list[int]:
     """The opsets that a rule of the operation begins at."""
-    return sorted(_rules.get(op, {}))
+    return sorted({*_rules.get(op, {}), *(outside.rules.find(op) or {})})
 
 
 def supported() -> frozenset[Op]:
@@ -144,10 +144,10 @@ def supported() -> frozenset[Op]:
 def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
-    needed = [since for since in _rules.get(node.op, {}) if since > opset]
+    needed = [since for since in brought(node.op) if since > opset]
     missing = _named_parameter(node) or _NO_RULE
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
-    hint = REFUSED.get(node.op.name.removesuffix(SUFFIX)) or why or newer
+    hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or why or newer
     return Unsupported(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),

@@ -31,6 +31,7 @@ class Shared:
     refused: list[Unsupported] | None = None  # where these are collected, none is raised
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
+    claimed: frozenset[str] = frozenset()  # names of users' own primitives
     taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
 
     def fresh(self, stem: str) -> str:

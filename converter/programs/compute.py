@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from converter.graph import Node, Value, dims, ops
-from converter.graph.evaluate import precision, run_node
+from converter.graph.evaluate import precision, run_node, size_in_bytes
 from converter.graph.origins import steps
 
 # Results above this size stay in the graph unless they are no larger than what they come from.
 CEILING = 1 << 20
+
+SPARE = 16 * CEILING
+"""What a step on the way may be larger than all that it comes from: a mask of 1 MiB is made of
+numbers that take more."""
 
 Read = Callable[[Value], Any]
 
@@ -44,6 +48,22 @@ def _apply(node: Node, args: list[Any]) -> list[Any]:
 def _kinds(node: Node) -> set[str]:
     """The kinds of dtypes that a node has to do with."""
     return {v.dtype.kind for v in (*node.inputs, *node.outputs)}
+
+
+class Bounded:
+    """What can be computed of known values without steps that are much larger than those."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is of
+
+    def admits(self, node: Node) -> bool:
+        """Whether a node is one of those; asked of every node after those that it reads."""
+        leaves: dict[int, float] = {}
+        for value in node.inputs:
+            leaves |= self._leaves.get(id(value)) or {id(value): size_in_bytes(value)}
+        self._leaves.update((id(value), leaves) for value in node.outputs)
+        room = sum(leaves.values()) + SPARE
+        return is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs)
 
 
 def is_computable(node: Node) -> bool:

@@ -10,7 +10,7 @@ from converter.graph.evaluate import size_in_bytes
 from converter.graph.names import Names
 from converter.graph.origins import sources, steps
 from converter.graph.rewrite import drop_dead
-from converter.programs.compute import CEILING, compute, is_computable
+from converter.programs.compute import CEILING, Bounded, compute
 
 MOST_NAMES = 4  # of parameters that the name of a program spells out
 
@@ -18,16 +18,16 @@ MOST_NAMES = 4  # of parameters that the name of a program spells out
 def weights(graph: Graph) -> set[int]:
     """ids of the values that depend on nothing but parameters and constants."""
     found = {id(v) for v in graph.params}
-    _collect(graph, found)
+    _collect(graph, found, Bounded())
     return found
 
 
-def _collect(graph: Graph, found: set[int]) -> None:
+def _collect(graph: Graph, found: set[int], bounded: Bounded) -> None:
     for node in graph.nodes:
         for body in node.bodies.values():
-            _collect(body, found)
+            _collect(body, found, bounded)
         fixed = all(v.kind in ("const", "param") or id(v) in found for v in node.inputs)
-        if fixed and is_computable(node):
+        if fixed and bounded.admits(node):
             found.update(id(v) for v in node.outputs)
 
 
@@ -59,7 +59,7 @@ def hoist(graph: Graph) -> Graph:
         if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
             queue.extend(value.node.inputs)
         elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
-            program = _taken_out(value, apart)
+            program = taken_out(value, apart)
             table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=program)
         else:
             table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
@@ -72,7 +72,7 @@ def hoist(graph: Graph) -> Graph:
     return graph
 
 
-def _taken_out(value: Value, copies: dict[int, Value]) -> Value:
+def taken_out(value: Value, copies: dict[int, Value]) -> Value:
     """A copy of a program, down to its parameters and constants.
 
     What stays in the graph may be part of a program too; there it reads other programs' results,
@@ -82,7 +82,7 @@ def _taken_out(value: Value, copies: dict[int, Value]) -> Value:
         twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
         twin.outputs = [replace(out, node=twin) for out in node.outputs]
         copies.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
-    return copies[id(value)]
+    return copies.get(id(value), value)
 
 
 def _boundary(graph: Graph, found: set[int]) -> list[Value]:

@@ -6,13 +6,15 @@ from typing import Any
 
 from converter.graph import Graph, Value, const, ops
 from converter.graph.evaluate import size_in_bytes
-from converter.programs.compute import CEILING, compute, is_computable
+from converter.programs.compute import CEILING, Bounded, compute
 
 
 def fold(graph: Graph) -> bool:
-    """Evaluate nodes that depend on constants alone; only results that something needs."""
+    """Evaluate nodes that depend on constants alone; only results that something needs, on no way
+    that leads through much larger ones."""
     known: set[int] = set()
     needed: dict[int, Value] = {}
+    bounded = Bounded()
 
     def is_known(value: Value) -> bool:
         return value.kind == "const" or id(value) in known
@@ -27,7 +29,7 @@ def fold(graph: Graph) -> bool:
         for node in body.nodes:
             for inner in node.bodies.values():
                 visit(inner)
-            if all(map(is_known, node.inputs)) and is_computable(node):
+            if all(map(is_known, node.inputs)) and bounded.admits(node):
                 known.update(id(v) for v in node.outputs)
             else:
                 for value in node.inputs:

@@ -85,7 +85,7 @@ def _rev(node: Node, editor: Editor) -> Value | None:
     left = tuple(sorted(own.symmetric_difference(inner.params["dimensions"])))
     value = inner.inputs[0]
     if left:
-        value = editor.add(ops.rev, [value], value.shape, value.dtype, {"dimensions": left})
+        value = editor.rev(value, left)
     return editor.transpose(value, order)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+import jax.numpy as jnp
+import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SpecError
@@ -128,11 +130,11 @@ class Target:
 
         A dtype that takes a detour counts as one that is taken.
         """
-        return not any(row.has(operator, str(dtype), opset) for row in self.lacks)
+        return not any(row.has(operator, np.dtype(dtype).name, opset) for row in self.lacks)
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
         """Whether there is such an operator for a dtype at an opset, here and in the standard."""
-        since = BFLOAT16_SINCE.get(operator, 0) if str(dtype) == "bfloat16" else 0
+        since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
     def offers(self, operator: str, opset: int) -> bool:

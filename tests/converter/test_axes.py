@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from converter.graph import Graph, Value, axes, dims, evaluate, ops
+from converter.graph import Graph, Value, axes, dims, evaluate, moves, ops
 from converter.graph.rewrite import Editor
 
 SIZES = {"b": 5, "h": 3}
@@ -127,7 +127,7 @@ def seen(chain):
     view = axes.along(chain.values[-1])
     while view is not None:
         yield view
-        view = view.above()
+        view = moves.above(view)
 
 
 @pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
@@ -138,7 +138,7 @@ def test_a_view_is_what_numpy_gives(choices):
         for view in seen(chain):
             assert np.array_equal(taken(view, computed(chain, view.base, x), wanted.shape), wanted)
             if view.is_writable():
-                again = axes.write(chain.editor, view, chain.values[-1].shape)
+                again = moves.write(chain.editor, view, chain.values[-1].shape)
                 assert np.array_equal(computed(chain, again, x), wanted)
                 written += 1
         whole += view.base is chain.input
@@ -148,7 +148,7 @@ def test_a_view_is_what_numpy_gives(choices):
 @pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
 def test_composition_is_associative(choices):
     for chain, _ in chains(choices):
-        steps = [above for v in chain.values[1:] if (above := axes.along(v).above())]
+        steps = [s for v in chain.values[1:] if (s := moves.above(axes.along(v)))]
         for first, second, third in zip(steps, steps[1:], steps[2:], strict=False):
             if first.base is chain.values[0] or second.base.node is None:
                 continue

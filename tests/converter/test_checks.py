@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import checkify, io_callback
+from jax.extend.core import Primitive
 
 import converter
 from tests.conformance import Case, assert_exports
@@ -89,6 +90,15 @@ def _printed(x):
     return x
 
 
+def _primitive(x):
+    """It is written by its rule, and cannot be computed here."""
+    primitive = Primitive("of_a_user")
+    primitive.def_abstract_eval(lambda x: x)
+    primitive.def_impl(_raises)
+    converter.rule(primitive)(lambda b, x: b.op("Identity", x))
+    return primitive.bind(x)
+
+
 KNOWN = np.ones((3, 4), np.float32)
 PLACES = {
     "of an input": lambda call: lambda x: call(x) + 1,
@@ -110,20 +120,26 @@ PLACES = {
     "dead": lambda call: lambda x: (call(KNOWN), x + 1)[1],
     "chosen by a constant": lambda call: lambda x: jnp.where(jnp.ones(()) > 2, call(KNOWN), x),
 }
-CALLS = {"pure_callback": _called, "io_callback": _with_effect, "debug.callback": _printed}
+CALLS = {
+    "pure_callback": _called,
+    "io_callback": _with_effect,
+    "debug.callback": _printed,
+    "a primitive": _primitive,
+}
 
 
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("call", CALLS)
 def test_nothing_is_executed(call, place):
-    """It is refused or left out; what it computes is never asked for."""
+    """It is refused, left out or written; what it computes is never asked for."""
     fn = PLACES[place](CALLS[call])
-    explained = converter.explain(fn, [X])
-    try:
-        converter.to_onnx(fn, [X])
-    except converter.Unsupported as error:
-        assert "a file cannot call Python" in str(error)
-        assert not explained.is_convertible
-    else:
-        assert explained.is_convertible
+    with converter.extensions():
+        explained = converter.explain(fn, [X])
+        try:
+            converter.to_onnx(fn, [X])
+        except converter.Unsupported as error:
+            assert "a file cannot call Python" in str(error)
+            assert not explained.is_convertible
+        else:
+            assert explained.is_convertible

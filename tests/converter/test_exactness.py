@@ -166,6 +166,19 @@ def test_sums_of_64_bits():
             assert export.report.deviations == []
 
 
+@pytest.mark.parametrize(("weight", "scale"), [(1e30, 0), (1e-30, 1e-30), (1e30, 1e30), (1.0, 0.0)])
+def test_strict_scales_stay_behind_products(weight, scale):
+    """Scaled weights may be infinite or nothing where their products are neither."""
+    x = np.array([[1e30, 1], [1e-30, 1e-30], [INF, 1], [NAN, 0]], np.float32)
+    params = {"w": np.full((2, 3), weight, np.float32), "s": np.full(3, scale, np.float32)}
+
+    def fn(p, x):
+        return (x @ p["w"]) * p["s"]
+
+    (got,) = run(converter.to_onnx(fn, [x], params=params, strict=True), [x]).values()
+    np.testing.assert_array_equal(got, np.asarray(jax.jit(fn)(params, x)))
+
+
 def test_nothing_differs_in_integers():
     export = converter.to_onnx(lambda x: (jnp.max(x), jnp.argmax(x)), [((3, 4), np.int32)])
     assert export.report.deviations == []

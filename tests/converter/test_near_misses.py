@@ -250,24 +250,100 @@ def angles(rows):
     return jnp.tile(jnp.arange(4.0 * rows).reshape(rows, 4) / 7, 2)
 
 
-def test_tables_that_are_parameters_may_get_other_numbers(tmp_path):
-    """Their halves are equal by chance of the numbers that they have now."""
-    tables = {"cos": jnp.cos(angles(5)), "sin": jnp.sin(angles(5))}
-    x = np.random.default_rng(5).standard_normal((3, 5, 8)).astype(np.float32)
+def neighbours(x, cos, sin):
+    a, b = x[..., ::2], x[..., 1::2]
+    return x * cos + jnp.stack([-b, a], -1).reshape(x.shape) * sin
 
-    def fn(tables, x):
-        return turned(x, tables["cos"], tables["sin"])
 
-    export = converter.to_onnx(fn, [x], params=tables)
-    assert export.report.fused["RotaryEmbedding"] == 0
-    assert any("it is a parameter" in m.reason for m in export.report.near_misses)
-    others = {
-        name: np.asarray(table) ** 2 + np.arange(8, dtype=np.float32)
-        for name, table in tables.items()
-    }
-    export.save(tmp_path / "other.onnx", values=others)
-    (got,) = converter.run(ir.load(tmp_path / "other.onnx"), [x]).values()
-    np.testing.assert_allclose(got, fn(others, x), rtol=1e-5, atol=1e-5)
+def as_leaves(turn):
+    """Tables that are parameters themselves."""
+
+    def fn(p, x):
+        return turn(x, p["cos"], p["sin"])
+
+    return fn
+
+
+def from_leaves(turn):
+    """Tables that are made from parameters, in a way that shows nothing of their halves."""
+
+    def fn(p, x):
+        cos, sin = (jnp.cos(p[k][:, ORDER[turn]] + p["scale"]) for k in ("cos", "sin"))
+        return turn(x, cos, sin)
+
+    return fn
+
+
+ORDER = {turned: np.array([0, 1, 2, 3, 0, 1, 2, 3]), neighbours: np.array([0, 0, 1, 1, 2, 2, 3, 3])}
+
+
+def rotary_params(turn, seed, equal=True):
+    rng = np.random.default_rng(seed)
+    cos, sin = rng.standard_normal((2, 5, 4)).astype(np.float32)[..., ORDER[turn]]
+    scale = np.ones((5, 1) if equal else (5, 8), np.float32) * 2
+    scale[..., -1] += 0 if equal else 1
+    return {"cos": cos * (scale if not equal else 1), "sin": sin, "scale": scale}
+
+
+@pytest.mark.parametrize("turn", [turned, neighbours])
+@pytest.mark.parametrize("how", [as_leaves, from_leaves])
+def test_tables_that_are_parameters(how, turn, tmp_path):
+    """Their numbers are the proof, and others have to be so too when they are bound."""
+    fn, x = how(turn), np.random.default_rng(5).standard_normal((3, 5, 8)).astype(np.float32)
+    own, path = rotary_params(turn, 1), tmp_path / "model.onnx"
+    export = converter.to_onnx(fn, [x], params=own, verify=[x])
+    assert export.report.fused == {"RotaryEmbedding": 1}
+    assert export.report.near_misses == []
+    alike = rotary_params(turn, 2)
+    for given in ({}, {"sin": own["sin"]}, alike):
+        export.save(path, given)
+        assert_writes(path, fn, {**own, **given}, x)
+    broken = {**alike, "cos": alike["cos"] + np.arange(8, dtype=np.float32)}
+    path.unlink()
+    if how is as_leaves:  # the others take columns in the order that makes them equal
+        with pytest.raises(converter.SaveError, match="are equal in cos, and in the given values"):
+            export.save(path, broken)
+        assert not path.exists()
+    abstract = jax.eval_shape(lambda: own)
+    export = converter.to_onnx(fn, [x], params=abstract)
+    assert export.report.fused == {}
+    (miss,) = export.report.near_misses
+    assert miss.reason.endswith("that has no value yet")
+    export.save(path, broken)
+    assert_writes(path, fn, broken, x)
+
+
+def assert_writes(path, fn, params, x):
+    (got,) = converter.run(ir.load(path), [x]).values()
+    np.testing.assert_allclose(got, fn(params, x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_scale_that_makes_halves_differ(tmp_path):
+    """What a table is made from may be the parameter that is bound to other numbers."""
+
+    def fn(p, x):
+        return turned(x, jnp.cos(p["cos"] + p["scale"]), p["sin"])
+
+    own = rotary_params(turned, 1) | {"scale": np.full(8, 2, np.float32)}
+    export = converter.to_onnx(fn, [(3, 5, 8)], params=own)
+    assert export.report.fused == {"RotaryEmbedding": 1}
+    export.save(tmp_path / "alike.onnx", {"scale": np.full(8, 3, np.float32)})
+    with pytest.raises(converter.SaveError, match="in scale, and in the given values"):
+        export.save(tmp_path / "broken.onnx", {"scale": np.arange(8, dtype=np.float32)})
+
+
+def test_a_reason_is_said_once_with_its_number():
+    own = rotary_params(turned, 1, equal=False)
+
+    def fn(p, x):
+        return turned(turned(x, p["cos"], p["sin"]) ** 2, p["cos"], p["sin"])
+
+    report = converter.to_onnx(fn, [(3, 5, 8)], params=own).report
+    (miss,) = report.near_misses
+    assert miss.reason == "the two halves of a table differ, which is no rotation"
+    assert miss.count == 2
+    assert str(report).count("not fused") == 1
+    assert "no rotation (2 times, first in " in str(report) and "test_near_misses.py" in miss.line
 
 
 def test_a_half_that_is_a_parameter_is_enough():

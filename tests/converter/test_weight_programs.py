@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -112,3 +114,24 @@ def test_a_parameter_whose_last_use_disappears(tmp_path):
     np.testing.assert_array_equal(got, x * 2)
     abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), params)
     converter.to_onnx(overwritten, [x], params=abstract, path=tmp_path / "needs_no_values.onnx")
+
+
+LONG = {
+    "known": (lambda p, x: x + jnp.sum(jnp.sin(jnp.arange(3e7))), {}),
+    "of a parameter": (
+        lambda p, x: x + jnp.sum(jnp.sin(p["w"][:, None] * jnp.arange(3e4))),
+        {"w": np.ones(1000, np.float32)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_nothing_large_is_computed_on_the_way(name):
+    """A small result of 120 MB of intermediate ones stays in the graph."""
+    fn, params = LONG[name]
+    tracemalloc.start()
+    export = converter.to_onnx(fn, [(3,)], params=params)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40e6
+    assert export.report.histogram["Sin"] == export.report.histogram["ReduceSum"] == 1

@@ -76,7 +76,8 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxrun
         histogram=dict(sorted(report.histogram.items())),
         fused={name: count for name, count in sorted(report.fused.items()) if count},
         near_misses=tuple(
-            schema.NearMiss(pattern=miss.pattern, reason=miss.reason) for miss in made.near_misses
+            schema.NearMiss(pattern=miss.pattern, reason=miss.reason, count=miss.count)
+            for miss in made.near_misses
         ),
         verification=made.verification,
     )

@@ -133,6 +133,12 @@ class NearMiss(Model):
 
     pattern: str = Field(description="The operator that it would have become.")
     reason: str = Field(description="Why it did not.")
+    count: Count = Field(1, description="How many of them there are.")
+
+    def __str__(self) -> str:
+        return f"{self.pattern}: {self.reason}" + (
+            f" ({self.count} times)" if self.count > 1 else ""
+        )
 
 
 class Variant(Model):

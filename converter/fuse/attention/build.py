@@ -11,7 +11,8 @@ from converter.fuse.attention.axes import Operand, Parts
 from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, Factor, Term
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from converter.fuse.match import whole
 from converter.fuse.repeated import unrepeated
 from converter.graph import Node, Value, dims
-from converter.graph.axes import View, along, write
+from converter.graph.axes import View, along
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from converter.fuse.attention.masks import VANISHING
 from converter.fuse.match import whole
 from converter.graph import Node, Value, const, ops
-from converter.graph.axes import View, write
+from converter.graph.axes import View
 from converter.graph.constants import scalar
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 

@@ -18,9 +18,10 @@ from converter.fuse.recurrent.results import Result, Results
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import Term
 from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, write
+from converter.graph.axes import View
 from converter.graph.constants import scalar
 from converter.graph.dims import Dim, Shape
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 
@@ -48,7 +49,7 @@ def build(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
     every, *last = editor.add_many(cell.op, inputs, types, params)
     stacked = editor.reshape(every, (time, *(writer.sizes[a] for a in writer.axes)))
     if backwards:
-        stacked = editor.add(ops.rev, [stacked], stacked.shape, stacked.dtype, {"dimensions": (0,)})
+        stacked = editor.rev(stacked, (0,))
     ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
 
     def written(result: Result, shape: Shape) -> Value:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 
 from converter.graph import Graph, Node, Value, ops
-from converter.graph.axes import along, write
+from converter.graph.axes import along
 from converter.graph.dims import Dim
+from converter.graph.moves import above, write
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor
 
@@ -85,7 +86,7 @@ def _reshape(node: Node, lifter: Lifter) -> Value:
 
 def _moved(node: Node, lifter: Lifter) -> Value:
     """What only moves elements of each round."""
-    source, found = lifter.whole(node.inputs[0]), along(node.out).above()
+    source, found = lifter.whole(node.inputs[0]), above(along(node.out))
     assert found is not None, node
     every = found.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
     return write(lifter.editor, every.put(0, 0), (lifter.length, *node.out.shape))

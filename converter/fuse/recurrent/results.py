@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.rest import Rest, rest
-from converter.fuse.recurrent.selection import TIME, descended
+from converter.fuse.recurrent.selection import TIME
 from converter.graph import Value
-from converter.graph.axes import along, write
+from converter.graph.axes import along
 from converter.graph.dims import Shape
+from converter.graph.moves import descended, write
 from converter.graph.rewrite import Editor
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converter.graph import Value, dims, ops
+from converter.graph import Value, dims
 from converter.graph.axes import Factor, Group, View, along
+from converter.graph.moves import descended
 
 TIME, INNER = -1, -2
 """The axis of a loop's rounds, and that over which a product sums."""
@@ -21,17 +22,6 @@ def select(value: Value, axes: Sequence[int], rank: int) -> View:
     for axis, group in zip(axes, along(value).groups, strict=True):
         groups[axis] = group
     return descended(View(value, tuple(groups), (0,) * value.rank))
-
-
-def descended(found: View) -> View:
-    """The same elements where they were computed."""
-    while (inner := _above(found)) is not None and inner.is_writable():
-        found = inner
-    return found
-
-
-def _above(found: View) -> View | None:
-    return found.part() if found.op() is ops.concatenate else found.above()
 
 
 def operands(found: View) -> list[View]:

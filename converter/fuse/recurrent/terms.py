@@ -15,10 +15,11 @@ import numpy as np
 
 from converter.fuse.recurrent import selection
 from converter.fuse.recurrent.lift import can_lift, makers, varying
-from converter.fuse.recurrent.selection import INNER, TIME, descended, operands, turned
+from converter.fuse.recurrent.selection import INNER, TIME, operands, turned
 from converter.graph import Graph, Node, Value, const, dims, ops
 from converter.graph.axes import View
 from converter.graph.constants import scalar
+from converter.graph.moves import descended
 
 ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST = 12

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from converter.graph import Node, Value, dims, ops
-from converter.graph.axes import View, along, write
+import numpy as np
+
+from converter.graph import Node, Value, ops
+from converter.graph.axes import View, along
+from converter.graph.dims import Shape
+from converter.graph.moves import write
 from converter.graph.rewrite import Editor
 
 Write: TypeAlias = Callable[[Editor], Value]
@@ -27,8 +31,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Rotation:
-    """All that the node takes; ``seq`` is the axis of positions, ``width`` that of elements."""
+    """All that the node takes; ``seq`` is the axis of positions, ``width`` that of elements.
 
+    Of that ``shape``, which may count pairs along one axis where the root has two.
+    """
+
+    shape: Shape
     x: View
     cos: Table
     sin: Table
@@ -37,29 +45,27 @@ class Rotation:
     interleaved: bool
 
 
-def positions(x: View, cos: View, sin: View, width: int, out: Value) -> int | str:
+def positions(x: View, cos: View, sin: View, width: int, shape: Shape) -> int | str:
     """The one axis besides ``width`` that the tables depend on, or why there is none."""
     if any(t.axes[width] is None for t in (cos, sin)) or not (cos.complete() and sin.complete()):
         return "a table does not vary along the rotated axis"
     seq = {i for t in (cos, sin) for i, a in enumerate(t.axes) if a is not None and i != width}
     if len(seq) != 1:
         return f"the tables depend on {len(seq)} axes besides the rotated one, not on one"
-    if not x.fills(out.shape):
+    if not x.fills(shape):
         return "the rotated value is broadcast"
     return seq.pop()
 
 
 def build(node: Node, found: Rotation, editor: Editor) -> Value:
-    out = node.out
-    shape = (out.shape[found.seq], out.shape[found.width] // 2)
-    tables = [_table(editor, t, found, shape, out) for t in (found.cos, found.sin)]
-    value = write(editor, found.x, out.shape, out.dtype)
+    tables = [_table(editor, t, found, node.out.dtype) for t in (found.cos, found.sin)]
+    value = write(editor, found.x, found.shape, node.out.dtype)
     params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
-    return editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
+    turned = editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
+    return editor.reshape(turned, node.out.shape)
 
 
-def _table(
-    editor: Editor, table: Table, found: Rotation, shape: tuple[dims.Dim, dims.Dim], out: Value
-) -> Value:
+def _table(editor: Editor, table: Table, found: Rotation, dtype: np.dtype) -> Value:
+    shape = (found.shape[found.seq], found.shape[found.width] // 2)
     view = along(table.write(editor), (table.axes[found.seq], table.axes[found.width]))
-    return write(editor, view, shape, out.dtype)
+    return write(editor, view, shape, dtype)

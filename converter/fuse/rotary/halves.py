@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from converter.fuse.match import whole
 from converter.graph import Node, Value, dims, ops
 from converter.graph.axes import View
+from converter.graph.dims import Shape
 from converter.graph.slices import cut_axes
 
 
@@ -50,6 +51,19 @@ class Joined:
     axes: tuple[int | None, ...]  # logical axis -> axis of the concatenation
     along: int  # the axis, of the concatenation, that counts the pairs or elements
     interleaved: bool
+
+
+def stacked(node: Node) -> tuple[Joined, Shape] | None:
+    """What takes turns along an axis of two, [..., n, 2, ...], which is reshaped to [..., 2n, ...]
+    by who reads it so; and that shape."""
+    if node.op is not ops.concatenate or len(node.inputs) != 2:
+        return None
+    last, shape = node.params["dimension"], node.out.shape
+    if last == 0 or not dims.same(shape[last], 2):
+        return None
+    merged = (*shape[: last - 1], dims.as_dim(shape[last - 1] * 2), *shape[last + 1 :])
+    axes = tuple(i if i < last else i + 1 for i in range(len(merged)))
+    return Joined(node, axes, last - 1, True), merged
 
 
 def joined(view: View) -> Joined | None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from converter.fuse.match import Uses, operands, peel
 from converter.fuse.products import product
 from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
-from converter.fuse.rotary.halves import Part, joined, part
+from converter.fuse.rotary.halves import Joined, Part, joined, part, stacked
 from converter.graph import Node, ops
 from converter.graph.axes import View, along
+from converter.graph.dims import Shape
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,27 @@ class Term:
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
-    join = joined(along(node.out))
-    if join is None or join.along not in join.axes:
+    """All readers of pairs get what is built, or none: a reshape of them that is turned in between
+    has to be the only one."""
+    pairs = stacked(node)
+    found = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
+    join = joined(along(node.out)) if found is None else None
+    if join is None or not (join.node is node or _alone(node, join, uses)):
+        return found
+    return _rotated(join, node.out.shape, uses)
+
+
+def _alone(node: Node, join: Joined, uses: Uses) -> bool:
+    """Whether nothing else reads what lies between two joined halves and the node."""
+    value = node.inputs[0]
+    while value is not join.node.out and uses.single_use(value):
+        assert value.node is not None
+        value = value.node.inputs[0]
+    return uses.single_use(value)
+
+
+def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
+    if join.along not in join.axes:
         return None
     real, imag = (peel(along(v, join.axes)) for v in join.node.inputs)
     if real.op() is not ops.sub or imag.op() is not ops.add:
@@ -38,7 +58,7 @@ def prove(node: Node, uses: Uses) -> Rotation | str | None:
         crossed = bc.part == b and as_.part == a and ac.axes == as_.axes and bs.axes == bc.axes
         same_tables = ac.table == bc.table and bs.table == as_.table
         if halves and crossed and same_tables and a.interleaved == join.interleaved:
-            return _rotation(node, ac, bs.table, join.axes.index(join.along))
+            return _rotation(shape, ac, bs.table, join.axes.index(join.along))
     return None
 
 
@@ -53,12 +73,12 @@ def _term(view: View, uses: Uses) -> Term | None:
     return None
 
 
-def _rotation(node: Node, first: Term, sin: View, width: int) -> Rotation | str | None:
+def _rotation(shape: Shape, first: Term, sin: View, width: int) -> Rotation | str | None:
     if first.axes[width] != first.part.axis:
         return None
     x, cos = peel(along(first.part.base, first.axes)), first.table
-    seq = positions(x, cos, sin, width, node.out)
+    seq = positions(x, cos, sin, width, shape)
     if isinstance(seq, str):
         return seq
     halves = [Table(as_it_is(view.base), view.axes) for view in (cos, sin)]
-    return Rotation(x, halves[0], halves[1], seq, width, first.part.interleaved)
+    return Rotation(shape, x, halves[0], halves[1], seq, width, first.part.interleaved)

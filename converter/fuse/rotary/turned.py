@@ -9,7 +9,6 @@ from converter.fuse.rotary.build import Rotation, Table, positions
 from converter.fuse.rotary.halves import Part, joined, part
 from converter.graph import Node, Value
 from converter.graph.axes import View, along
-from converter.graph.origins import ancestors
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
@@ -25,7 +24,7 @@ def prove(node: Node, uses: Uses) -> Rotation | str | None:
             x, width, interleaved = found
             for plain, cos in (straight.factors, straight.factors[::-1]):
                 if plain == x:
-                    return _rotation(node, x, cos, sin, width, interleaved)
+                    return _rotation(node, x, cos, sin, width, interleaved, uses)
     return None
 
 
@@ -57,18 +56,16 @@ def _signed_part(value: Value, uses: Uses) -> tuple[Part, float, tuple[int | Non
 
 
 def _rotation(
-    node: Node, x: View, cos: View, sin: View, width: int, interleaved: bool
+    node: Node, x: View, cos: View, sin: View, width: int, interleaved: bool, uses: Uses
 ) -> Rotation | str:
-    seq = positions(x, cos, sin, width, node.out)
+    seq = positions(x, cos, sin, width, node.out.shape)
     if isinstance(seq, str):
         return seq
     halves: list[Table] = []
     for view in (cos, sin):
         axis = view.axes[width]
-        half = None if axis is None else tables.half(view.base, axis, interleaved)
-        if half is None:
-            given = any(v.kind == "param" for v in ancestors(view.base))
-            why = ": it is a parameter, which may get other numbers" if given else ""
-            return f"the two halves of a table cannot be shown to be equal{why}"
+        half = "" if axis is None else tables.half(view.base, axis, interleaved, uses.memo)
+        if isinstance(half, str):
+            return half
         halves.append(Table(half, view.axes))
-    return Rotation(x, halves[0], halves[1], seq, width, interleaved)
+    return Rotation(node.out.shape, x, halves[0], halves[1], seq, width, interleaved)

@@ -3,109 +3,74 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from converter.graph import formulas, norms, recurrent, windows
-from converter.graph.op import Rounding
+from converter.graph.op import Formula, Op, Rounding
 from converter.graph.ops.table import known
 
 _ours = partial(known, domain="ours")
-_activation = partial(_ours, elementwise=True)
+
+
+def _fused(name: str, formula: Formula, operator: str = "", **traits: Any) -> Op:
+    """What a recogniser finds, chosen by its own name unless ``structure`` is another."""
+    return _ours(name, formula, operator=operator, **{"structure": name, **traits})
+
+
+_activation = partial(_fused, elementwise=True)
 
 # ------------------------------------------------------------------------------------ recognised
 
-attention = _ours(
-    "attention",
-    formula=formulas.attention,
-    operator="Attention",
-    structure="attention",
-    needs=("softmax",),
-)
-rotary = _ours("rotary", formula=formulas.rotary, operator="RotaryEmbedding", structure="rotary")
-rotary_heads = _ours("rotary_heads", formula=formulas.rotary_heads, operator="RotaryEmbedding")
-softmax = _ours("softmax", formula=formulas.softmax, structure="softmax")
-log_softmax = _ours(
-    "log_softmax", formula=formulas.log_softmax, operator="LogSoftmax", structure="log_softmax"
-)
-gelu = _activation("gelu", formula=formulas.gelu, operator="Gelu", structure="gelu")
-resize = _ours("resize", formula=formulas.resize, operator="Resize", structure="resize")
-layer_norm = _ours(
-    "layer_norm",
-    formula=norms.layer_norm,
-    operator="LayerNormalization",
-    structure="layer_norm",
-)
-rms_norm = _ours(
-    "rms_norm", formula=norms.rms_norm, operator="RMSNormalization", structure="rms_norm"
-)
-group_norm = _ours(
-    "group_norm",
-    formula=norms.group_norm,
-    operator="InstanceNormalization",
-    structure="group_norm",
-    needs=("layer_norm",),
-)
-batch_norm = _ours(
-    "batch_norm",
-    formula=norms.batch_norm,
-    operator="BatchNormalization",
-    structure="batch_norm",
-)
-lstm = _ours("lstm", formula=recurrent.lstm, operator="LSTM", structure="recurrent")
-gru = _ours("gru", formula=recurrent.gru, operator="GRU", structure="recurrent")
-rnn = _ours("rnn", formula=recurrent.rnn, operator="RNN", structure="recurrent")
+attention = _fused("attention", formulas.attention, "Attention", needs=("softmax",))
+rotary = _fused("rotary", formulas.rotary, "RotaryEmbedding")
+rotary_heads = _ours("rotary_heads", formulas.rotary_heads, operator="RotaryEmbedding")
+softmax = _fused("softmax", formulas.softmax)
+log_softmax = _fused("log_softmax", formulas.log_softmax, "LogSoftmax")
+gelu = _activation("gelu", formulas.gelu, "Gelu")
+resize = _fused("resize", formulas.resize, "Resize")
+layer_norm = _fused("layer_norm", norms.layer_norm, "LayerNormalization")
+rms_norm = _fused("rms_norm", norms.rms_norm, "RMSNormalization")
+group_norm = _fused("group_norm", norms.group_norm, "InstanceNormalization", needs=("layer_norm",))
+batch_norm = _fused("batch_norm", norms.batch_norm, "BatchNormalization")
+lstm = _fused("lstm", recurrent.lstm, "LSTM", structure="recurrent")
+gru = _fused("gru", recurrent.gru, "GRU", structure="recurrent")
+rnn = _fused("rnn", recurrent.rnn, "RNN", structure="recurrent")
 
 # ----------------------------------------------------------------------------------- activations
 
-hard_sigmoid = _activation(
-    "hard_sigmoid",
-    formula=lambda x, *, alpha=1 / 6, beta=0.5: jnp.clip(x * alpha + beta, 0, 1),
-    structure="hard_sigmoid",
-)
-clip = _activation(
-    "clip",
-    formula=lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high),
-    structure="clip",
-)
-hard_swish = _activation("hard_swish", formula=jax.nn.hard_swish, structure="hard_swish")
-softplus = _activation("softplus", formula=jax.nn.softplus, structure="softplus")
-mish = _activation("mish", formula=jax.nn.mish, structure="mish")
-swish = _activation(
-    "swish", formula=lambda x, *, alpha=1.0: x * lax.logistic(x * alpha), structure="swish"
-)
-soft_sign = _activation("soft_sign", formula=jax.nn.soft_sign, structure="soft_sign")
-leaky_relu = _activation("leaky_relu", formula=formulas.leaky_relu, structure="leaky_relu")
-elu = _activation("elu", formula=formulas.elu, structure="elu")
-selu = _activation("selu", formula=formulas.selu, structure="selu")
-celu = _activation("celu", formula=formulas.celu, structure="celu")
-relu = _activation("relu", formula=lambda x: jnp.maximum(x, 0), rounding=Rounding.NONE)
+hard_sigmoid = _activation("hard_sigmoid", formulas.hard_sigmoid)
+clip = _activation("clip", lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high))
+hard_swish = _activation("hard_swish", jax.nn.hard_swish)
+softplus = _activation("softplus", jax.nn.softplus)
+mish = _activation("mish", jax.nn.mish)
+swish = _activation("swish", lambda x, *, alpha=1.0: x * lax.logistic(x * alpha))
+soft_sign = _activation("soft_sign", jax.nn.soft_sign)
+leaky_relu = _activation("leaky_relu", formulas.leaky_relu)
+elu = _activation("elu", formulas.elu)
+selu = _activation("selu", formulas.selu)
+celu = _activation("celu", formulas.celu)
+relu = _ours("relu", lambda x: jnp.maximum(x, 0), elementwise=True, rounding=Rounding.NONE)
 
 # --------------------------------------------------------------------------- forms that ONNX has
 
-einsum = _ours("einsum", formula=formulas.einsum)
-matmul = _ours("matmul", formula=formulas.matmul)
-conv = _ours("conv", formula=windows.conv)
-conv_transpose = _ours("conv_transpose", formula=windows.conv_transpose)
-max_pool = _ours(
-    "max_pool",
-    formula=partial(windows.pool, start=-jnp.inf, combine=lax.max),
-    rounding=Rounding.NONE,
-)
-sum_pool = _ours("sum_pool", formula=partial(windows.pool, start=0.0, combine=lax.add))
-avg_pool = _ours("avg_pool", formula=windows.avg_pool)
-max_pool_scatter = _ours("max_pool_scatter", formula=windows.max_pool_scatter)
-take = _ours(
-    "take",
-    formula=lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"),
-    rounding=Rounding.NONE,
-)
-select_index = _ours(
+_moving = partial(_ours, rounding=Rounding.NONE)
+
+einsum = _ours("einsum", formulas.einsum)
+matmul = _ours("matmul", formulas.matmul)
+conv = _ours("conv", windows.conv)
+conv_transpose = _ours("conv_transpose", windows.conv_transpose)
+max_pool = _moving("max_pool", partial(windows.pool, start=-jnp.inf, combine=lax.max))
+sum_pool = _ours("sum_pool", partial(windows.pool, start=0.0, combine=lax.add))
+avg_pool = _ours("avg_pool", windows.avg_pool)
+max_pool_scatter = _ours("max_pool_scatter", windows.max_pool_scatter)
+take = _moving("take", lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"))
+select_index = _moving(
     "select_index",
-    formula=lambda x, *, axis, index: lax.index_in_dim(x, index, axis, keepdims=False),
+    lambda x, *, axis, index: lax.index_in_dim(x, index, axis, keepdims=False),
     moves=True,
-    rounding=Rounding.NONE,
 )
-factor = _ours("factor", formula=lambda x, *, divides: x, numpy=formulas.factor)
+factor = _ours("factor", lambda x, *, divides: x, formulas.factor)

@@ -16,6 +16,10 @@ from converter.graph.ops.table import known
 _NONE, _SUMS, _TOGETHER = Rounding.NONE, Rounding.SUMS, Linear.TOGETHER
 _moving = partial(known, moves=True, rounding=_NONE, linear=_TOGETHER)
 _forwarding = partial(known, forwards=True)
+_parting = partial(known, rounding=_NONE, linear=_TOGETHER)
+_choosing = partial(known, rounding=_NONE)
+_extreme = partial(known, rounding=_NONE, any_zero=True)
+_adding = partial(known, rounding=_SUMS, linear=_TOGETHER)
 
 
 def _reshape(
@@ -59,58 +63,27 @@ def _scatter(
 
 _range = slice  # Python's own, whose name an operation has here
 
-reshape = _moving("reshape", formula=_reshape, numpy=lambda x, *, shape: x.reshape(shape))
-transpose = _moving(
-    "transpose",
-    formula=lambda x, *, permutation: lax.transpose(x, permutation),
-    numpy=lambda x, *, permutation: x.transpose(permutation),
-)
-broadcast_in_dim = _moving(
-    "broadcast_in_dim",
-    formula=lambda x, *, shape, broadcast_dimensions: lax.broadcast_in_dim(
-        x, shape, broadcast_dimensions
-    ),
-    numpy=_broadcast_in_dim,
-)
-slice = _moving(
-    "slice",
-    formula=lambda x, *, start_indices, limit_indices, strides: lax.slice(
-        x, start_indices, limit_indices, strides
-    ),
-    numpy=_slice,
-)
-rev = _moving("rev", formula=lambda x, *, dimensions: lax.rev(x, dimensions))
+reshape = _moving("reshape", _reshape, lambda x, *, shape: x.reshape(shape))
+transpose = _moving("transpose", lax.transpose, lambda x, *, permutation: x.transpose(permutation))
+broadcast_in_dim = _moving("broadcast_in_dim", lax.broadcast_in_dim, _broadcast_in_dim)
+slice = _moving("slice", lax.slice, _slice)
+rev = _moving("rev", lax.rev)
 squeeze = _moving("squeeze")
 expand_dims = _moving("expand_dims")
 tile = _moving("tile")
-concatenate = known(
+concatenate = _parting(
     "concatenate",
-    formula=lambda *xs, dimension: lax.concatenate(xs, dimension),
-    numpy=lambda *xs, dimension: np.concatenate(xs, dimension),
-    rounding=_NONE,
-    linear=_TOGETHER,
+    lambda *xs, dimension: lax.concatenate(xs, dimension),
+    lambda *xs, dimension: np.concatenate(xs, dimension),
 )
-stack = known("stack", rounding=_NONE, linear=_TOGETHER)
-unstack = known("unstack", rounding=_NONE, linear=_TOGETHER)
-pad = known(
-    "pad",
-    formula=lambda x, filler, *, padding_config: lax.pad(x, filler, padding_config),
-    rounding=_NONE,
-    linear=_TOGETHER,
+stack = _parting("stack")
+unstack = _parting("unstack")
+pad = _parting("pad", lax.pad)
+split = _parting(
+    "split", lambda x, *, axis, sizes: tuple(jnp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
 )
-split = known(
-    "split",
-    formula=lambda x, *, axis, sizes: tuple(jnp.split(x, np.cumsum(sizes)[:-1].tolist(), axis)),
-    rounding=_NONE,
-    linear=_TOGETHER,
-)
-iota = known(
-    "iota",
-    formula=lambda *, dtype, shape, dimension: lax.broadcasted_iota(dtype, shape, dimension),
-    numpy=_iota,
-    rounding=_NONE,
-)
-bitcast_convert_type = known("bitcast_convert_type", rounding=_NONE)
+iota = _choosing("iota", lax.broadcasted_iota, _iota)
+bitcast_convert_type = _choosing("bitcast_convert_type")
 dim_as_value = known("dim_as_value")
 
 # The results are the operands.
@@ -125,66 +98,41 @@ sharding_constraint = _forwarding("sharding_constraint")
 
 # --------------------------------------------------------------------------- by indices, by order
 
-gather = known("gather", rounding=_NONE, any_zero=True)
-dynamic_slice = known("dynamic_slice", rounding=_NONE, linear=_TOGETHER)
-dynamic_update_slice = known("dynamic_update_slice", rounding=_NONE, linear=_TOGETHER)
-scatter = known(
-    "scatter", formula=partial(_scatter, rule=lax.scatter), rounding=_NONE, linear=_TOGETHER
-)
-scatter_add = known(
-    "scatter-add",
-    formula=partial(_scatter, rule=lax.scatter_add),
-    rounding=_SUMS,
-    linear=_TOGETHER,
-)
-scatter_sub = known(
-    "scatter-sub",
-    formula=partial(_scatter, rule=lax.scatter_sub),
-    rounding=_SUMS,
-    linear=_TOGETHER,
-)
-scatter_mul = known("scatter-mul", formula=partial(_scatter, rule=lax.scatter_mul))
-scatter_min = known("scatter-min", formula=partial(_scatter, rule=lax.scatter_min), rounding=_NONE)
-scatter_max = known("scatter-max", formula=partial(_scatter, rule=lax.scatter_max), rounding=_NONE)
+gather = _extreme("gather")
+dynamic_slice = _parting("dynamic_slice")
+dynamic_update_slice = _parting("dynamic_update_slice")
+scatter = _parting("scatter", partial(_scatter, rule=lax.scatter))
+scatter_add = _adding("scatter-add", partial(_scatter, rule=lax.scatter_add))
+scatter_sub = _adding("scatter-sub", partial(_scatter, rule=lax.scatter_sub))
+scatter_mul = known("scatter-mul", partial(_scatter, rule=lax.scatter_mul))
+scatter_min = _choosing("scatter-min", partial(_scatter, rule=lax.scatter_min))
+scatter_max = _choosing("scatter-max", partial(_scatter, rule=lax.scatter_max))
 SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
 
-sort = known("sort", rounding=_NONE)
-top_k = known(
-    "top_k",
-    formula=lambda x, *, k, axis, total=False: tuple(lax.top_k(x, k, axis=axis)),
-    rounding=_NONE,
-)
+sort = _choosing("sort")
+top_k = _choosing("top_k", lambda x, *, k, axis, total=False: tuple(lax.top_k(x, k, axis=axis)))
 approx_top_k = known("approx_top_k")
-argmax = known(
-    "argmax",
-    formula=lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype),
-    rounding=_NONE,
-)
-argmin = known("argmin", rounding=_NONE)
+argmax = _choosing("argmax", lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
+argmin = _choosing("argmin")
 
 # ------------------------------------------------------------------ reductions, windows, products
 
-reduce_sum = known("reduce_sum", rounding=_SUMS, linear=_TOGETHER)
+reduce_sum = _adding("reduce_sum")
 reduce_prod = known("reduce_prod")
-reduce_max = known(
-    "reduce_max",
-    formula=lambda x, *, axes: lax.reduce_max(x, axes),
-    rounding=_NONE,
-    any_zero=True,
-)
-reduce_min = known("reduce_min", rounding=_NONE, any_zero=True)
-reduce_and = known("reduce_and", formula=lambda x, *, axes: jnp.all(x, axes))
-reduce_or = known("reduce_or", formula=lambda x, *, axes: jnp.any(x, axes))
+reduce_max = _extreme("reduce_max", lax.reduce_max)
+reduce_min = _extreme("reduce_min")
+reduce_and = known("reduce_and", lax.reduce_and)
+reduce_or = known("reduce_or", lax.reduce_or)
 reduce_xor = known("reduce_xor")
 reduce_window_sum = known("reduce_window_sum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
-reduce_window_max = known("reduce_window_max", rounding=_NONE)
-reduce_window_min = known("reduce_window_min", rounding=_NONE)
-select_and_gather_add = known("select_and_gather_add", rounding=_NONE)
+reduce_window_max = _choosing("reduce_window_max")
+reduce_window_min = _choosing("reduce_window_min")
+select_and_gather_add = _choosing("select_and_gather_add")
 select_and_scatter_add = known("select_and_scatter_add")
 cumsum = known("cumsum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
 cumprod = known("cumprod", any_zero=True)
-cummax = known("cummax", rounding=_NONE, any_zero=True)
-cummin = known("cummin", rounding=_NONE, any_zero=True)
+cummax = _extreme("cummax")
+cummin = _extreme("cummin")
 cumlogsumexp = known("cumlogsumexp")
 dot_general = known("dot_general", rounding=_SUMS, linear=Linear.EACH)
 conv_general_dilated = known("conv_general_dilated", rounding=_SUMS, linear=Linear.EACH)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from converter.graph.op import Op
+from converter.graph.op import Formula, Op
 
 _known: dict[str, Op] = {}
 _others: dict[str, Op] = {}
+_users: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
 
 
-def known(name: str, **traits: Any) -> Op:
+def known(
+    name: str, formula: Formula | None = None, numpy: Formula | None = None, **traits: Any
+) -> Op:
     """One of JAX's or of ours, stated in this package."""
     assert name not in _known, f"{name} is stated twice"
-    return _known.setdefault(name, Op(name, **traits))
+    return _known.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
 
 
 def named(op: Op | str) -> Op:
@@ -21,6 +25,11 @@ def named(op: Op | str) -> Op:
     if isinstance(op, Op):
         return op
     return _known.get(op) or _others.setdefault(op, Op(op))
+
+
+def of_user(primitive: Any) -> Op:
+    """A primitive of a user's own, whatever it is called."""
+    return _users.setdefault(primitive, Op(primitive.name, "user", calls=True))
 
 
 def stated() -> tuple[Op, ...]:

@@ -59,17 +59,15 @@ BFLOAT16 = frozenset(
 )
 """Operations that have kernels of bfloat16: what only moves it, and what has bodies."""
 
-INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
-
 LACKS = (
     lack("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
     lack("AveragePool Conv ConvTranspose Attention RotaryEmbedding Gelu", "float64"),
     lack("Sigmoid", "float64"),  # there is one, whose errors are those of float32
     lack("InstanceNormalization LSTM GRU RNN", "bfloat16 float64"),
+    lack("BatchNormalization", "bfloat16"),
     lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
     lack("GroupNormalization"),  # what it runs in its place takes twice the time
     lack("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
-    lack("Pow", INTEGERS),  # in double precision, which neither wraps nor is exact
 )
 """Operators for which something else can stand in."""
 

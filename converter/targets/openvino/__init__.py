@@ -7,14 +7,19 @@ from dataclasses import replace
 
 from converter.graph import ops
 from converter.targets.standard import TARGET as STANDARD
-from converter.targets.target import HALF, Missing, lack
+from converter.targets.target import HALF, NARROW, UNSIGNED, Missing, lack
 
-KERNELS = {**STANDARD.kernels, **dict.fromkeys((ops.digamma, ops.lgamma), Missing(HALF))}
+KERNELS = {
+    **STANDARD.kernels,
+    **dict.fromkeys((ops.digamma, ops.lgamma), Missing(HALF)),
+    ops.pow: Missing({**NARROW, **UNSIGNED}, first=1),
+}
 
 LACKS = (
     lack("GroupNormalization"),
     lack("Attention RotaryEmbedding Gelu", "float64"),
     lack("InstanceNormalization LSTM GRU RNN", "bfloat16 float64"),
+    lack("BatchNormalization", "bfloat16"),
     lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
 )
 """Not looked at: what has never been written for it."""

@@ -11,7 +11,6 @@ KERNELS = {
     **dict.fromkeys((ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing(BOOL)),
     **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), Missing(BOOL, back=False)),
     ops.neg: Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
-    ops.pow: Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
     **dict.fromkeys((ops.cumsum, ops.cumprod, ops.reduce_sum, ops.reduce_prod), Missing(NARROW)),
     **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing({**BOOL, **SHORT})),
     **dict.fromkeys((ops.argmax, ops.argmin), Missing(BOOL, back=False)),
@@ -26,4 +25,8 @@ KERNELS = {
     **FORMULAS,
 }
 
-TARGET = Target("standard", KERNELS, (lack("InstanceNormalization LSTM GRU RNN", "bfloat16"),))
+TARGET = Target(
+    "standard",
+    KERNELS,
+    (lack("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),),
+)

@@ -58,7 +58,7 @@ def notes(exports: Sequence[Exported]) -> list[str]:
     """What the table has no room for: places, weights, patterns that were not fused."""
     places = [f"{export.target} was {fate(export)}" for export in exports]
     missed = (miss for export in exports for miss in export.manifest.only.near_misses)
-    unfused = dict.fromkeys(f"not fused: {miss.pattern}: {miss.reason}" for miss in missed)
+    unfused = dict.fromkeys(f"not fused: {miss}" for miss in missed)
     return [*places, f"weights: {origin(exports[0].manifest.weights)}", *unfused]
 
 

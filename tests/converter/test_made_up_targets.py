@@ -1,0 +1,188 @@
+"""Runtimes that nobody has: what a target lacks is not written, whatever was recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+from converter import targets
+from converter.graph import ops
+from converter.targets.schemas import operator
+from converter.targets.target import Quirk, Target, lack
+from converter.targets.versions import versions
+
+
+class Scaled(eqx.Module):
+    """A batch norm with known statistics, as Keras writes it."""
+
+    mean: jax.Array
+    variance: jax.Array
+    bias: jax.Array
+
+    def __call__(self, x):
+        inverse = jax.lax.rsqrt(self.variance + 1e-3)[:, None]
+        return x * inverse + (self.bias[:, None] - self.mean[:, None] * inverse)
+
+
+KEY = jax.random.key(0)
+X = (2, 5, 12)
+FUSED = {
+    "LayerNormalization": jax.vmap(jax.vmap(eqx.nn.LayerNorm(12))),
+    "RMSNormalization": jax.vmap(jax.vmap(eqx.nn.RMSNorm(12))),
+    "Gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "LogSoftmax": jax.nn.log_softmax,
+    "Softmax": jax.nn.softmax,
+    "HardSwish": jax.nn.hard_swish,
+    "Softplus": jax.nn.softplus,
+    "Softsign": jax.nn.soft_sign,
+    "Elu": jax.nn.elu,
+    "Selu": jax.nn.selu,
+    "Celu": lambda x: jax.nn.celu(x, 0.3),
+    "LeakyRelu": jax.nn.leaky_relu,
+    "Mish": jax.nn.mish,
+    "Swish": jax.nn.silu,
+    "Clip": lambda x: jnp.clip(x, -0.5, 0.7),
+    "HardSigmoid": jax.nn.hard_sigmoid,
+    "Attention": lambda x: jax.nn.dot_product_attention(*[x.reshape(2, 5, 3, 4)] * 3),
+    "RotaryEmbedding": lambda x: jax.vmap(eqx.nn.RotaryPositionalEmbedding(12))(x),
+    "Resize": lambda x: jax.image.resize(x, (2, 10, 12), "linear"),
+    "InstanceNormalization": jax.vmap(eqx.nn.GroupNorm(5, 5)),
+    "BatchNormalization": Scaled(*(jnp.arange(5.0) + c for c in (0.5, 1, 2))),
+    "GRU": lambda x: jax.lax.scan(lambda h, v: (CELL(v, h),) * 2, jnp.zeros(4), x[0])[1],
+}
+CELL = eqx.nn.GRUCell(12, 4, key=KEY)
+
+
+@contextmanager
+def made_up(target: Target) -> Iterator[str]:
+    """A target that is found by its name meanwhile."""
+    targets.TARGETS[target.name] = target
+    try:
+        yield target.name
+    finally:
+        del targets.TARGETS[target.name]
+        targets.find.cache_clear()
+
+
+def without(operators: str) -> Target:
+    base = converter.TARGETS["onnxruntime"]
+    return replace(base, name="bare", lacks=(*base.lacks, lack(operators)))
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_what_is_lacking_is_spelled_out(name):
+    """And is right, in numbers and by the report."""
+    fn = FUSED[name]
+    usual = converter.to_onnx(fn, [X], opset=24)
+    assert usual.report.histogram[name]
+    with made_up(without(name)) as bare:
+        found = converter.to_onnx(fn, [X], opset=24, target=bare)
+        assert name not in found.report.histogram
+        assert converter.check(found, fn).passed
+
+
+def test_every_structure_is_tried():
+    ours = {operator(op) for op in ops.stated() if op.structure}
+    assert ours - {"LSTM", "RNN"} == FUSED.keys()
+
+
+def test_a_layer_norm_over_groups_does_not_need_the_operator_of_layer_norms():
+    with made_up(without("LayerNormalization")) as bare:
+        found = converter.to_onnx(jax.vmap(eqx.nn.GroupNorm(5, 5)), [X], target=bare)
+    assert found.report.histogram["InstanceNormalization"] == 1
+
+
+def test_a_whole_network_without_layer_norms():
+    network = eqx.nn.Sequential(
+        [eqx.nn.Linear(12, 8, key=KEY), eqx.nn.LayerNorm(8), eqx.nn.Lambda(jax.nn.gelu)]
+    )
+    fn = jax.vmap(network)
+    with made_up(without("LayerNormalization Gelu")) as bare:
+        found = converter.to_onnx(fn, [("B", 12)], target=bare)
+        assert not {"LayerNormalization", "Gelu"} & found.report.histogram.keys()
+        assert converter.check(found, fn).passed
+
+
+# --------------------------------------------------------------------------------------- versions
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("", ["0.1", "1.31.1"], []),
+        (">=1.32", ["1.32", "1.32.0", "1.32.1", "2"], ["1.31.9", "0.40"]),
+        ("<1.32", ["1.31.9", "1.9"], ["1.32.0", "1.40"]),
+        ("<=1.32", ["1.32.0"], ["1.32.1"]),
+        ("> 1.32", ["1.32.1"], ["1.32.0"]),
+        ("==1.31.1", ["1.31.1"], ["1.31", "1.31.1.1"]),
+        (">=1.31, <2", ["1.31.0", "1.99"], ["1.30", "2.0"]),
+    ],
+)
+def test_versions(text, inside, outside):
+    """As PEP 440 has them, which `packaging` reads."""
+    from packaging.specifiers import SpecifierSet
+
+    found, theirs = versions(text), SpecifierSet(text)
+    assert [v in found for v in (*inside, *outside)] == [True] * len(inside) + [False] * len(
+        outside
+    )
+    assert [v in theirs for v in (*inside, *outside)] == [v in found for v in (*inside, *outside)]
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("onnxruntime>=", "versions are written like '>=1.31,<2'; received '>='"),
+        ("onnxruntime~=1.32", "versions are written like"),
+        ("onnxruntime 1.32", "versions are written like"),
+        ("onnxruntime>=1.32.dev1", "versions are written like"),
+        ("onnxruntime<1.31", "onnxruntime<1.31 has no version that files are written for"),
+        ("onnxruntime>=2,<1.32", "has no version that files are written for"),
+        ("qnn>=2", "target must be onnxruntime, openvino"),
+        ("", "target must be onnxruntime, openvino"),
+    ],
+)
+def test_a_target_that_is_none(target, says):
+    with pytest.raises(converter.SpecError, match=says.replace("<", r"\<")) as found:
+        converter.to_onnx(jnp.sin, [X], target=target)
+    assert "\n" not in str(found.value)
+
+
+def test_quirks_of_other_versions_are_not_avoided():
+    table = [Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")]
+    target = Target("bare", {}, quirks=tuple(table), versions=versions(">=1.31"))
+    kept = {
+        text: [quirk.name for quirk in target.only(text).quirks]
+        for text in ("", "<1.32", ">=1.32", "==1.32.0", ">=1.33", "<1.33")
+    }
+    assert kept == {
+        "": ["old", "new", "always"],
+        "<1.32": ["old", "always"],
+        ">=1.32": ["new", "always"],
+        "==1.32.0": ["always"],
+        ">=1.33": ["new", "always"],
+        "<1.33": ["old", "always"],
+    }
+
+
+def test_a_newer_runtime_gets_smaller_files():
+    def fn(x, y):
+        return x.max(0), jnp.sign(x), jax.lax.rem(x, y)
+
+    x = np.array([[2**40, -3, 5], [7, 2**33, -(2**40)]])
+    with jax.enable_x64(True):
+        nodes = [
+            converter.to_onnx(fn, [x, x + 1], target=target).report.nodes
+            for target in ("onnxruntime", "onnxruntime<1.32", "onnxruntime>=1.32")
+        ]
+        newer = converter.to_onnx(fn, [x, x + 1], target="onnxruntime>=1.32")
+        assert converter.check(newer, fn, [x, x + 1]).passed
+    assert nodes[0] == nodes[1] > nodes[2]

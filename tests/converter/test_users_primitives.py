@@ -1,0 +1,235 @@
+"""A user's primitive is the user's own, whatever it is called, and needs no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from equinox.internal import create_vprim, filter_primitive_bind, filter_primitive_def
+from jax import lax
+from jax.extend.core import Primitive, primitives
+from jax.interpreters import ad, batching, mlir
+
+import converter
+from converter.graph.ops import stated
+from converter.jaxprs.inline import CONTROL, DROPPED, HINTS
+from converter.jaxprs.instead import CALLS, REPLACED
+from converter.jaxprs.keys import DRAWS, UNCHANGED
+from converter.jaxprs.owners import is_users
+from converter.refused import REFUSED
+from tests.conformance import Case, assert_exports, wrapped_cases
+
+X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def scope() -> Iterator[None]:
+    with converter.extensions():
+        yield
+
+
+def _affine(x: Any, *, a: float = 3.0, b: float = 1.0, **_: Any) -> Any:
+    return a * x + b
+
+
+def users(name: str, impl: Callable[..., Any] | None = _affine) -> Primitive:
+    """An elementwise primitive with everything that JAX can be told of it."""
+    primitive = Primitive(name)
+    primitive.def_abstract_eval(lambda x, **_: x)
+    if impl is not None:
+        primitive.def_impl(impl)
+    mlir.register_lowering(primitive, mlir.lower_fun(impl or _affine, multiple_results=False))
+    batching.primitive_batchers[primitive] = lambda xs, ds, **p: (primitive.bind(*xs, **p), ds[0])
+    ad.primitive_jvps[primitive] = lambda xs, ts, a=3.0, **p: (
+        primitive.bind(*xs, a=a, **p),
+        a * ad.instantiate_zeros(ts[0]),
+    )
+    return primitive
+
+
+# ------------------------------------------------------------------------------------ whose it is
+
+TAKEN = sorted(
+    {op.name for op in stated()}
+    | CALLS.keys()
+    | REPLACED.keys()
+    | DROPPED.keys()
+    | CONTROL.keys()
+    | REFUSED.keys()
+    | UNCHANGED
+    | DRAWS
+)
+TAKEN.remove("call_exported")
+"""Every name that the converter knows, but one by which JAX itself knows its own."""
+
+
+def test_names_that_are_taken():
+    """One program with a primitive of each."""
+    assert len(TAKEN) > 300
+    own = [users(name) for name in TAKEN]
+
+    def fn(x):
+        return jnp.stack([p.bind(x, a=float(i), b=2.0) for i, p in enumerate(own)])
+
+    assert_exports(Case("taken", fn, [(3, 4)]))
+
+
+def test_it_may_stand_beside_its_namesake():
+    primitive = users("tanh")
+    export = assert_exports(Case("both", lambda x: jnp.tanh(primitive.bind(x)), [(3, 4)]))
+    assert export.report.histogram == {"Mul": 1, "Add": 1, "Tanh": 1}
+
+
+def test_jax_and_equinox_own_theirs():
+    for name, value in vars(primitives).items():
+        assert not (isinstance(value, Primitive) and is_users(value)), name
+    for fn in (lax.platform_dependent, jax.jit, jnp.linalg.svd, jax.random.bits):
+        assert callable(fn)
+    assert is_users(users("sin"))
+
+
+def test_parameters_called_like_hints_reach_a_rule():
+    primitive = users("hinted")
+
+    @converter.rule("hinted")
+    def _(b, x, *, a, accuracy, unroll, sharding, is_stable):
+        return b.op("Mul", x, b.like(accuracy + unroll + sharding + is_stable))
+
+    fn = lambda x: primitive.bind(x, a=0, accuracy=1, unroll=2, sharding=3, is_stable=4)  # noqa: E731
+    export = converter.to_onnx(fn, [X])
+    np.testing.assert_allclose(converter.run(export, [X])["output_0"], 10 * X, rtol=1e-6)
+    assert {"accuracy", "unroll", "sharding", "is_stable"} <= HINTS
+
+
+# ------------------------------------------------------------------- what is registered for whom
+
+
+def _named(operator: str, *meant: Any, **more: Any) -> None:
+    converter.rule(*meant, ignores=("a", "b"), **more)(lambda b, x: b.op(operator, x))
+
+
+def test_a_name_is_the_programs_own_primitive():
+    """Or ours, in a program without one."""
+    primitive = users("tanh")
+    _named("Softsign", "tanh")
+    both = converter.to_onnx(lambda x: jnp.tanh(primitive.bind(x)), [X])
+    assert both.report.histogram == {"Softsign": 1, "Tanh": 1}
+    assert converter.to_onnx(jnp.tanh, [X]).report.histogram == {"Softsign": 1}
+
+
+def test_a_primitive_itself():
+    one, other = users("tanh"), users("tanh")
+    _named("Softsign", one)
+    _named("Softplus", other)
+
+    def fn(x):
+        return jnp.tanh(one.bind(other.bind(x)))
+
+    expected = {"Softplus": 1, "Softsign": 1, "Tanh": 1}
+    assert converter.to_onnx(fn, [X]).report.histogram == expected
+    _named("Erf", lax.tanh_p)
+    assert converter.to_onnx(jnp.tanh, [X]).report.histogram == {"Erf": 1}
+
+
+def test_an_expansion_of_one_primitive():
+    one, other = users("tanh"), users("tanh")
+    converter.expansion(one, ignores=("a", "b"))(jnp.sinh)
+    export = converter.to_onnx(lambda x: jnp.tanh(one.bind(other.bind(x))), [X])
+    assert export.report.histogram == {"Add": 1, "Mul": 1, "Sinh": 1, "Tanh": 1}
+
+
+@pytest.mark.parametrize("opset", [17, 20, 23])
+def test_a_rule_from_outside_goes_before_ours(opset):
+    converter.rule("gelu", ignores=("approximate",))(lambda b, x: b.op("Relu", x))
+    export = converter.to_onnx(lambda x: jax.nn.gelu(x, approximate=False), [X], opset=opset)
+    assert "Gelu" not in export.report.histogram
+
+
+# --------------------------------------------------------------------------------------- its impl
+
+vmapped = create_vprim(
+    "of_a_package",
+    filter_primitive_def(
+        lambda x, y: (jnp.linalg.solve(x, y), y["c"] if isinstance(y, dict) else y)
+    ),
+    filter_primitive_def(lambda x, y: (y, y)),
+    None,
+    None,
+)
+inner, outer = users("inner"), users("outer", lambda x, **p: inner.bind(x, **p) * 2)
+pair = Primitive("pair")
+pair.multiple_results = True
+pair.def_abstract_eval(lambda x, *, n: [x] * n)
+pair.def_impl(lambda x, *, n: [x + i for i in range(n)])
+mlir.register_lowering(
+    pair, mlir.lower_fun(lambda x, *, n: [x + i for i in range(n)], multiple_results=True)
+)
+batching.primitive_batchers[pair] = lambda xs, ds, n: (pair.bind(*xs, n=n), ds * n)
+looped = users("looped", lambda x, **_: lax.fori_loop(0, 2, lambda i, c: c * 3.0**0.5, x) + 1)
+jitted = users("jitted", jax.jit(_affine, static_argnames=("a", "b")))
+FORMS = [
+    Case("plain", lambda x: users("plain").bind(x)),
+    Case("parameters", lambda x: jitted.bind(x, a=2.0, b=3.0)),
+    Case("of another", outer.bind),
+    Case("several results", lambda x: pair.bind(x, n=3)[1:]),
+    Case("a loop", looped.bind, tolerance=2.0),
+    Case("in a branch", lambda x: lax.cond(x.sum() > 0, lambda y: jitted.bind(y), jnp.sin, x)),
+    Case("twice differentiated", jax.grad(lambda x: (jitted.bind(jitted.bind(x)) ** 2).sum())),
+]
+
+
+@wrapped_cases(FORMS)
+def test_its_impl_is_traced(case):
+    assert_exports(case)
+
+
+def test_open_sizes():
+    assert_exports(Case("open", outer.bind, [("B", 4)]))
+
+
+def test_a_batched_primitive_of_equinox_kind():
+    a = np.eye(4, dtype=np.float32) * 3 + X[:1] * X[:1].T
+    fn = lambda x, y: filter_primitive_bind(vmapped, x, y)[0]  # noqa: E731
+    assert_exports(Case("plain", fn, [a, X[0]], tolerance=4))
+    assert_exports(Case("vmap", jax.vmap(fn, in_axes=(None, 1)), [a, X.T.copy()], tolerance=4))
+
+
+def _looks(x, **_):
+    return np.asarray(x) * 2
+
+
+def _dispatched(name: str) -> Primitive:
+    primitive = users(name)
+    primitive.def_impl(lambda x, **p: jax.jit(lambda y: primitive.bind(y, **p))(x))
+    return primitive
+
+
+REFUSED_ONES = {
+    "numpy": (users("numpy", _looks), "__array__"),
+    "none": (users("none", None), "not implemented"),
+    "dispatched": (_dispatched("dispatched"), "it binds the primitive itself"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_ONES)
+def test_what_cannot_be_traced(name):
+    """It is refused with that reason, together with all others."""
+    primitive, why = REFUSED_ONES[name]
+    fn = lambda x: jnp.sin(primitive.bind(x)) + jnp.linalg.eigvals(x[:3, :3]).real.sum()  # noqa: E731
+    found = converter.explain(fn, [X])
+    assert len(found.obstacles) == 2
+    with pytest.raises(converter.Unsupported, match=rf"primitive '{name}'.*{why}.*test_users"):
+        converter.to_onnx(fn, [X])
+
+
+def test_what_has_no_result():
+    primitive = Primitive("silent")
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(lambda x: [])
+    primitive.def_impl(lambda x: [])
+    with pytest.raises(converter.Unsupported, match=r"'silent'.*no result"):
+        converter.to_onnx(lambda x: (primitive.bind(x), x)[1], [X])
