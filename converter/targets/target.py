@@ -92,8 +92,8 @@ class Target:
 
     ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
     operations that take it, and without, all do; ``lacks`` are operators of the standard that are
-    not there. ``attention_layout`` and ``opset`` are what it runs best of what it takes, ``opsets``;
-    ``fixed`` says that it takes no open sizes.
+    not there. ``attention_layout`` and ``opset`` are what it runs best of what it takes, which are
+    ``opsets``; ``fixed`` says that it takes no open sizes.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Target:
     fixed: bool = False
 
     def at(self, opset: int | None) -> int:
-        """The opset that is asked for, or else its own. **Raises** `SpecError` if it is too much."""
+        """The opset that is asked for, or else its own. **Raises** `SpecError` if it has not."""
         if opset is None:
             return self.opset
         if opset not in self.opsets:

@@ -191,3 +191,11 @@ def test_a_target_has_a_layout_that_can_be_changed():
 
 def test_the_zoo_knows_every_target():
     assert set(get_args(choices.Target)) == set(converter.TARGETS)
+
+
+def test_what_a_target_takes_is_said():
+    with pytest.raises(converter.SpecError, match="portable takes fixed sizes alone: .* B of x"):
+        converter.to_onnx(lambda x: x + 1, [("B", 3)], target="portable")
+    with pytest.raises(converter.SpecError, match="opset must be 18 for portable, received 23"):
+        converter.to_onnx(lambda x: x + 1, [(2, 3)], target="portable", opset=23)
+    assert converter.to_onnx(jnp.sin, [(2,)], target="portable").model.opset_imports[""] == 18

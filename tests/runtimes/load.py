@@ -58,25 +58,31 @@ def opencv(file: Path) -> Run:
     return run
 
 
-IREE_FLAGS = ("--iree-llvmcpu-target-cpu=host", "--iree-opt-data-tiling")
-
-
 def iree(file: Path) -> Run:
-    """IREE, compiled for the CPU that this runs on."""
+    """IREE, compiled for the CPU that this runs on; data tiling does not take open sizes.
+
+    **Raises** `RuntimeError` if it cannot be compiled; the compiler's own error cannot be pickled.
+    """
     import iree.compiler
     from iree import runtime
 
+    graph = onnx.load(file, load_external_data=False).graph
+    sizes = [dim for value in graph.input for dim in value.type.tensor_type.shape.dim]
+    tiling = [] if any(dim.dim_param for dim in sizes) else ["--iree-opt-data-tiling"]
+    flags = ["--iree-llvmcpu-target-cpu=host", *tiling]
     with TemporaryDirectory() as folder:
         imported = Path(folder) / "model.mlir"
         importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", file, "-o", imported]
         subprocess.run(importer, check=True, capture_output=True)
-        compiled = iree.compiler.compile_file(
-            str(imported), target_backends=["llvm-cpu"], input_type="onnx", extra_args=IREE_FLAGS
-        )
+        try:
+            compiled = iree.compiler.compile_file(
+                str(imported), target_backends=["llvm-cpu"], input_type="onnx", extra_args=flags
+            )
+        except iree.compiler.tools.CompilerToolError as error:
+            raise RuntimeError(str(error)) from None
     context = runtime.SystemContext(config=runtime.Config("local-task"))
     context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, compiled))
-    name = onnx.load(file, load_external_data=False).graph.name
-    function = context.modules.module[name]
+    function = context.modules.module[graph.name]
 
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         found = function(*arrays)

@@ -77,7 +77,7 @@ def test_iree(tmp_path):
     ],
 )
 def test_precisions(target, precision, name, opset, tmp_path):
-    file, found, wanted = run_one(tmp_path, name, target, target, precision, opset)
+    _, found, wanted = run_one(tmp_path, name, target, target, precision, opset)
     # A number that falls on the other side of a step of 8 bits moves others after it.
     assert furthest(found, wanted) < LIMITS.get(precision, 3e-2)
 

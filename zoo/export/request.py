@@ -15,7 +15,7 @@ from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.registry.entry import ModelInfo
 
 if TYPE_CHECKING:
-    import converter
+    from converter.targets import Target as Runtime
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,7 @@ class Request:
     targets: tuple[Path, ...]
 
 
-def read_request(
-    entry: ModelInfo, options: Options, runtimes: Mapping[str, converter.Target]
-) -> Request:
+def read_request(entry: ModelInfo, options: Options, runtimes: Mapping[str, Runtime]) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     for option, value, known in (
         ("--precision", options.precision, get_args(Precision)),
@@ -88,7 +86,7 @@ def read_request(
     return Request(entry, options, opsets, weights, signature, targets)
 
 
-def read_opsets(options: Options, runtime: converter.Target) -> tuple[int, ...]:
+def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
     """Those that are asked for, each once, or the target's own."""
     opsets = tuple(dict.fromkeys(options.opsets)) or (runtime.opset,)
     known = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
@@ -100,14 +98,14 @@ def read_opsets(options: Options, runtime: converter.Target) -> tuple[int, ...]:
     return opsets
 
 
-def check_target(runtime: converter.Target, precision: Precision, signature: Signature) -> None:
+def check_target(runtime: Runtime, precision: Precision, signature: Signature) -> None:
     """Refuse what the target's runtime cannot run."""
     from zoo.export.precision import CODECS
 
     operator = CODECS[precision].operator if precision in CODECS else ""
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(
-            f"--precision {precision} does not run there: --target {runtime.name} has no {operator}."
+            f"--precision {precision} needs {operator}, which --target {runtime.name} lacks."
         )
     instead = {
         "--size 224 instead of dynamic": signature.size is None,
