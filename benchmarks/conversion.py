@@ -24,13 +24,13 @@ import zoo
 from converter import passes
 from converter.graph import Graph
 from converter.lower import lower
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from converter.tidy import tidy
 from converter.trace import trace
 from zoo.models.build import abstract, batched
 
 OPSET = 23
-TARGET = find(DEFAULT)
+TARGET = find_target(DEFAULT)
 SHAPE = ("B", 3, 224, 224)
 
 Function = Callable[..., Any]

@@ -16,7 +16,7 @@ from .metadata import Metadata
 from .precision import emulate_bfloat16, lower_precision
 from .result import Export, Report, report
 from .scopes import expansion, extensions, rule
-from .targets import TARGETS, AttentionLayout
+from .targets import TARGETS, AttentionLayout, find_target
 from .targets.opsets import IR_VERSIONS, OPSETS
 from .verdict import Difference, Errors, Verdict, compare
 
@@ -48,6 +48,7 @@ __all__ = [
     "expansion",
     "explain",
     "extensions",
+    "find_target",
     "join",
     "lower_precision",
     "recogniser",

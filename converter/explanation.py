@@ -12,7 +12,7 @@ from converter.jaxprs.specs import Spec
 from converter.jaxprs.staged import unstaged
 from converter.lower import lower
 from converter.settings import Fuse, Settings
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from converter.trace import trace
 
 
@@ -62,7 +62,7 @@ def explain(
 ) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
-    runtime = find(target)
+    runtime = find_target(target)
     opset = runtime.at(opset)
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:

@@ -24,7 +24,7 @@ from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
 from converter.result import Export, report
 from converter.settings import Fuse, Settings
-from converter.targets import DEFAULT, AttentionLayout, find
+from converter.targets import DEFAULT, AttentionLayout, find_target
 from converter.tidy import tidy
 from converter.trace import source_line
 
@@ -117,7 +117,7 @@ def to_onnx(
         CheckError: the file is not what JAX computes, where that was to be verified; or a step
             changed a number, which is asked where the environment says so.
     """
-    runtime = find(target)
+    runtime = find_target(target)
     if external_data is not None and path is None:
         raise SpecError("external_data says how path is written: give one, or use Export.save")
     settings = Settings(runtime.at(opset), attention_layout, strict, fold, fuse, target)

@@ -20,7 +20,6 @@ from converter.fuse import (
     affine,
     gelu,
     layer_norm,
-    pairs,
     prefix,
     rms_norm,
     rotary,
@@ -105,12 +104,6 @@ PASSES: tuple[Pass, ...] = (
         after=("simplify",),
     ),
     Pass(
-        "pair",
-        "Neighbours that are turned alike are seen as pairs, as rotary embeddings write them.",
-        steps.recognised(rotary=pairs.PAIRS),
-        after=("simplify",),
-    ),
-    Pass(
         "recognise",
         "Layer norms, GELU, softmax and rotary embeddings get their names.",
         steps.recognised(
@@ -120,7 +113,7 @@ PASSES: tuple[Pass, ...] = (
             log_softmax=softmax.LOG_SOFTMAX,
             rotary=rotary.ROTARY,
         ),
-        after=("pair",),
+        after=("simplify",),
     ),
     Pass(
         "activate",

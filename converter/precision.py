@@ -18,7 +18,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from converter.errors import SpecError
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from converter.targets.schemas import BFLOAT16_SINCE
 
 Precision = Literal["float16", "bfloat16"]
@@ -83,7 +83,7 @@ def lower_precision(
             value.dtype = half
             value.const_value = _as(value.const_value, half)
     _join(model.graph, nodes, half)
-    find(target).settle(model)
+    find_target(target).settle(model)
     return model
 
 
@@ -201,9 +201,9 @@ def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
-    That is what hardware does that multiplies bfloat16 and accumulates in float32. ONNX Runtime
-    has hardly any bfloat16 kernels for CPUs, but it has the casts. Tensors in a file of their own
-    stay there, and are cast where they are used.
+    That is what hardware does that multiplies bfloat16 and accumulates in float32. Runtimes
+    have hardly any bfloat16 kernels for CPUs, but the casts. Tensors in a file of their own stay
+    there, and are cast where they are used.
     """
     half = HALVES["bfloat16"]
     for value in list(model.graph.initializers.values()):
@@ -217,7 +217,7 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
-    find(target).settle(model)
+    find_target(target).settle(model)
     return model
 
 

@@ -11,7 +11,7 @@ from converter.errors import SpecError
 from converter.fuse.fusions import NEEDS, names
 from converter.fuse.match import NearMiss
 from converter.graph import Node
-from converter.targets import DEFAULT, AttentionLayout, Target, find
+from converter.targets import DEFAULT, AttentionLayout, Target, find_target
 
 Fuse: TypeAlias = bool | Sequence[str]
 
@@ -46,7 +46,7 @@ class Settings:
                 "attention_layout must be '4d' or '3d', or None for what the target runs best; "
                 f"received {self.attention_layout!r}"
             )
-        find(self.target)
+        find_target(self.target)
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def runtime(self) -> Target:
-        return find(self.target)
+        return find_target(self.target)
 
     @property
     def layout(self) -> AttentionLayout:

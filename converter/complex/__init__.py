@@ -1,7 +1,7 @@
 """Complex numbers as real ones with a trailing axis of two: the real part, the imaginary part.
 
-What a primitive does to them is a short JAX function of both parts; it is traced in the place of
-the primitive, so that nothing after the trace knows of complex numbers.
+What a primitive does to them is a short JAX function of both parts, by which decomposition replaces
+the primitive: no later pass knows of complex numbers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from converter.errors import SpecError
 from converter.graph.names import Names
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 
 Named = ir.Value | ir.Node
 
@@ -39,7 +39,8 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT) -> ir.Model:
     after.inputs.extend(inputs)
     after.insert_before(after[0], nodes)
     after.initializers.update({str(value.name): value for value in initializers})
-    find(target).settle(second)  # what was a plain input of a product is one that nodes computed
+    # What was a plain input of a product is one that nodes computed.
+    find_target(target).settle(second)
     return second
 
 

@@ -138,23 +138,23 @@ def peel(seen: View, *, rounding: bool = False) -> View:
     With ``rounding`` through conversions to a narrower float too: for intermediate results, whose
     precision the fused operator chooses anyway.
     """
-    while (inner := _above(seen, rounding)) is not None:
+    while (inner := through(seen, rounding=rounding)) is not None and inner.is_whole:
         seen = inner
     return seen
 
 
-def _above(seen: View, rounding: bool) -> View | None:
+def through(seen: View, *, rounding: bool = False) -> View | None:
+    """The same elements behind one layout operation or conversion."""
     node = seen.base.node
-    if node is None or node.op not in _PEELED:
+    if node is None or node.op not in PEELED:
         return None
-    if node.op is ops.convert_element_type:
-        through = converts_float(node) and (rounding or _widens(node))
-        return replace(seen, base=node.inputs[0]) if through else None
-    inner = above(seen)
-    return inner if inner is not None and inner.is_whole else None
+    if node.op is not ops.convert_element_type:
+        return above(seen)
+    wide = converts_float(node) and (rounding or _widens(node))
+    return replace(seen, base=node.inputs[0]) if wide else None
 
 
-_PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
+PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
 
 
 def converts_float(node: Node) -> bool:
@@ -171,13 +171,13 @@ def _widens(node: Node) -> bool:
 
 def turned(editor: Editor, seen: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
     """As ``write``, but what only has to be transposed keeps its axes of size one."""
-    order = _permutation(seen, shape)
+    order = permutation(seen, shape)
     if order is None:
         return write(editor, seen, shape, dtype)
     return editor.transpose(editor.convert(seen.base, dtype or seen.base.dtype), order)
 
 
-def _permutation(seen: View, shape: Shape) -> list[int] | None:
+def permutation(seen: View, shape: Shape) -> list[int] | None:
     """The order of its axes in which the base itself has that shape, if there is one."""
     ones = [a for a in range(seen.base.rank) if a not in seen.axes]
     order = [ones.pop(0) if a is None and ones else a for a in seen.axes]

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from converter.fuse.centred import Centred
 from converter.fuse.match import Uses, peel, whole
 from converter.fuse.reductions import mean
-from converter.graph import Value, dims, ops
-from converter.graph.axes import View, along
+from converter.graph import Value, ops
+from converter.graph.axes import View, along, as_group
 from converter.graph.dims import Shape
+from converter.graph.moves import above
 
 
 @dataclass(frozen=True)
@@ -31,57 +32,43 @@ def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | 
     if average is None or spread is None or average.axis != spread.axis:
         return None
     taken = mean(average.view, uses)
-    x = None if taken is None else _split(found.x, taken.total.node().inputs[0])
-    if x is None or x.axis != average.axis:
+    x = None if taken is None else _split(found.x, taken.total.node().inputs[0], average.axis)
+    if x is None:
         return None
     deviation = replace(found.deviation, spread=spread.view)
-    sizes = tuple(1 if a is None else x.view.base.shape[a] for a in x.view.axes)
-    inside = (*shape[: x.axis], *sizes[x.axis : x.axis + 2], *shape[x.axis + 1 :])
-    return replace(found, x=x.view, average=average.view, deviation=deviation), inside
+    sizes = tuple(1 if a is None else x.base.shape[a] for a in x.axes)
+    axis = average.axis
+    inside = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
+    return replace(found, x=x, average=average.view, deviation=deviation), inside
 
 
 def unrepeated(view: View) -> _Opened | None:
     """What is repeated along the second of the two axes that are merged."""
-    if view.op() is not ops.reshape:
+    inner = above(view) if view.op() is ops.reshape else None
+    merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
+    if inner is None or len(merged) != 1:
         return None
-    found = _open(view, view.node().inputs[0])
-    if found is None:
-        return None
-    inner = peel(found.view)
-    return _Opened(inner, found.axis) if inner.axes[found.axis + 1] is None else None
+    (axis,) = merged
+    first, second = inner.groups[axis]
+    groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
+    found = peel(replace(inner, groups=groups))
+    lone = found.is_whole and found.axes[axis + 1] is None
+    return _Opened(found, axis) if lone else None
 
 
-def _split(x: View, source: Value) -> _Opened | None:
-    """``x`` as it is in ``source``, if that is ``x`` with one axis split."""
+def _split(x: View, source: Value, axis: int) -> View | None:
+    """``x`` as it is in ``source``, if that is ``x`` with this axis split."""
     if source.node is None or source.node.op is not ops.reshape:
         return None
-    value = source.node.inputs[0]
-    inner, outer = whole(value), whole(x.base)
-    if inner.base is not outer.base:
+    split, seen = above(along(source)), x.of(whole(x.base))
+    parts = None if split is None else split.of(whole(source.node.inputs[0]))
+    if seen is None or parts is None or seen.base is not parts.base:
         return None
-    places = (None if a is None else outer.axes[a] for a in x.axes)
-    axes = tuple(None if a is None else inner.axes.index(a) for a in places)
-    return _open(along(value, axes), source)
-
-
-def _open(view: View, inner: Value) -> _Opened | None:
-    """The view of what was reshaped, if that merged two of its axes to one."""
-    merged = view.base
-    real, kept = (
-        [a for a, d in enumerate(v.shape) if not dims.same(d, 1)] for v in (inner, merged)
-    )
-    if len(real) != len(kept) + 1:
+    pairs = zip(parts.groups, parts.groups[1:], strict=False)
+    joined = [as_group((*one, *other)) if one and other else () for one, other in pairs]
+    merged, others = seen.groups[axis], [g for i, g in enumerate(seen.groups) if i != axis and g]
+    if not merged or merged not in joined or not set(others) <= set(parts.groups):
         return None
-    sizes, wanted = [inner.shape[a] for a in real], [merged.shape[a] for a in kept]
-    pairs = enumerate(zip(sizes, wanted, strict=False))
-    place = next((i for i, (one, other) in pairs if not dims.same(one, other)), -1)
-    if place < 0 or kept[place] not in view.axes:
-        return None
-    sizes[place : place + 2] = [dims.product(sizes[place : place + 2])]
-    if not dims.same_shape(sizes, wanted):
-        return None
-    first, second = real[place : place + 2]
-    table = dict(zip(kept, (*real[:place], None, *real[place + 2 :]), strict=True))
-    axis = view.axes.index(kept[place])
-    axes = [None if a is None else table.get(a) for a in view.axes]
-    return _Opened(along(inner, (*axes[:axis], first, second, *axes[axis + 1 :])), axis)
+    places = [parts.groups.index(g) if g in others else None for g in seen.groups]
+    first = joined.index(merged)
+    return along(source, (*places[:axis], first, first + 1, *places[axis + 1 :]))

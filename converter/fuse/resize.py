@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.known import is_sized, is_weight, known
-from converter.fuse.match import NearMiss, Recogniser, Uses
+from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
 from converter.fuse.neighbours import NEAREST, nearest
 from converter.fuse.resampling import (
     FLOATS,
@@ -27,7 +27,9 @@ from converter.fuse.resampling import (
     traced_kinds,
 )
 from converter.graph import Node, Value, const, dims, ops
+from converter.graph.axes import along
 from converter.graph.dims import Dim, Shape
+from converter.graph.moves import above
 from converter.graph.rewrite import Editor
 from converter.trace import source_line
 
@@ -141,32 +143,18 @@ def _resized(x: Value, axis: int, count: Dim, kinds: Kinds, uses: Uses) -> Resiz
 
 
 def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
-    """What ``x`` is a transpose of, and its order of axes; as far as nobody else reads it."""
+    """What ``x`` is a transpose of, and its order of axes; as far as nobody else reads it.
+
+    A transpose is written as a reshape where only ones change places.
+    """
     order = list(range(x.rank))
-    while x.node is not None and uses.single_use(x):
-        permutation = _permutation(x.node)
-        if permutation is None:
+    while x.node is not None and x.node.op in (ops.transpose, ops.reshape) and uses.single_use(x):
+        seen = above(along(x))
+        turn = permutation(seen, x.shape) if seen is not None and seen.is_whole else None
+        if seen is None or turn is None:
             break
-        order = [permutation[i] for i in order]
-        x = x.node.inputs[0]
+        order, x = [turn[i] for i in order], seen.base
     return x, order
-
-
-def _permutation(node: Node) -> list[int] | None:
-    """That of a transpose, written as a reshape where only ones change places."""
-    if node.op is ops.transpose:
-        return list(node.params["permutation"])
-    if node.op is not ops.reshape or node.inputs[0].rank != node.out.rank:
-        return None
-    before, after = node.inputs[0].shape, node.out.shape
-    ones, rest = (
-        [[i for i, d in enumerate(shape) if dims.same(d, 1) == one] for shape in (before, after)]
-        for one in (True, False)
-    )
-    if not dims.same_shape([before[i] for i in rest[0]], [after[i] for i in rest[1]]):
-        return None
-    source = dict(zip((*ones[1], *rest[1]), (*ones[0], *rest[0]), strict=True))
-    return [source[i] for i in range(len(after))]
 
 
 # ----------------------------------------------------------------------------------- the writing
@@ -187,8 +175,8 @@ def _resize(editor: Editor, found: Resized) -> Value:
 def _multiplied(editor: Editor, found: Multiplied) -> Value:
     """The product from the left, which moves no axis, or from the right, on the last axis.
 
-    Matrices of few columns are slow: 683 x 3 of them take ONNX Runtime four times as long from the
-    left as transposed and from the right.
+    Matrices of few columns are slow: 683 x 3 of them take four times as long from the left as
+    transposed and from the right.
     """
     x, axis, matrix = found.base, found.axis, found.matrix
     shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))

@@ -20,6 +20,7 @@ class Rounding(Enum):
     ADDS = "sum of two, into which XLA may fuse the product that is one of them"
     SUMS = "sum of many, which is exact where all operands have few digits"
     FUNCTION = "function that a runtime computes by itself, right but for the last digits"
+    NORMWISE = "backward stable: a matrix may be off by some units of its largest element"
     CANCELS = "XLA's own sums cancel near its zeros"
 
 

@@ -21,7 +21,7 @@ from converter.jaxprs.held import OfHeld, held, kind
 from converter.jaxprs.instead import instead
 from converter.jaxprs.lines import line_of
 from converter.jaxprs.owners import is_users
-from converter.jaxprs.refusal import fitting
+from converter.jaxprs.refusal import fitting, refuse_equated
 from converter.jaxprs.users import users_own
 from converter.jaxprs.values import Constants, literal, value_of
 from converter.refused import AT_ONCE, REFUSED
@@ -114,6 +114,8 @@ class Inliner:
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
         if name in keys.UNCHANGED:
             return inputs
+        if name == "reshape":
+            refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
         with fitting(name, inputs, inner.sources):
             replaced = instead(eqn, HINTS)
         if replaced is not None:
@@ -190,14 +192,13 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
     params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
-    name = eqn.primitive.name
-    meaning: Meaning = _meaning(eqn.primitive, hints)
+    op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if what := kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
         meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
-        if kind(types) or name not in REFUSED:
-            name = f"{name} of {what}"
-    node = Node(ops.named(name), inputs, params, meaning=meaning)
+        if kind(types) or op.name not in REFUSED:
+            op = ops.of_kind(op.name, what)
+    node = Node(op, inputs, params, meaning=meaning)
     for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
         node.outputs.append(Value(shape, dtype, node=node, index=i))
     return node

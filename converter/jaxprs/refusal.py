@@ -13,7 +13,7 @@ from jax import errors, export
 
 from converter.errors import Unsupported
 from converter.graph import Value
-from converter.graph.dims import is_symbolic
+from converter.graph.dims import Shape, is_symbolic, product
 from converter.graph.sizes import names as names_in
 from converter.jaxprs.lines import line_of
 from converter.jaxprs.scopes import all_names
@@ -78,7 +78,7 @@ def refusal(
         return _sentence(blamed, text, _multiple(blamed, works) or _advice(text, blamed), line)
     return (
         _unequal(names, works, text, line)
-        or _unlike(names, works, text, line)
+        or _unlike(names, works, error, line)
         or _looks(error, text, line)
     )
 
@@ -98,6 +98,17 @@ def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Ite
             f"{_advice(text, named)}",
             line_of(sources),
         ) from error
+
+
+def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
+    """**Raises** `Unsupported` where a reshape takes a name for a number, which JAX lets pass."""
+    before, after = map(product, shapes)
+    if odd := sorted(names_in(before) ^ names_in(after)):
+        raise Unsupported(
+            f"primitive 'reshape' cannot be written with {_dimensions(odd)}: {before} elements "
+            f"become {after}; {_advice('', odd)}",
+            line_of(sources),
+        )
 
 
 def _fewest(names: Sequence[str], works: Works) -> list[str]:
@@ -128,9 +139,10 @@ def _unequal(names: Sequence[str], works: Works, text: str, line: str) -> Unsupp
     return None
 
 
-def _unlike(names: Sequence[str], works: Works, text: str, line: str) -> Unsupported | None:
+def _unlike(names: Sequence[str], works: Works, error: Exception, line: str) -> Unsupported | None:
     """Where a name has to be the one number that JAX speaks of, or one."""
-    for size in dict.fromkeys(["1", *re.findall(r"\b[1-9]\d*\b", text)]):
+    text = first_line(error)
+    for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", str(error))]):
         for name in names:
             if works({name: size}):
                 advice = f"it can with {size}: give that in specs in its place"

@@ -9,15 +9,17 @@ import jax
 import numpy as np
 
 from converter.complex.pairs import packed
-from converter.errors import CheckError
+from converter.errors import CheckError, ConverterError
 from converter.interface import Interface
 from converter.jaxprs import keys
 from converter.jaxprs.held import numbers
+from converter.jaxprs.refusal import RAISED
 from converter.judge.elements import Judge
 from converter.judge.noise import Noise
 from converter.judge.runtime import Model, run, session
 from converter.judge.samples import refuse_forbidden, samples
 from converter.result import Export
+from converter.trace import trace
 from converter.verdict import Difference, Verdict, compare, worse
 
 if TYPE_CHECKING:
@@ -29,9 +31,9 @@ def check(
 ) -> Verdict:
     """Compare what a model computes in ONNX Runtime with what ``fn`` does in JAX.
 
-    Integers and booleans have to be equal. A float may be off by what rounding at every step of the
-    graph can do to that very element (``converter.judge.noise``), where ``model`` is an export with
-    its parameters; in other models by what rounding does to the largest element of its array.
+    Integers and booleans have to be equal. A float may be off by what rounding at every step of
+    what JAX computes can do to that very element (``converter.judge.noise``); where ``fn`` is no
+    function that JAX can trace, by what rounding does to the largest element of its array.
     Complex numbers are compared as the model has them, both parts on a last axis of two.
 
     Args:
@@ -57,11 +59,12 @@ def check(
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
     if graph is not None and inputs is not None:
         refuse_forbidden(graph, interface.taken(given))
-    drawn = (
-        samples(graph, seed) if inputs is None and graph else [("given", interface.taken(given))]
-    )
-    noise = _noise(model) if isinstance(model, Export) else None
+    if inputs is None and graph is not None:
+        drawn = [*samples(graph, seed)]
+    else:
+        drawn = [("given", interface.taken(given))]
     call = interface.called(fn)
+    noise = _noise(model, call, drawn[0][1])
     cases = [_Case(name, arrays, call, noise) for name, arrays in drawn]
     verdict = Verdict()
     for optimised, live in _sessions(model):
@@ -120,8 +123,13 @@ def _sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:
         yield optimise, session(model, optimise=optimise)
 
 
-def _noise(export: Export) -> Noise | None:
-    """None where there are no values for the graph's parameters."""
-    if any(v.bound is None and v.program is None for v in export.graph.params):
+def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise | None:
+    """By what an export was traced from; of other models, by what the function itself is."""
+    if isinstance(model, Export):
+        is_whole = all(v.bound is not None or v.program for v in model.graph.params)
+        return Noise(model.retrace) if is_whole else None
+    try:
+        graph = trace(fn, [x if keys.is_key(x) else np.asarray(x) for x in inputs])
+    except (*RAISED, ConverterError):  # no function of JAX's
         return None
-    return Noise(export.retrace)
+    return Noise(lambda: graph) if any(id(v) in graph.uses() for v in graph.inputs) else None

@@ -26,6 +26,7 @@ from converter.graph import Graph, Node, ops
 from converter.graph.evaluate import Sizes, all_nodes, evaluate, precision, run_node
 from converter.graph.op import Rounding
 from converter.graph.rewrite import drop_dead
+from converter.jaxprs.held import OfHeld
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
@@ -106,13 +107,17 @@ class _Mover:
         if rounding is Rounding.NONE:
             return run_node(node, args, sizes)
         args = [self._here(x) for x in args]
+        if node.op.divides and isinstance(node.meaning, OfHeld):
+            args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
         floats = [x for x in args if _floating(x)]
         exact = node not in self._divided and self._exact(rounding, floats)
         if rounding is Rounding.ADDS:
             return [self._added(node, args, exact, sizes)]
         if rounding is Rounding.CANCELS:
             return [self._cancelling(node, args, sizes)]
-        if rounding not in (Rounding.ONCE, Rounding.FUNCTION):
+        if rounding is Rounding.NORMWISE:
+            args = [self._off_as_a_whole(x, node) for x in args]
+        elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in run_node(node, args, sizes)]
         floor = args[0].dtype.type(1) if node.op is ops.logistic else None
@@ -163,6 +168,15 @@ class _Mover:
         if exact is False:
             return moved
         return xp.where(exact & _is_short(value), value, moved)
+
+    def _off_as_a_whole(self, value: Any, node: Node) -> Any:
+        """Every element of a matrix off as much as its largest."""
+        if not _floating(value):
+            return value
+        axes = 3 if isinstance(node.meaning, OfHeld) else 2
+        finite = self._np.where(self._np.isfinite(value), abs(value), 0)
+        size = finite.max(tuple(range(-value.ndim, 0))[-axes:], keepdims=True, initial=0)
+        return self._off(value, False, 8 * size)
 
     def _units(self, shape: tuple[int, ...]) -> Any:
         """Random numbers, other ones for each step."""

@@ -13,7 +13,7 @@ from importlib import import_module
 from converter.errors import SpecError
 from converter.targets.target import AttentionLayout, Deviation, Quirk, Target
 
-__all__ = ["DEFAULT", "TARGETS", "AttentionLayout", "Deviation", "Quirk", "Target", "find"]
+__all__ = ["DEFAULT", "TARGETS", "AttentionLayout", "Deviation", "Quirk", "Target", "find_target"]
 
 TARGETS: dict[str, Target] = {
     folder.name: import_module(f"{__name__}.{folder.name}").TARGET
@@ -26,7 +26,7 @@ DEFAULT = "onnxruntime"
 
 
 @cache
-def find(text: str) -> Target:
+def find_target(text: str) -> Target:
     """The target of a name, with versions perhaps: ``onnxruntime>=1.32``.
 
     **Raises** `SpecError` if there is none.

@@ -19,7 +19,7 @@ import converter
 from converter import passes
 from converter.graph.evaluate import evaluate
 from converter.lower import lower
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from converter.tidy import tidy
 from converter.trace import trace
 
@@ -307,7 +307,7 @@ def test_every_stage_means_the_same():
 
     passes.run(graph, passes.Settings(23), watch)
     assert seen == [step.name for step in passes.PASSES]
-    model = tidy(lower(graph, 23, find(DEFAULT)), find(DEFAULT))
+    model = tidy(lower(graph, 23, find_target(DEFAULT)), find_target(DEFAULT))
     assert [n.op_type for n in model.graph] == ["MatMul", "Add", "Relu"] * 2 + ["MatMul", "Add"]
 
 

@@ -12,10 +12,10 @@ import converter
 from converter.arrange.exact import deviations
 from converter.fuse import activations
 from converter.judge.runtime import run, session
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from tests.converter.test_edges import units
 
-TABLE = {op.name: deviation for op, deviation in deviations(find(DEFAULT)).items()}
+TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT)).items()}
 
 NAN, INF = np.nan, np.inf
 X = np.array(

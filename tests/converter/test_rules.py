@@ -19,7 +19,7 @@ from converter.errors import ConverterError, Unsupported
 from converter.graph import Graph, make_node, ops
 from converter.jaxprs.inline import HINTS, UNSET
 from converter.lower import lower, registry
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 from converter.trace import trace
 
 ROOT = Path(converter.__file__).parents[1]
@@ -200,7 +200,7 @@ def test_unknown_parameters_are_refused():
     value = trace(lambda x: x, [X]).inputs[0]
     node = make_node(ops.abs, [value], [(X, np.dtype(np.float32))], {"bias": 3})
     with pytest.raises(Unsupported, match="does not know bias"):
-        lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find(DEFAULT))
+        lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find_target(DEFAULT))
 
 
 def test_a_rule_cannot_take_what_it_does_not_name():

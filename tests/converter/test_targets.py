@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,10 @@ from onnx.reference import ReferenceEvaluator
 import converter
 import zoo
 from tests.judges.runtimes import Apart
+from zoo.errors import BadRequest
 from zoo.export.make import convert
-from zoo.export.request import Signature
-from zoo.manifest import choices
+from zoo.export.request import Options, Signature, read_request
+from zoo.files.staging import NAME
 from zoo.models.build import abstract
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -189,13 +190,23 @@ def test_a_target_has_a_layout_that_can_be_changed():
     assert there.report.histogram.get("Transpose", 0) == 0
 
 
-def test_the_zoo_knows_every_target():
-    assert set(get_args(choices.Target)) == set(converter.TARGETS)
-
-
 def test_what_a_target_takes_is_said():
-    with pytest.raises(converter.SpecError, match="portable takes fixed sizes alone: .* B of x"):
+    with pytest.raises(
+        converter.SpecError, match="portable takes fixed sizes alone: give numbers for B of x"
+    ):
         converter.to_onnx(lambda x: x + 1, [("B", 3)], target="portable")
     with pytest.raises(converter.SpecError, match="opset must be 18 for portable, received 23"):
         converter.to_onnx(lambda x: x + 1, [(2, 3)], target="portable", opset=23)
     assert converter.to_onnx(jnp.sin, [(2,)], target="portable").model.opset_imports[""] == 18
+
+
+@pytest.mark.parametrize("target", [*converter.TARGETS, "onnxruntime>=1.32", "web<1.32"])
+def test_the_zoo_takes_every_target(target):
+    request = read_request(zoo.info("vit_digits"), Options(target=target, batch="1"))
+    assert re.fullmatch(NAME, request.targets[0].name)
+
+
+@pytest.mark.parametrize("target", ["qnn", "onnxruntime>1.x", "onnxruntime<1.2"])
+def test_the_zoo_refuses_others(target):
+    with pytest.raises(BadRequest, match=f"^--target {target} is not known: .*\\.$"):
+        read_request(zoo.info("vit_digits"), Options(target=target))

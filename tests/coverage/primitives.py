@@ -20,7 +20,7 @@ from converter.jaxprs.instead import CALLS, REPLACED
 from converter.lower import registry
 from converter.refused import REFUSED
 from converter.simplify import FORMS
-from converter.targets import DEFAULT, find
+from converter.targets import DEFAULT, find_target
 
 PUBLIC = (
     *("jax.lax", "jax.lax.linalg", "jax.extend.core.primitives", "jax.random"),
@@ -54,7 +54,7 @@ def _held(module: ModuleType) -> Iterator[str]:
 
 
 ARRANGED = frozenset().union(
-    *(step.gone for step in passes.PASSES), pooling.rules(17, False, find(DEFAULT))
+    *(step.gone for step in passes.PASSES), pooling.rules(17, False, find_target(DEFAULT))
 )
 """Primitives that the passes bring into another form before the lowering."""
 

@@ -137,6 +137,8 @@ def draw(seed: str, limits: Limits = LIMITS) -> Program:
             shape: Shape = first.sizes(0, 4) if first.chance(0.3) else first.sizes(1, 3)
             if whole.symbolic:
                 shape = ("B", *shape[1:])
+            elif shape and first.chance(0.1):
+                shape = (1, *shape[1:])
             first.fresh(shape, first.dtype() if first.chance(0.4) else "float32")
         first.extend(first.integer(*limits.steps))
     made = [name for step in first.steps for name in step.names]

@@ -231,8 +231,9 @@ def _eager(fn: Callable[..., Any], params: Any) -> Callable[..., Any]:
     """Operation by operation: XLA rewrites what it compiles as one, `x / x` to 1 for infinite x."""
 
     def run(*inputs: Any) -> Any:
+        arrays = map(jnp.asarray, inputs)
         with jax.disable_jit():
-            return fn(*inputs) if params is None else fn(params, *inputs)
+            return fn(*arrays) if params is None else fn(params, *arrays)
 
     return run
 

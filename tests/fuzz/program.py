@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tests.fuzz import own
+
 Shape = tuple[int | str, ...]
 
 NAME = re.compile(r"\b[vxwa]\d+\b")
@@ -142,7 +144,8 @@ def printed(program: Program) -> str:
     lines = ["import jax, jax.numpy as jnp, numpy as np", "from jax import lax", "import converter"]
     if program.x64:
         lines.append('jax.config.update("jax_enable_x64", True)')
-    lines.append(source(program))
+    code = source(program)
+    lines += ["from tests.fuzz import own", code] if "own." in code else [code]
     call, more = "fn", ""
     if program.weights and not program.closure:
         drawn = ", ".join(f"{n!r}: {weight(n, s)}" for n, s in program.weights.items())
@@ -167,7 +170,8 @@ def note(name: str, value: Any) -> None:
 
 @lru_cache(256)
 def _run(code: str) -> dict[str, Any]:
-    namespace: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "note": note}
+    namespace: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own}
+    namespace["note"] = note
     exec(compile(code, "<program>", "exec"), namespace)
     return namespace
 

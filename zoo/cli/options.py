@@ -160,7 +160,8 @@ Target = Annotated[
         "NAME",
         "The runtime that the file is for: onnxruntime, tensorrt, openvino, web, tract, opencv or "
         "iree; portable, for all of them and others that want fixed sizes; or standard, for any "
-        "that has all operators of the opset.",
+        "that has all operators of the opset. With versions, as in 'onnxruntime>=1.32', it is for "
+        "these alone, and does without what only older ones need.",
         FILE,
     ),
 ]

@@ -97,7 +97,7 @@ def derive(
         model = converter.lower_precision(model, half, large, "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
-    converter.TARGETS[runtime].settle(model)
+    converter.find_target(runtime).settle(model)
     converter.save(model, target, written=written)
 
 

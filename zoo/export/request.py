@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -67,16 +67,15 @@ class Request:
     targets: tuple[Path, ...]
 
 
-def read_request(entry: ModelInfo, options: Options, runtimes: Mapping[str, Runtime]) -> Request:
+def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     for option, value, known in (
         ("--precision", options.precision, get_args(Precision)),
         ("--input", options.input, get_args(Input)),
-        ("--target", options.target, get_args(Target)),
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
-    runtime = runtimes[options.target]
+    runtime = find_runtime(options.target)
     opsets = read_opsets(options, runtime)
     targets = read_targets(entry.name, opsets, options)
     for target in targets:
@@ -116,6 +115,16 @@ def check_target(runtime: Runtime, precision: Precision, signature: Signature) -
         raise BadRequest(
             f"--target {runtime.name} takes fixed sizes alone: write {' and '.join(wanted)}."
         )
+
+
+def find_runtime(target: Target) -> Runtime:
+    """The converter's. Refuse what is none, or no version of it that files are written for."""
+    import converter
+
+    try:
+        return converter.find_target(target)
+    except converter.SpecError as error:
+        raise BadRequest(f"--target {target} is not known: {error}.") from error
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
@@ -201,7 +210,8 @@ def read_targets(name: str, opsets: tuple[int, ...], options: Options) -> tuple[
         return (out,)
     folder = out or Path()
     usual = (Options.target, Options.precision)
-    told = [part for part in (options.target, options.precision) if part not in usual]
+    given = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
+    told = [part for part in given if part not in usual]
     return tuple(folder / f"{'-'.join((name, f'opset{n}', *told))}.onnx" for n in opsets)
 
 

@@ -70,7 +70,6 @@ def to_onnx(
     >>> zoo.to_onnx(model, "classifier.onnx").only.outputs[-1].name
     'logits'
     """
-    import converter
     from zoo.export.opsets import export
     from zoo.export.own import own
     from zoo.export.request import Options, read_request
@@ -97,7 +96,7 @@ def to_onnx(
         force=True,
         verify=verify,
     )
-    request = read_request(subject.entry, options, converter.TARGETS)
+    request = read_request(subject.entry, options)
     with bar() as progress:
         check_room(request, progress)
         weights = subject.weights

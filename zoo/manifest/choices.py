@@ -1,21 +1,12 @@
 """What files may be made in: said by requests, and kept in manifests."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 Layout = Literal["4d", "3d"]
 
-Target = Literal[
-    "onnxruntime",
-    "tensorrt",
-    "openvino",
-    "web",
-    "tract",
-    "opencv",
-    "iree",
-    "portable",
-    "standard",
-]
-"""The runtime that a file is for, as the converter knows them."""
+Target: TypeAlias = str
+"""The runtime that a file is for, as the converter knows them; with versions, as in
+`onnxruntime>=1.32`, it is for these alone."""
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "q4", "q4f16"]
 

@@ -151,7 +151,10 @@ class Variant(Model):
     opset: Count = Field(description="Version of ONNX's operators.")
     ir_version: Count = Field(description="Version of ONNX's file format.")
     precision: Precision = Field(description="Of the weights and of what is computed inside.")
-    target: Target = Field("onnxruntime", description="The runtime that it was written for.")
+    target: Target = Field(
+        "onnxruntime",
+        description="The runtime that it was written for, perhaps some versions alone.",
+    )
     attention_layout: Layout = Field(description="4d: `[B, heads, T, D]`; 3d: `[B, T, heads * D]`.")
     inputs: tuple[Tensor, ...] = Field(description="What it takes.")
     outputs: tuple[Tensor, ...] = Field(description="What it gives.")

@@ -1,86 +1,84 @@
-"""Halves of a value along an axis, and two halves put together."""
+"""Two halves of a value along an axis: put together, and what they are the halves of.
+
+A half is the first or the second one, or the even or the odd elements, however it is written:
+``x[..., :n]``, ``x.reshape(…, 2, n)[…, 0, :]``, ``x[..., ::2]``, ``x.reshape(…, n, 2)[…, 0]``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from converter.fuse.match import whole
-from converter.graph import Node, Value, dims, ops
-from converter.graph.axes import View
+from converter.fuse.match import PEELED, peel, through
+from converter.graph import Node, dims, ops
+from converter.graph.axes import Factor, View, along, as_group
 from converter.graph.dims import Shape
-from converter.graph.slices import cut_axes
-
-
-@dataclass(frozen=True)
-class Part:
-    """One half of a value along an axis: the first or second half, or the even or odd elements."""
-
-    base: Value
-    axis: int
-    second: bool
-    interleaved: bool
-
-
-def part(value: Value) -> Part | None:
-    """The half that a slice takes, if it takes one."""
-    node = value.node
-    if node is None or node.op is not ops.slice:
-        return None
-    source = node.inputs[0]
-    starts, limits = node.params["start_indices"], node.params["limit_indices"]
-    strides = node.params["strides"] or (1,) * source.rank
-    cut = cut_axes(node)
-    if len(cut) != 1 or not dims.is_static(source.shape[cut[0]]):
-        return None
-    axis = cut[0]
-    width, start, stride = source.shape[axis], starts[axis], strides[axis]
-    if width % 2 or value.shape[axis] * 2 != width:
-        return None
-    if stride == 2 and start in (0, 1):
-        return Part(source, axis, start == 1, True)
-    if stride == 1 and (start, limits[axis]) in ((0, width // 2), (width // 2, width)):
-        return Part(source, axis, start > 0, False)
-    return None
+from converter.graph.moves import above, part
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Two halves put together: one after the other, or taking turns."""
+    """Two halves along a logical axis: one after the other, or taking turns."""
 
     node: Node  # the concatenation
-    axes: tuple[int | None, ...]  # logical axis -> axis of the concatenation
-    along: int  # the axis, of the concatenation, that counts the pairs or elements
+    first: View
+    second: View
+    axis: int
     interleaved: bool
 
 
 def stacked(node: Node) -> tuple[Joined, Shape] | None:
     """What takes turns along an axis of two, [..., n, 2, ...], which is reshaped to [..., 2n, ...]
     by who reads it so; and that shape."""
-    if node.op is not ops.concatenate or len(node.inputs) != 2:
-        return None
-    last, shape = node.params["dimension"], node.out.shape
-    if last == 0 or not dims.same(shape[last], 2):
+    last, shape = node.params.get("dimension", 0), node.out.shape
+    if node.op is not ops.concatenate or last == 0 or not dims.same(shape[last], 2):
         return None
     merged = (*shape[: last - 1], dims.as_dim(shape[last - 1] * 2), *shape[last + 1 :])
-    axes = tuple(i if i < last else i + 1 for i in range(len(merged)))
-    return Joined(node, axes, last - 1, True), merged
+    seen = along(node.out)
+    pair = as_group((*seen.groups[last - 1], *seen.groups[last]))
+    groups = (*seen.groups[: last - 1], pair, *seen.groups[last + 1 :])
+    found = joined(replace(seen, groups=groups))
+    return None if found is None else (found, merged)
 
 
 def joined(view: View) -> Joined | None:
-    if view.op() is ops.concatenate and len(view.node().inputs) == 2:
-        return Joined(view.node(), view.axes, view.node().params["dimension"], False)
-    if view.op() is not ops.reshape:
+    """The two values that are the halves of a view."""
+    node, seen = view.base.node, view
+    while node is not None and node.op in PEELED:
+        node = node.inputs[0].node
+    if node is None or node.op is not ops.concatenate or len(node.inputs) != 2:
         return None
-    # [..., n, 2] -> [..., 2n] interleaves what is concatenated along the last axis
-    node = view.node()
-    pairs = node.inputs[0]
-    inner = whole(pairs)
-    if inner.op() is not ops.concatenate or len(inner.node().inputs) != 2 or pairs.rank < 2:
-        return None
-    merged = (*pairs.shape[:-2], dims.as_dim(pairs.shape[-2] * 2))
-    last = inner.axes[-1] == inner.node().params["dimension"] and dims.same(pairs.shape[-1], 2)
-    along = inner.axes[-2]
-    if not last or along is None or not dims.same_shape(merged, node.out.shape):
-        return None
-    axes = tuple(None if a is None else inner.axes[a] for a in view.axes)
-    return Joined(inner.node(), axes, along, True)
+    while seen.base.node is not node:
+        inner = through(seen)
+        if inner is None:
+            return None
+        seen = inner
+    for axis, group in enumerate(seen.groups):
+        width = dims.product([factor.size for factor in group])
+        if node.params["dimension"] not in (f.axis for f in group) or width % 2:
+            continue
+        for stride, second in ((1, width // 2), (2, 1)):
+            cuts = (seen.cut(axis, start, width // 2, stride) for start in (0, second))
+            one, other = (None if cut is None else part(cut) for cut in cuts)
+            if one is not None and other is not None:
+                return Joined(node, peel(one), peel(other), axis, stride == 2)
+    return None
+
+
+def united(first: View, second: View, axis: int, interleaved: bool) -> View | None:
+    """What two views are the halves of along an axis."""
+    one, other, found = first, second, None
+    while one.groups == other.groups:
+        steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]
+        moved = [i for i, step in enumerate(steps) if not dims.same(step, 0)]
+        if one.base is other.base and len(moved) == 1 and dims.is_at_least(steps[moved[0]], 1):
+            both, own = Factor(moved[0], steps[moved[0]], 2), one.groups[axis]
+            group = as_group((*own, both) if interleaved else (both, *own))
+            groups = (*one.groups[:axis], group, *one.groups[axis + 1 :])
+            found = replace(one, groups=groups)
+            if found.is_whole:
+                return peel(found)
+        upper, lower = above(one), above(other)
+        if upper is None or lower is None:
+            break
+        one, other = upper, lower
+    return found

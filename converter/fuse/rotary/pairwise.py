@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
 
-from converter.fuse.match import Uses, operands, peel
+from converter.fuse.match import Uses, operands
 from converter.fuse.products import product
 from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
-from converter.fuse.rotary.halves import Joined, Part, joined, part, stacked
+from converter.fuse.rotary.halves import Joined, joined, stacked, united
 from converter.graph import Node, ops
 from converter.graph.axes import View, along
 from converter.graph.dims import Shape
-
-
-@dataclass(frozen=True)
-class Term:
-    """A half of x, which has these axes, times a table."""
-
-    part: Part
-    table: View
-    axes: tuple[int | None, ...]
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
@@ -43,42 +34,26 @@ def _alone(node: Node, join: Joined, uses: Uses) -> bool:
 
 
 def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
-    if join.along not in join.axes:
+    if join.first.op() is not ops.sub or join.second.op() is not ops.add:
         return None
-    real, imag = (peel(along(v, join.axes)) for v in join.node.inputs)
-    if real.op() is not ops.sub or imag.op() is not ops.add:
+    terms = [product(o, uses) for v in (join.first, join.second) for o in operands(v)]
+    if any(t.coefficient != 1 or t.divisors or len(t.factors) != 2 for t in terms):
         return None
-    terms = [t for v in (real, imag) for o in operands(v) if (t := _term(o, uses)) is not None]
-    if len(terms) != 4:
-        return None
-    ac, bs, *rest = terms
-    for bc, as_ in (rest, rest[::-1]):
-        a, b = ac.part, bs.part
-        halves = not a.second and b.second and a.base is b.base
-        crossed = bc.part == b and as_.part == a and ac.axes == as_.axes and bs.axes == bc.axes
-        same_tables = ac.table == bc.table and bs.table == as_.table
-        if halves and crossed and same_tables and a.interleaved == join.interleaved:
-            return _rotation(shape, ac, bs.table, join.axes.index(join.along))
-    return None
+    ac, bs, *rest = (t.factors for t in terms)
+    found: Rotation | str | None = None
+    for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
+        crossed = [{b, cos}, {a, sin}]
+        x = united(a, b, join.axis, join.interleaved)
+        if x is not None and [set(factors) for factors in rest] in (crossed, crossed[::-1]):
+            found = _rotation(shape, x, cos, sin, join)
+            if isinstance(found, Rotation):
+                return found
+    return found
 
 
-def _term(view: View, uses: Uses) -> Term | None:
-    parts = product(view, uses)
-    if parts.coefficient != 1 or parts.divisors or len(parts.factors) != 2:
-        return None
-    for half, table in (parts.factors, parts.factors[::-1]):
-        found = part(half.base)
-        if found is not None and found.axis in half.axes:
-            return Term(found, table, half.axes)
-    return None
-
-
-def _rotation(shape: Shape, first: Term, sin: View, width: int) -> Rotation | str | None:
-    if first.axes[width] != first.part.axis:
-        return None
-    x, cos = peel(along(first.part.base, first.axes)), first.table
-    seq = positions(x, cos, sin, width, shape)
+def _rotation(shape: Shape, x: View, cos: View, sin: View, join: Joined) -> Rotation | str:
+    seq = positions(x, cos, sin, join.axis, shape)
     if isinstance(seq, str):
         return seq
     halves = [Table(as_it_is(view.base), view.axes) for view in (cos, sin)]
-    return Rotation(shape, x, halves[0], halves[1], seq, width, first.part.interleaved)
+    return Rotation(shape, x, halves[0], halves[1], seq, join.axis, join.interleaved)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from converter.fuse.match import Uses, operands, peel, whole
+from converter.fuse.match import Uses, operands
 from converter.fuse.products import product
 from converter.fuse.rotary import tables
 from converter.fuse.rotary.build import Rotation, Table, positions
-from converter.fuse.rotary.halves import Part, joined, part
-from converter.graph import Node, Value
+from converter.fuse.rotary.halves import joined, united
+from converter.graph import Node
 from converter.graph.axes import View, along
+from converter.graph.moves import descended
 
 
 def prove(node: Node, uses: Uses) -> Rotation | str | None:
@@ -23,8 +24,8 @@ def prove(node: Node, uses: Uses) -> Rotation | str | None:
                 continue
             x, width, interleaved = found
             for plain, cos in (straight.factors, straight.factors[::-1]):
-                if plain == x:
-                    return _rotation(node, x, cos, sin, width, interleaved, uses)
+                if descended(plain) == x:
+                    return _rotation(node, plain, cos, sin, width, interleaved, uses)
     return None
 
 
@@ -33,26 +34,14 @@ def _rotate_half(view: View, uses: Uses) -> tuple[View, int, bool] | None:
     join = joined(view)
     if join is None:
         return None
-    b, a = (_signed_part(v, uses) for v in join.node.inputs)
-    if a is None or b is None or join.along not in join.axes or (b[1], a[1]) != (-1, 1):
+    parts = [product(half, uses) for half in (join.first, join.second)]
+    if [part.coefficient for part in parts] != [-1, 1]:
         return None
-    (second, _, order), (first, _, other) = b, a
-    halves = second.second and not first.second and first.base is second.base
-    kinds = first.interleaved == second.interleaved == join.interleaved
-    if not halves or not kinds or order != other or order[join.along] != first.axis:
+    if any(part.divisors or len(part.factors) != 1 for part in parts):
         return None
-    inner = tuple(None if i is None else order[i] for i in join.axes)
-    return peel(along(first.base, inner)), join.axes.index(join.along), join.interleaved
-
-
-def _signed_part(value: Value, uses: Uses) -> tuple[Part, float, tuple[int | None, ...]] | None:
-    """(half, sign, axes): a half of something, plain or negated, in any layout."""
-    parts = product(whole(value), uses)
-    if len(parts.factors) != 1 or parts.divisors:
-        return None
-    view = peel(parts.factors[0])
-    half = part(view.base)
-    return None if half is None else (half, parts.coefficient, view.axes)
+    (b,), (a,) = (part.factors for part in parts)
+    x = united(a, b, join.axis, join.interleaved)
+    return None if x is None else (descended(x), join.axis, join.interleaved)
 
 
 def _rotation(

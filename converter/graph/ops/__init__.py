@@ -7,6 +7,6 @@ modules, and a rule that writes it.
 from converter.graph.ops.composites import *
 from converter.graph.ops.elementwise import *
 from converter.graph.ops.primitives import *
-from converter.graph.ops.table import named, of_user, stated
+from converter.graph.ops.table import named, of_kind, of_user, stated
 
-__all__ = ["named", "of_user", "stated"]
+__all__ = ["named", "of_kind", "of_user", "stated"]

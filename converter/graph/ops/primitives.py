@@ -152,3 +152,19 @@ ffi_call = _calling("ffi_call")
 io_callback = _calling("io_callback")
 outside_call = _calling("outside_call")
 pure_callback = _calling("pure_callback")
+
+# -------------------------------------------------------------------------------------- matrices
+
+_of_matrices = partial(known, rounding=Rounding.NORMWISE)
+
+cholesky = _of_matrices("cholesky")
+eigh = _of_matrices("eigh")
+geqp3 = _of_matrices("geqp3")
+geqrf = _of_matrices("geqrf")
+householder_product = _of_matrices("householder_product")
+lu = _of_matrices("lu")
+ormqr = _of_matrices("ormqr")
+qr = _of_matrices("qr")
+svd = _of_matrices("svd")
+triangular_solve = _of_matrices("triangular_solve")
+tridiagonal_solve = _of_matrices("tridiagonal_solve")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from converter.graph.op import Formula, Op
+from converter.graph.op import Formula, Linear, Op, Rounding
 
 _known: dict[str, Op] = {}
 _others: dict[str, Op] = {}
@@ -25,6 +25,15 @@ def named(op: Op | str) -> Op:
     if isinstance(op, Op):
         return op
     return _known.get(op) or _others.setdefault(op, Op(op))
+
+
+def of_kind(name: str, kind: str) -> Op:
+    """An operation on numbers of another kind: what only moves numbers does so here too."""
+    base, full = named(name), f"{name} of {kind}"
+    computes = base.elementwise and base.linear is Linear.NOT  # as the size of one does
+    stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
+    rounding = base.rounding if stays else Rounding.INSIDE
+    return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides))
 
 
 def of_user(primitive: Any) -> Op:

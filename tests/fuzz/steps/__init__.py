@@ -14,6 +14,7 @@ for _family in (
     "control",
     "transform",
     "macros",
+    "users",
 ):
     importlib.import_module(f"{__name__}.{_family}")
 

@@ -48,8 +48,8 @@ What runtimes get wrong, or cannot run, of files that are right by the standard:
 minimal file in ONNX's text form (`onnx.parser.parse_model`), what JAX gives for it, what the
 runtime gives, and what our converter does about it. It was seen on CPUs, in all versions that the
 heading names. What the newest of them has mended is listed apart. The converter does the same about
-it as before, since files have to be right in older versions too. `tests/judges/test_habits.py` runs
-every file.
+it as before, unless the target names newer versions alone (`onnxruntime>=1.32`).
+`tests/judges/test_habits.py` runs every file.
 """
 
 

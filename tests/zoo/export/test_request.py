@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import converter
 import zoo
 from zoo.checkpoints.choice import Seed, read_weights
 from zoo.errors import BadOutput, BadRequest
@@ -114,9 +113,7 @@ def test_long_names():
 
 def ask(tmp_path, **changes):
     options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
-    return read_request(
-        zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options), converter.TARGETS
-    )
+    return read_request(zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options))
 
 
 def test_request(tmp_path):
