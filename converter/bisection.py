@@ -14,7 +14,7 @@ from converter.jaxprs.specs import Spec
 from converter.judge.samples import refuse_forbidden
 from converter.judge.watch import Change, Changed, Watch
 from converter.settings import Fuse, Settings
-from converter.targets import DEFAULT, AttentionLayout
+from converter.targets import DEFAULT, AttentionLayout, find_target
 
 
 def bisect(
@@ -25,7 +25,7 @@ def bisect(
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
-    opset: int = 23,
+    opset: int | None = None,
     attention_layout: AttentionLayout | None = None,
     strict: bool = False,
     fold: bool = True,
@@ -55,7 +55,7 @@ def bisect(
     )
     graph = subject.trace()
     interface = subject.interface(graph)
-    settings = Settings(opset, attention_layout, strict, fold, fuse, target)
+    settings = Settings(find_target(target).at(opset), attention_layout, strict, fold, fuse, target)
     given = interface.taken(jax.tree.leaves(list(inputs)))
     refuse_forbidden(graph, given)
     watch = Watch(subject.trace, [("given", given)])

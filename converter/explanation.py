@@ -55,20 +55,22 @@ def explain(
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
-    opset: int = 23,
+    opset: int | None = None,
     strict: bool = False,
     fuse: Fuse = True,
     target: str = DEFAULT,
 ) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
+    runtime = find_target(target)
+    opset = runtime.at(opset)
     fn, specs, kwargs = unstaged(fn, specs, kwargs)
     try:
         graph = trace(fn, specs, params, kwargs, constraints)
         passes.run(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_grouped([error]), is_whole=False)
-    lower(graph, opset, find_target(target), refused=refused)
+    lower(graph, opset, runtime, refused=refused)
     return Explanation(_grouped(refused))
 
 

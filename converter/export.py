@@ -24,8 +24,7 @@ from converter.metadata import Given, Metadata
 from converter.metadata import metadata as about
 from converter.result import Export, report
 from converter.settings import Fuse, Settings
-from converter.targets import DEFAULT, AttentionLayout
-from converter.targets.opsets import OPSETS
+from converter.targets import DEFAULT, AttentionLayout, find_target
 from converter.tidy import tidy
 from converter.trace import source_line
 
@@ -39,7 +38,7 @@ def to_onnx(
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
-    opset: int = 23,
+    opset: int | None = None,
     path: str | os.PathLike[str] | None = None,
     external_data: bool | None = None,
     attention_layout: AttentionLayout | None = None,
@@ -75,7 +74,8 @@ def to_onnx(
         constraints: what holds of named dimensions, by ``>=``, ``<=`` or ``==``, as
             ``jax.export.SymbolicScope`` takes it: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
             Every name is at least 1. The file's metadata repeats them.
-        opset: 17 to 26. From 23 on attention and rotary embeddings are fused.
+        opset: 17 to 26, by default what the target takes best: 23, from which on attention and
+            rotary embeddings are fused, or for ``portable`` 18.
         path: also save the model there.
         external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
             2 GB; false forbids that.
@@ -92,7 +92,8 @@ def to_onnx(
             wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
             would fuse.
         target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; ``"tensorrt"``,
-            ``"openvino"`` or ``"web"``, of which ``docs/how-to/conversion.md`` says what each gets;
+            ``"openvino"``, ``"web"``, ``"tract"``, ``"opencv"`` or ``"iree"``, of which
+            ``docs/how-to/conversion.md`` says what each gets; ``"portable"``, what all of them run;
             or ``"standard"``, what ONNX defines and nothing else, for runtimes that have it all.
         input_names: instead of the names found in ``fn``, which get a number (``x_1``) where
             something else has them.
@@ -116,17 +117,17 @@ def to_onnx(
         CheckError: the file is not what JAX computes, where that was to be verified; or a step
             changed a number, which is asked where the environment says so.
     """
-    if opset not in OPSETS:
-        raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
+    runtime = find_target(target)
     if external_data is not None and path is None:
         raise SpecError("external_data says how path is written: give one, or use Export.save")
-    settings = Settings(opset, attention_layout, strict, fold, fuse, target)
+    settings = Settings(runtime.at(opset), attention_layout, strict, fold, fuse, target)
     subject = Subject(
         fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
     )
     look = Look(about(metadata), source_lines, functions)
     dump = _Dump(os.environ.get("CONVERTER_DUMP"))
     graph = subject.trace()
+    runtime.refuse_open(graph)
     dump("trace", graph)
     interface = subject.interface(graph)
     if os.environ.get("CONVERTER_CHECK"):

@@ -75,7 +75,7 @@ class Settings:
         return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
-        if self.opset < opset and count:
+        if self.opset < opset and count and self.runtime.offers(operator, opset):
             self.newer[opset, operator] += count
 
     def trial(self, opset: int) -> Settings:

@@ -211,14 +211,14 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
         simplify(formula)
         return editor.inline(formula, node.inputs)
 
-    fused = [op for op in ops.stated() if op.structure]
+    fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
     return sweep(graph, dict.fromkeys(fused, rule)).changed
 
 
 def operands(graph: Graph, settings: Settings) -> bool:
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
-    turned = {ops.rotary: heads.rotary_rule(settings.opset)}
+    turned = {ops.rotary: heads.rotary_rule(settings.opset, settings.runtime)}
     convolved = convolution.rules(settings.opset, settings.runtime)
     normed = norms.rules(settings.opset, settings.runtime)
     return swept(turned, convolved, resize.RULES, normed)(graph, settings)

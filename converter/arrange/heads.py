@@ -9,13 +9,17 @@ import numpy as np
 
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.rewrite import Editor, Rule
+from converter.targets import Target
 
-ROTARY_EMBEDDING_SINCE = 23
 
+def rotary_rule(opset: int, target: Target) -> Rule:
+    """Rotary embeddings as 4-D operators, or where there is none as plain arithmetic."""
 
-def rotary_rule(opset: int) -> Rule:
-    """Rotary embeddings as 4-D operators, or below their opset as plain arithmetic."""
-    return _rotary_heads if opset >= ROTARY_EMBEDDING_SINCE else _rotary_plain
+    def rule(node: Node, editor: Editor) -> Value:
+        there = target.supports("RotaryEmbedding", node.out.dtype, opset)
+        return (_rotary_heads if there else _rotary_plain)(node, editor)
+
+    return rule
 
 
 def _rotary_heads(node: Node, editor: Editor) -> Value:

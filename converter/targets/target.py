@@ -11,7 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.graph import Node, ops
+from converter.graph import Graph, Node, ops
+from converter.graph.dims import is_symbolic
 from converter.graph.dtypes import is_float
 from converter.graph.op import Op
 from converter.graph.rewrite import Rule
@@ -99,7 +100,8 @@ class Target:
 
     ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
     operations that take it, and without, all do; ``lacks`` are operators of the standard that are
-    not there. ``attention_layout`` is what it runs best of what it takes.
+    not there. ``attention_layout`` and ``opset`` are what it runs best of what it takes, which are
+    ``opsets``; ``fixed`` says that it takes no open sizes.
     """
 
     name: str
@@ -110,6 +112,27 @@ class Target:
     attention_layout: AttentionLayout = "4d"
     carried: Mapping[str, frozenset[Op]] = field(default_factory=lambda: CARRIED)
     versions: Versions = ALL
+    opset: int = 23
+    opsets: range = OPSETS
+    fixed: bool = False
+
+    def at(self, opset: int | None) -> int:
+        """The opset that is asked for, or else its own. **Raises** `SpecError` if it has not."""
+        if opset is None:
+            return self.opset
+        if opset not in self.opsets:
+            known = " to ".join(map(str, sorted({self.opsets[0], self.opsets[-1]})))
+            raise SpecError(f"opset must be {known} for {self.name}, received {opset}")
+        return opset
+
+    def refuse_open(self, graph: Graph) -> None:
+        """**Raises** `SpecError` if a size is open that has to be fixed."""
+        for value in graph.inputs if self.fixed else ():
+            if names := [str(dim) for dim in value.shape if is_symbolic(dim)]:
+                raise SpecError(
+                    f"{self.name} takes fixed sizes alone: give numbers for {', '.join(names)} "
+                    f"of {value.name}"
+                )
 
     def takes(self, operator: str, dtype: Any, opset: int) -> bool:
         """Whether an operator can be used for a dtype; asked where something can stand in for it.
@@ -122,6 +145,10 @@ class Target:
         """Whether there is such an operator for a dtype at an opset, here and in the standard."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
+
+    def offers(self, operator: str, opset: int) -> bool:
+        """Whether a newer opset would bring an operator, in the most usual dtype at least."""
+        return opset in self.opsets and self.takes(operator, "float32", opset)
 
     def carries(self, op: Op, dtype: str) -> bool:
         """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""

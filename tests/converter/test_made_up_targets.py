@@ -146,8 +146,8 @@ def test_versions(text, inside, outside):
         ("onnxruntime>=1.32.dev1", "versions are written like"),
         ("onnxruntime<1.31", "onnxruntime<1.31 has no version that files are written for"),
         ("onnxruntime>=2,<1.32", "has no version that files are written for"),
-        ("qnn>=2", "target must be onnxruntime, openvino"),
-        ("", "target must be onnxruntime, openvino"),
+        ("qnn>=2", "target must be iree, onnxruntime"),
+        ("", "target must be iree, onnxruntime"),
     ],
 )
 def test_a_target_that_is_none(target, says):

@@ -1,6 +1,6 @@
-"""Running a model by the standard's own evaluator and in OpenVINO, on the CPU.
+"""Running a model by the standard's own evaluator and in runtimes, on the CPU.
 
-Both may end the process that they run in, so that OpenVINO runs in one of its own.
+They may end the process that they run in, so that each runs in one of its own.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
+
+from tests.runtimes import load
 
 Arrays: TypeAlias = Sequence[np.ndarray]
 
@@ -65,6 +68,7 @@ def onnxruntime(model: bytes, inputs: Arrays, optimise: bool = True) -> list[np.
 
 
 RUNTIMES = {"onnxruntime": onnxruntime, "openvino": openvino, "onnx.reference": reference}
+RUNTIMES |= {name: partial(load.once, name) for name in load.RUNTIMES}
 
 
 class Apart:

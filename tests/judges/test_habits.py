@@ -18,6 +18,8 @@ from converter.targets.versions import versions
 from tests.judges.habits import DIES, Arrays, Habit, Runtime, kernels
 from tests.judges.habits.page import TABLES, VERSIONS, page
 from tests.judges.runtimes import Apart
+from tests.runtimes import load
+from tests.runtimes.installed import need
 
 HABITS = [
     pytest.param(runtime, habit, id=f"{runtime}-{habit.name}")
@@ -28,6 +30,7 @@ HABITS = [
 # Where the text is open, or where the evaluator itself is at fault, there is nobody to ask.
 SETTLED = [row for row in HABITS if row.values[0] != "onnx.reference" and row.values[1].settled]
 PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "onnx.reference": "onnx"}
+PACKAGES |= load.PACKAGES
 ROUNDING = 2e-6
 
 
@@ -46,16 +49,14 @@ def test_the_page_is_what_the_tables_say():
 @pytest.mark.full
 @pytest.mark.parametrize("runtime", TABLES)
 def test_versions(runtime):
-    if runtime == "openvino":
-        pytest.importorskip("openvino")
+    need(PACKAGES[runtime])
     assert version(PACKAGES[runtime]) in VERSIONS[runtime], "look at the tables, then change this"
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("runtime", "habit"), HABITS)
 def test_still_so(runtime, habit: Habit, processes):
-    if runtime == "openvino":
-        pytest.importorskip("openvino")
+    need(PACKAGES[runtime])
     model = onnx.parser.parse_model(habit.text)
     if habit.opset < 27 and habit.ir_version < 14:
         onnx.checker.check_model(model, full_check=True)
@@ -75,9 +76,9 @@ def test_still_so(runtime, habit: Habit, processes):
 
 def test_every_quirk_is_looked_at():
     """With its versions and its file; what is only a habit, nothing is done about."""
-    for name, target in converter.TARGETS.items():
-        shown = {h.name: h for table in TABLES.get(name, {}).values() for h in table}
-        for quirk in target.quirks if name != "web" else ():
+    shown = {habit.name: habit for _, habit in (row.values for row in HABITS)}
+    for target in converter.TARGETS.values():
+        for quirk in target.quirks:
             assert (shown[quirk.name].model, shown[quirk.name].versions) == (
                 quirk.example,
                 quirk.versions,

@@ -58,7 +58,7 @@ def export(
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
     """
     asked = Options(
-        opsets=options.read_opsets(opset) or (23,),
+        opsets=options.read_opsets(opset),
         weights=weights,
         size=size,
         batch=batch,
@@ -100,18 +100,15 @@ def first_jobs(options: Options) -> dict[str, Options]:
 
 def wanted(name: str, options: Options) -> Wanted:
     """The files of an export that is only talked about."""
-    import converter
-
-    request = read_request(info(name), options, converter.OPSETS)
+    request = read_request(info(name), options)
     return request.weights, dict.fromkeys(request.targets, request.options.precision)
 
 
 def export_one(name: str, options: Options, json: bool) -> int:
     """Export a model and show the result."""
-    import converter
     from zoo.export import run as pipeline
 
-    request = read_request(info(name), options, converter.OPSETS)
+    request = read_request(info(name), options)
     with progress_bar() as progress:
         exports = pipeline.run(request, progress)
     # Its imports take a while, in which the checkpoint is read already.

@@ -143,7 +143,7 @@ Opsets = Annotated[
         "The version of ONNX's operators, from 17 to 26. Several, as in 18,23, give a file each.",
         FILE,
         callback=split,
-        show_default="23",
+        show_default="what suits the target: 23, or 18 for portable",
     ),
 ]
 Precision = Annotated[
@@ -158,9 +158,10 @@ Target = Annotated[
     choices.Target,
     value(
         "NAME",
-        "The runtime that the file is for: onnxruntime, tensorrt, openvino or web; or standard, "
-        "for any that has all operators of the opset. With versions, as in 'onnxruntime>=1.32', it "
-        "is for these alone, and does without what only older ones need.",
+        "The runtime that the file is for: onnxruntime, tensorrt, openvino, web, tract, opencv or "
+        "iree; portable, for all of them and others that want fixed sizes; or standard, for any "
+        "that has all operators of the opset. With versions, as in 'onnxruntime>=1.32', it is for "
+        "these alone, and does without what only older ones need.",
         FILE,
     ),
 ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def pull(
     model: options.Model,
-    variant: Annotated[list[str] | None, options.variants("fp32, which runs everywhere")] = None,
+    variant: Annotated[list[str] | None, options.variants("fp32, which most runtimes run")] = None,
     out: Annotated[Path | None, options.out("./MODEL")] = None,
     revision: options.Revision = None,
     force: options.Force = False,

@@ -65,6 +65,7 @@ class Maker:
     weights: Weights
     signature: Signature
     samples: Callable[[], Sequence[Sample]] | None = None
+    target: Target = "onnxruntime"
     digests: Digests = field(default_factory=Digests)
 
     def float32(self, export: converter.Export, file: Path, progress: Progress) -> None:
@@ -85,15 +86,16 @@ class Maker:
         how, signature = self.entry.preprocessing, self.signature
         pixels = pixel_values(photographs(signature.batch or 1), how, signature.size or how.size)
         with writing(file), self.digests.taken() as written:
-            derive(source, file, precision, pixels, written)
+            derive(source, file, precision, pixels, written, self.target)
 
     def take_images(self, file: Path, opset: int, progress: Progress) -> None:
         """Put preprocessing in front of a file that is to take images; else leave it."""
         signature, how = self.signature, self.entry.preprocessing
         if signature.input == "uint8":
             progress.stage(f"{file.name}: preprocessing")
-            first = front(how, signature.size or how.size, opset, signature.batch)
-            joined = converter.join(first.model, ir.load(file))
+            size = signature.size or how.size
+            first = front(how, size, opset, signature.batch, self.target)
+            joined = converter.join(first.model, ir.load(file), self.target)
             with writing(file), self.digests.taken() as written:
                 converter.save(joined, file, written=written)
 
@@ -124,7 +126,7 @@ class Maker:
 
 def convert(
     model: Model,
-    opset: int,
+    opset: int | None,
     signature: Signature,
     layout: Layout | None = None,
     target: Target = "onnxruntime",

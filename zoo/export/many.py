@@ -7,7 +7,6 @@ from functools import partial
 
 import jax
 
-import converter
 from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
@@ -64,7 +63,7 @@ def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[O
 
 
 def _export(entry: ModelInfo, options: Options, progress: Progress) -> Outcome:
-    exports = export(read_request(entry, options, converter.OPSETS), progress)
+    exports = export(read_request(entry, options), progress)
     return Outcome(
         entry.name,
         [each.manifest for each in exports],

@@ -51,7 +51,7 @@ def export(
 
             running = ahead(runs(entry, model, weights.arrays, signature))
             samples = stack.enter_context(running)
-        maker = Maker(entry, model, weights, signature, samples)
+        maker = Maker(entry, model, weights, signature, samples, request.options.target)
         each = zip(request.opsets, request.targets, strict=True)
         return [export_one(request, *one, maker, provenance, progress) for one in each]
 

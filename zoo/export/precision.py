@@ -16,7 +16,7 @@ from zoo.export.quantise.even import even_out
 from zoo.export.quantise.means import means
 from zoo.export.quantise.products import Codec
 from zoo.export.quantise.quantise import quantise
-from zoo.manifest.choices import Precision
+from zoo.manifest.choices import Precision, Target
 from zoo.manifest.measured import Comparison, Measure
 
 
@@ -78,21 +78,26 @@ def derive(
     precision: Precision,
     pixels: NDArray[np.float32],
     written: Written | None = None,
+    runtime: Target = "onnxruntime",
 ) -> None:
     """Write the float32 file `source` in a lower precision.
 
     `pixels` is an input on which the size of the values is measured, and their means; `written` is
-    told the bytes, as by `converter.save`.
+    told the bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
     """
     codec, half = CODECS.get(precision), HALVES.get(precision)
     model = ir.load(source)
+    inner = [v for node in model.graph for v in node.outputs if not v.is_graph_output()]
+    if all(value.dtype is None for value in inner):  # as some runtimes want it
+        ir.passes.common.ShapeInferencePass()(model)
     large = outgrown(model.clone(), pixels) if half == "float16" else []
     averages = means(model.clone(), pixels) if codec else {}
     factors = even_out(model) if codec else {}
     if half:
-        model = converter.lower_precision(model, half, large)
+        model = converter.lower_precision(model, half, large, "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
+    converter.find_target(runtime).settle(model)
     converter.save(model, target, written=written)
 
 

@@ -1,16 +1,21 @@
 """What the user asks for, read from the text of options and checked before any work starts."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from zoo.checkpoints.choice import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, manifest_path, sidecar_path
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.registry.entry import ModelInfo
+
+if TYPE_CHECKING:
+    from converter.targets import Target as Runtime
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,9 @@ class Signature:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `export` as the user wrote them."""
+    """Options of `export` as the user wrote them; without opsets the target's own is meant."""
 
-    opsets: Sequence[int] = (23,)
+    opsets: Sequence[int] = ()
     weights: str = "auto"
     size: str | None = None
     batch: str = "dynamic"
@@ -62,34 +67,62 @@ class Request:
     targets: tuple[Path, ...]
 
 
-def read_request(entry: ModelInfo, options: Options, supported: range) -> Request:
+def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
-    opsets = tuple(dict.fromkeys(options.opsets))
-    for opset in opsets:
-        if opset not in supported:
-            raise BadRequest(
-                f"--opset {opset} is not supported: choose from {supported[0]} to {supported[-1]}."
-            )
-    targets = read_targets(entry.name, opsets, options)
-    for target in targets:
-        check_free(target, options.force)
     for option, value, known in (
         ("--precision", options.precision, get_args(Precision)),
         ("--input", options.input, get_args(Input)),
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
-    check_target(options.target)
+    runtime = find_runtime(options.target)
+    opsets = read_opsets(options, runtime)
+    targets = read_targets(entry.name, opsets, options)
+    for target in targets:
+        check_free(target, options.force)
     weights, signature = read_weights(options.weights), read_signature(entry, options)
+    check_target(runtime, options.precision, signature)
     return Request(entry, options, opsets, weights, signature, targets)
 
 
-def check_target(target: Target) -> None:
-    """Refuse what is no runtime, or no version of it that files are written for."""
+def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
+    """Those that are asked for, each once, or the target's own."""
+    opsets = tuple(dict.fromkeys(options.opsets)) or (runtime.opset,)
+    known = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
+    for opset in opsets:
+        if opset not in runtime.opsets:
+            raise BadRequest(
+                f"--opset {opset} is not supported by --target {runtime.name}: choose {known}."
+            )
+    return opsets
+
+
+def check_target(runtime: Runtime, precision: Precision, signature: Signature) -> None:
+    """Refuse what the target's runtime cannot run."""
+    from zoo.export.precision import CODECS
+
+    operator = CODECS[precision].operator if precision in CODECS else ""
+    if not runtime.takes(operator, "float32", runtime.opset):
+        raise BadRequest(
+            f"--precision {precision} needs {operator}, which --target {runtime.name} lacks."
+        )
+    instead = {
+        "--size 224 instead of dynamic": signature.size is None,
+        "--batch 1, or another number": signature.batch is None,
+        "--input float32": signature.input == "uint8",
+    }
+    if wanted := [text for text, is_open in instead.items() if runtime.fixed and is_open]:
+        raise BadRequest(
+            f"--target {runtime.name} takes fixed sizes alone: write {' and '.join(wanted)}."
+        )
+
+
+def find_runtime(target: Target) -> Runtime:
+    """The converter's. Refuse what is none, or no version of it that files are written for."""
     import converter
 
     try:
-        converter.find_target(target)
+        return converter.find_target(target)
     except converter.SpecError as error:
         raise BadRequest(f"--target {target} is not known: {error}.") from error
 

@@ -22,7 +22,7 @@ def to_onnx(
     model: Callable[..., Any],
     path: str | os.PathLike[str],
     *,
-    opset: int = 23,
+    opset: int | None = None,
     size: Size = None,
     batch: int | None = None,
     precision: Precision = "fp32",
@@ -44,13 +44,15 @@ def to_onnx(
     - `model`: what `zoo.from_pretrained` or `zoo.create` gave, or a module that holds it.
     - `path`: where to write; ends in `.onnx`. The manifest lies beside it, `NAME.manifest.json`,
       and the tensors of more than 2 GB, `NAME.onnx_data`. Earlier files are replaced.
-    - `opset`: 17 to 26. From 23 on attention and rotary embeddings are operators.
+    - `opset`: 17 to 26. From 23 on attention and rotary embeddings are operators. By default what
+      suits the target: 23, or 18 for `"portable"`.
     - `size`: pixels, `224` or `(height, width)`; `"dynamic"` leaves them open; the model's own by
       default.
     - `batch`: images at once; open by default.
     - `precision`: `"fp32"`, `"fp16"`, `"bf16"`, `"int8"`, `"q4"` or `"q4f16"`.
     - `target`: the runtime that the file is for: `"onnxruntime"`, `"tensorrt"`, `"openvino"`,
-      `"web"`, or `"standard"` for any that has all operators of the opset.
+      `"web"`, `"tract"`, `"opencv"` or `"iree"`; `"portable"` for all of these, and others that
+      want fixed sizes; or `"standard"` for any that has all operators of the opset.
     - `input`: `"float32"` for `pixel_values [batch, 3, height, width]`, `"uint8"` for images
       `[batch, height, width, 3]` of any size, which the file preprocesses itself.
     - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a
@@ -68,7 +70,6 @@ def to_onnx(
     >>> zoo.to_onnx(model, "classifier.onnx").only.outputs[-1].name
     'logits'
     """
-    import converter
     from zoo.export.opsets import export
     from zoo.export.own import own
     from zoo.export.request import Options, read_request
@@ -84,7 +85,7 @@ def to_onnx(
             "export the network inside of it."
         )
     options = Options(
-        opsets=(opset,),
+        opsets=() if opset is None else (opset,),
         size=_text(size),
         batch="dynamic" if batch is None else str(batch),
         layers=layers if layers is None or isinstance(layers, str) else ",".join(map(str, layers)),
@@ -95,7 +96,7 @@ def to_onnx(
         force=True,
         verify=verify,
     )
-    request = read_request(subject.entry, options, converter.OPSETS)
+    request = read_request(subject.entry, options)
     with bar() as progress:
         check_room(request, progress)
         weights = subject.weights

@@ -84,7 +84,13 @@ def prepare(
     return (pixels * np.float32(how.rescale) - channels(how.mean)) / channels(how.std)
 
 
-def front(how: Preprocessing, size: Size, opset: int, batch: int | None = None) -> converter.Export:
+def front(
+    how: Preprocessing,
+    size: Size,
+    opset: int,
+    batch: int | None = None,
+    target: str = "onnxruntime",
+) -> converter.Export:
     """Preprocessing as a graph of its own, for `converter.join`.
 
     From `image`, 8-bit RGB `[batch, height, width, 3]` with open height and width, to float32
@@ -96,6 +102,7 @@ def front(how: Preprocessing, size: Size, opset: int, batch: int | None = None) 
             partial(prepare, how=how, size=size),
             [((batch or "batch_size", "height", "width", 3), np.uint8)],
             opset=opset,
+            target=target,
             fold=False,
             input_names=["image"],
             output_names=["pixel_values"],

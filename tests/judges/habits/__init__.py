@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-Runtime: TypeAlias = Literal["onnxruntime", "openvino", "onnx.reference"]
+Runtime: TypeAlias = Literal["onnxruntime", "openvino", "tract", "opencv", "onnx.reference"]
 Arrays: TypeAlias = Sequence[np.ndarray]
 
 DIES = "the process ends"

@@ -7,22 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from converter.targets.versions import versions
-from tests.judges.habits import Arrays, Habit, Runtime, evaluator, kernels, onnxruntime, openvino
+from tests.judges.habits import (
+    Arrays,
+    Habit,
+    Runtime,
+    evaluator,
+    kernels,
+    onnxruntime,
+    openvino,
+    others,
+)
 
 TABLES: Mapping[Runtime, Mapping[str, Sequence[Habit]]] = {
     "onnxruntime": onnxruntime.HABITS,
     "openvino": openvino.HABITS,
+    "tract": {"Files that it refuses": others.HABITS["tract"]},
+    "opencv": {"Files that it refuses": others.HABITS["opencv"]},
     "onnx.reference": evaluator.HABITS,
 }
 VERSIONS: Mapping[Runtime, Sequence[str]] = {
     "onnxruntime": onnxruntime.VERSIONS,
     "openvino": openvino.VERSIONS,
+    **others.VERSIONS,
     "onnx.reference": evaluator.VERSIONS,
 }
 """Those that were looked at, the newest last."""
 TITLES: Mapping[Runtime, str] = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
+    "tract": "tract",
+    "opencv": "OpenCV, its new engine,",
     "onnx.reference": "The standard's evaluator, onnx.reference",
 }
 

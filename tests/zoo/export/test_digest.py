@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-import converter
 from weights.errors import MappingError, WrongDigest
 from weights.progress import Quiet
 from zoo import info
@@ -17,7 +16,7 @@ NAME = "dinov3_vits16"
 
 def export(checkpoint, folder):
     asked = Options(weights=str(checkpoint), out=folder, verify=False)
-    return run(read_request(info(NAME), asked, converter.OPSETS), Quiet())
+    return run(read_request(info(NAME), asked), Quiet())
 
 
 def test_a_name_that_promises_another_digest(vits16, tmp_path):

@@ -8,7 +8,6 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-import converter
 import zoo
 from converter.files.save import LARGEST_FILE
 from converter.files.stream import INLINE
@@ -89,7 +88,7 @@ def test_a_wrong_tensor_beside_the_file_is_seen(tmp_path):
 
 
 def asked(tmp_path, name="dinov3_vit7b16", **options):
-    return read_request(zoo.info(name), Options(out=tmp_path / "new", **options), converter.OPSETS)
+    return read_request(zoo.info(name), Options(out=tmp_path / "new", **options))
 
 
 class Notes:

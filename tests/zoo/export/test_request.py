@@ -113,9 +113,7 @@ def test_long_names():
 
 def ask(tmp_path, **changes):
     options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
-    return read_request(
-        zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options), range(17, 27)
-    )
+    return read_request(zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options))
 
 
 def test_request(tmp_path):
@@ -168,3 +166,18 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
         publish(stage, target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.manifest.json", "a.onnx"]
     assert target.read_text() == manifest_path(target).read_text() == "new"
+
+
+def test_a_target_says_what_it_takes(tmp_path):
+    portable = {"target": "portable", "opsets": (), "batch": "1"}
+    assert ask(tmp_path, **portable).opsets == (18,)
+    assert ask(tmp_path, target="tract", opsets=()).opsets == (23,)
+    for changes, said in (
+        ({"opsets": (23,)}, "--opset 23 is not supported by --target portable: choose 18"),
+        ({"batch": "dynamic"}, "takes fixed sizes alone: write --batch 1"),
+        ({"size": "dynamic", "batch": "dynamic"}, "--size 224 .* and --batch 1"),
+        ({"input": "uint8"}, "--input float32"),
+        ({"precision": "q4"}, "needs MatMulNBits, which --target portable lacks"),
+    ):
+        with pytest.raises(BadRequest, match=said):
+            ask(tmp_path, **{**portable, **changes})

@@ -21,6 +21,7 @@ class Blocks:
     """`MatMulNBits` of ONNX Runtime, and of its build for browsers."""
 
     domain = "com.microsoft"
+    operator = "MatMulNBits"
     dtype = ir.DataType.UINT8
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
@@ -56,7 +57,7 @@ class Blocks:
         sizes = {"K": product.inputs, "N": product.outputs, "bits": BITS, "block_size": BLOCK}
         settings = sizes | {"accuracy_level": ACCURACY}
         operands = [product.left, integers, scales]
-        return [ir.node("MatMulNBits", operands, settings, domain=self.domain)]
+        return [ir.node(self.operator, operands, settings, domain=self.domain)]
 
 
 def _blocks(matrix: Floats) -> Floats:

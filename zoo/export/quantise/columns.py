@@ -14,6 +14,7 @@ class Columns:
     """Operators of ONNX's own, which ONNX Runtime computes as one."""
 
     domain = ""
+    operator = "MatMulInteger"
     dtype = ir.DataType.INT8
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
@@ -43,7 +44,7 @@ class Columns:
         if known is None:
             for value, end in zip(taken.outputs, ("quantized", "scale", "zero_point"), strict=True):
                 value.name = f"{left.name}_{end}"
-        sums = ir.node("MatMulInteger", [levels, integers, zero])
+        sums = ir.node(self.operator, [levels, integers, zero])
         floats = ir.node("Cast", sums.outputs, {"to": ir.DataType.FLOAT.value})
         both = ir.node("Mul", [step, scales])
         result = ir.node("Mul", [floats.outputs[0], both.outputs[0]])

@@ -57,6 +57,9 @@ class Codec(Protocol):
     domain: str
     """Of the operators that ONNX itself has not."""
 
+    operator: str
+    """The product."""
+
     dtype: ir.DataType
     """Of the integers, as they are stored."""
 

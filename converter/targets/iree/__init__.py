@@ -1,0 +1,10 @@
+"""IREE, which compiles what ``iree-import-onnx`` makes of a file: looked at in 3.13.0 on a CPU."""
+
+from dataclasses import replace
+
+from converter.targets.openvino import TARGET as OPENVINO
+from converter.targets.target import lack
+
+LACKS = (*OPENVINO.lacks, lack("Attention RotaryEmbedding MatMulNBits"))
+
+TARGET = replace(OPENVINO, name="iree", lacks=LACKS)

@@ -1,0 +1,38 @@
+"""OpenCV's new engine (``cv2.dnn.ENGINE_NEW``), for floats: looked at in 5.0.0.
+
+The classic engine takes fixed sizes and opsets below 23 alone, and needs twice the time.
+"""
+
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from converter.targets.openvino import TARGET as OPENVINO
+from converter.targets.target import Quirk, lack
+
+LACKS = (*OPENVINO.lacks, lack("DynamicQuantizeLinear MatMulInteger MatMulNBits"))
+
+
+def compute_caches(model: ir.Model) -> None:
+    """Put an ``Identity`` behind tables of rotary embeddings that no node computes."""
+    for node in list(model.graph.all_nodes()):
+        for place in (1, 2) if node.op_type == "RotaryEmbedding" else ():
+            table = node.inputs[place]
+            if table is not None and table.producer() is None:
+                same = ir.node("Identity", [table])
+                same.outputs[0].name = f"{node.outputs[0].name}_{table.name}"
+                same.outputs[0].type, same.outputs[0].shape = table.type, table.shape
+                node.prepend(same)
+                node.replace_input_with(place, same.outputs[0])
+
+
+CACHES = Quirk(
+    "Rotary embeddings by tables that are constants",
+    "",
+    "g (float[1,1,1,2] x) => (float[1,1,1,2] y) "
+    "<float[1,1] c = {0.0}, float[1,1] s = {1.0}, int64[1,1] p = {0}> "
+    "{ y = RotaryEmbedding (x, c, s, p) }",
+    model=compute_caches,
+)
+
+TARGET = replace(OPENVINO, name="opencv", lacks=LACKS, quirks=(CACHES,))

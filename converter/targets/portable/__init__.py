@@ -1,0 +1,16 @@
+"""What every runtime runs that we know of: opset 18, fixed sizes, and what none of them lacks."""
+
+from dataclasses import replace
+
+from converter.targets.iree import TARGET as IREE
+from converter.targets.opencv import TARGET as OPENCV
+from converter.targets.tract import TARGET as TRACT
+
+TARGET = replace(
+    TRACT,
+    name="portable",
+    lacks=(*TRACT.lacks, *OPENCV.lacks, *IREE.lacks),
+    opset=18,
+    opsets=range(18, 19),
+    fixed=True,
+)

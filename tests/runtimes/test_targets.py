@@ -1,0 +1,94 @@
+"""What is written for a runtime runs there, and gives what JAX gives."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+import converter
+from tests.runtimes import load
+from tests.runtimes.installed import need
+from tests.runtimes.networks import NETWORKS, furthest, pixels, right, size_of, write
+from zoo.export.request import Signature
+
+LIMITS = {"fp32": 1e-5, "fp16": 2e-2}
+"""Of the largest number of an output."""
+
+PRECISIONS = {
+    "tract": ("fp32", "fp16", "int8", "q4", "q4f16"),
+    "opencv": ("fp32", "fp16"),
+    "iree": ("fp32", "fp16", "int8"),
+    "portable": ("fp32", "fp16"),
+}
+"""What the zoo writes for each."""
+
+full = pytest.mark.full
+
+
+def signature_of(target: str, name: str, batch: int, precision: str = "fp32") -> Signature:
+    """Open, where the target takes that; IREE compiles integers of fixed sizes alone."""
+    if converter.TARGETS[target].fixed or (target, precision) == ("iree", "int8"):
+        return Signature(size_of(NETWORKS[name]), batch)
+    return Signature(None, None)
+
+
+def run_one(folder, name, runtime, target, precision="fp32", opset=None, batch=2):
+    """The file, what the runtime gives, and what JAX does, or ONNX Runtime in low precision."""
+    need(load.PACKAGES[runtime])
+    images = pixels(NETWORKS[name], batch)
+    signature = signature_of(target, name, batch, precision)
+    file = write(folder, name, target, signature, precision, opset)
+    found = load.RUNTIMES[runtime](file)([images])
+    wanted = right(name, images) if precision == "fp32" else load.onnxruntime(file)([images])
+    return file, found, wanted
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("runtime", "target"),
+    [
+        *(("tract", "tract"), ("opencv", "opencv"), ("tract", "portable"), ("opencv", "portable")),
+        *(pytest.param("iree", target, marks=full) for target in ("iree", "portable")),
+    ],
+)
+def test_float32(runtime, target, name, tmp_path):
+    file, found, wanted = run_one(tmp_path, name, runtime, target)
+    assert furthest(found, wanted) < LIMITS["fp32"]
+    onnx.checker.check_model(file, full_check=True)
+
+
+def test_iree(tmp_path):
+    """Compiling takes seconds, so of the default tests it has one; both targets run in it."""
+    file, found, wanted = run_one(tmp_path, "dinov3_vit", "iree", "portable", batch=1)
+    assert furthest(found, wanted) < LIMITS["fp32"]
+    operators = [node.op_type for node in onnx.load(file).graph.node]
+    assert operators.count("LayerNormalization") == 5
+
+
+@pytest.mark.parametrize("opset", [pytest.param(18, marks=full), 23])
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("target", "precision"),
+    [
+        pytest.param(target, precision, marks=full if target == "iree" else ())
+        for target, precisions in PRECISIONS.items()
+        for precision in precisions[1:]
+        if target != "portable"
+    ],
+)
+def test_precisions(target, precision, name, opset, tmp_path):
+    _, found, wanted = run_one(tmp_path, name, target, target, precision, opset)
+    # A number that falls on the other side of a step of 8 bits moves others after it.
+    assert furthest(found, wanted) < LIMITS.get(precision, 3e-2)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS["portable"])
+def test_portable_files_hold_nothing_special(precision, tmp_path):
+    for name in NETWORKS:
+        file = write(tmp_path, name, "portable", signature_of("portable", name, 1), precision)
+        model = onnx.load(file)
+        assert {(each.domain, each.version) for each in model.opset_import} == {("", 18)}
+        computed = {output for node in model.graph.node for output in node.output}
+        assert not computed & {value.name for value in model.graph.value_info}
+        for node in model.graph.node:
+            assert node.op_type != "LayerNormalization" or len(node.input) == 3
