@@ -6,10 +6,8 @@ import jax
 import pytest
 
 import converter
-from converter.complex.registry import known
 from converter.expand import devices
 from converter.expand.registry import expanded, find
-from tests.converter.complex.test_complex import ELSEWHERE
 from tests.converter.test_rules import equations
 from tests.converter.transformed import ROWS, WAYS, Row
 
@@ -17,8 +15,8 @@ REFUSED_BY_JAX = (NotImplementedError, TypeError, ValueError, AssertionError)
 """What its transformations raise: most primitives here have some that nobody has written."""
 
 ALONE = {
-    **dict.fromkeys(("log2",), "of jax >= 0.12"),
-    **dict.fromkeys(("empty2", "stage", "zeros_like"), "bound by transformations only"),
+    "log2": "of jax >= 0.12",
+    **dict.fromkeys(("empty2", "stage", "tie", "zeros_like"), "no public function binds it"),
     **dict.fromkeys(("scaled_matmul", "scaled_matmul_wrapper"), "JAX runs it on NVIDIA's only"),
 }
 """Decompositions without a row, and why."""
@@ -52,12 +50,15 @@ def test_every_way(name, way):
     assert verdict.passed, [str(d) for d in verdict.differences]
 
 
+def test_halves_of_values_of_other_ranks():
+    test_every_way("family: arithmetic", "nested vmap")
+
+
 def test_no_decomposition_is_left_out():
     """Collectives have a table of their own."""
     collectives = {n for n in expanded() if find(n).function.__module__ == devices.__name__}
-    held = {name.partition(",")[0] for name in ROWS}
-    assert expanded() - collectives - held - ALONE.keys() == set()
-    assert ELSEWHERE & known() <= {n.partition(",")[0] for n in ROWS if n.endswith(", complex")}
+    assert expanded() - collectives - ROWS.keys() - ALONE.keys() == set()
+    assert not ALONE.keys() & ROWS.keys()
 
 
 @pytest.mark.full
