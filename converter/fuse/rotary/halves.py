@@ -67,7 +67,7 @@ def joined(view: View) -> Joined | None:
 def united(first: View, second: View, axis: int, interleaved: bool) -> View | None:
     """What two views are the halves of along an axis."""
     one, other, found = first, second, None
-    while one.groups == other.groups:
+    while one.groups == other.groups and len(one.starts) == len(other.starts):
         steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]
         moved = [i for i, step in enumerate(steps) if not dims.same(step, 0)]
         if one.base is other.base and len(moved) == 1 and dims.is_at_least(steps[moved[0]], 1):

@@ -1,0 +1,69 @@
+"""Each decomposition under every way in which a transformation can hand its primitive over."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+import converter
+from converter.expand import devices
+from converter.expand.registry import expanded, find
+from tests.converter.test_rules import equations
+from tests.converter.transformed import ROWS, WAYS, Row
+
+REFUSED_BY_JAX = (NotImplementedError, TypeError, ValueError, AssertionError)
+"""What its transformations raise: most primitives here have some that nobody has written."""
+
+ALONE = {
+    "log2": "of jax >= 0.12",
+    **dict.fromkeys(("empty2", "stage", "tie", "zeros_like"), "no public function binds it"),
+    **dict.fromkeys(("scaled_matmul", "scaled_matmul_wrapper"), "JAX runs it on NVIDIA's only"),
+}
+"""Decompositions without a row, and why."""
+
+
+def _cases() -> pytest.MarkDecorator:
+    rows = [pytest.param(name, way, id=f"{name}-{way}") for name in ROWS for way in WAYS]
+    return pytest.mark.parametrize(("name", "way"), rows)
+
+
+def _is_traceable(row: Row) -> str:
+    """What JAX has against it."""
+    try:
+        jax.make_jaxpr(row.fn)(*row.inputs)
+    except REFUSED_BY_JAX as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
+
+
+@pytest.mark.sampled(24, full=6)
+@pytest.mark.filterwarnings("ignore:left out")
+@_cases()
+def test_every_way(name, way):
+    row = WAYS[way](ROWS[name])
+    if refused := _is_traceable(row):
+        pytest.skip(f"JAX itself: {refused}")
+    is_open = way == "open batch"
+    specs = [(("B", *x.shape[1:]), x.dtype) if is_open else x for x in row.inputs]
+    export = converter.to_onnx(row.fn, specs)
+    verdict = converter.check(export, row.fn, row.inputs)
+    assert verdict.passed, [str(d) for d in verdict.differences]
+
+
+def test_halves_of_values_of_other_ranks():
+    test_every_way("family: arithmetic", "nested vmap")
+
+
+def test_no_decomposition_is_left_out():
+    """Collectives have a table of their own."""
+    collectives = {n for n in expanded() if find(n).function.__module__ == devices.__name__}
+    assert expanded() - collectives - ROWS.keys() - ALONE.keys() == set()
+    assert not ALONE.keys() & ROWS.keys()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(expanded() & ROWS.keys()))
+def test_rows_hold_their_primitives(name):
+    row = ROWS[name]
+    jaxpr = jax.make_jaxpr(row.fn)(*row.inputs).jaxpr
+    assert name in {eqn.primitive.name for eqn in equations(jaxpr)}
