@@ -201,9 +201,9 @@ def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
-    That is what hardware does that multiplies bfloat16 and accumulates in float32. ONNX Runtime
-    has hardly any bfloat16 kernels for CPUs, but it has the casts. Tensors in a file of their own
-    stay there, and are cast where they are used.
+    That is what hardware does that multiplies bfloat16 and accumulates in float32. Runtimes
+    have hardly any bfloat16 kernels for CPUs, but the casts. Tensors in a file of their own stay
+    there, and are cast where they are used.
     """
     half = HALVES["bfloat16"]
     for value in list(model.graph.initializers.values()):

@@ -1,7 +1,7 @@
 """Resizes in the layouts that runtimes have: [batch, channels, space…], with the space resized.
 
-Measured on ONNX Runtime 1.31.1 (CPU): it moves transposes through ``Resize`` by itself, so that
-channels last cost nothing extra; nearest neighbours are copied one by one, so that slices of many
+Optimisers move transposes through ``Resize`` by themselves, so that channels last cost nothing
+extra; nearest neighbours are copied one by one, so that slices of many
 elements are better gathered.
 """
 

@@ -1,8 +1,8 @@
 """Fourier transforms as products with matrices of cosines and sines.
 
 A long transform is two short ones with a multiplication between (Cooley and Tukey, 1965), and one
-of a large prime length a convolution (Bluestein, 1970). ONNX Runtime 1.32.0's `DFT` is wrong by
-3e-4 in float32 at length 1000, as it takes large angles of Bluestein's in float32; angles here are
+of a large prime length a convolution (Bluestein, 1970). A runtime's `DFT` may be wrong by
+3e-4 in float32 at length 1000, where it takes Bluestein's large angles in float32; those here are
 reduced in integers, and their cosines rounded once.
 
 Arrays have the real and the imaginary parts on a last axis of two, next to the one transformed, so

@@ -27,7 +27,7 @@ GROUPS = 5  # of four rounds
 
 @expansion("threefry2x32")
 def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> Pair:
-    """The hash of pairs. Written out it is three times as fast in ONNX Runtime as a loop."""
+    """The hash of pairs. Written out it is three times as fast as a loop."""
     keys = (k1, k2, k1 ^ k2 ^ PARITY)
     x1, x2 = x1 + k1, x2 + k2
     for group in range(GROUPS):
@@ -41,8 +41,8 @@ def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> 
 
 
 def _rotated(x: jax.Array, by: int) -> jax.Array:
-    """Bits moved up, those that leave at the top added below: ONNX Runtime is quicker to multiply
-    than to shift, and to add than to combine bits.
+    """Bits moved up, those that leave at the top added below: to multiply is quicker than to
+    shift, and to add than to combine bits.
     """
     return x * np.uint32(1 << by) + (x >> np.uint32(32 - by))
 

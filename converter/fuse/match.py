@@ -145,7 +145,7 @@ def peel(seen: View, *, rounding: bool = False) -> View:
 def through(seen: View, *, rounding: bool = False) -> View | None:
     """The same elements behind one layout operation or conversion."""
     node = seen.base.node
-    if node is None or node.op not in _PEELED:
+    if node is None or node.op not in PEELED:
         return None
     if node.op is not ops.convert_element_type:
         return above(seen)
@@ -153,7 +153,7 @@ def through(seen: View, *, rounding: bool = False) -> View | None:
     return replace(seen, base=node.inputs[0]) if wide else None
 
 
-_PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
+PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
 
 
 def converts_float(node: Node) -> bool:

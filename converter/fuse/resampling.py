@@ -37,7 +37,7 @@ class Row:
 
 
 # The first that fits is taken. Cubic always antialiases, which changes nothing when enlarging:
-# ONNX Runtime 1.32.0 takes 10 to 100 times as long without (measured, CPU), longer than products.
+# without, it was measured to take 10 to 100 times as long, longer than products.
 ROWS = (
     Row(("linear", False), 17),
     Row(("linear", True), 18),
@@ -130,7 +130,7 @@ def _reason(what: str, rows: list[Row], slow: bool) -> str:
     if rows:
         return f"{what}: antialias needs opset {min(row.since for row in rows)}"
     if slow:
-        return f"{what}: ONNX Runtime's cubic without antialias is slower than products"
+        return f"{what}: the operator's cubic without antialias is slower than products"
     return f"{what}: the weights are not those of a kernel that ONNX has"
 
 

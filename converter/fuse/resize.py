@@ -175,8 +175,8 @@ def _resize(editor: Editor, found: Resized) -> Value:
 def _multiplied(editor: Editor, found: Multiplied) -> Value:
     """The product from the left, which moves no axis, or from the right, on the last axis.
 
-    Matrices of few columns are slow: 683 x 3 of them take ONNX Runtime four times as long from the
-    left as transposed and from the right.
+    Matrices of few columns are slow: 683 x 3 of them take four times as long from the left as
+    transposed and from the right.
     """
     x, axis, matrix = found.base, found.axis, found.matrix
     shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))

@@ -126,7 +126,8 @@ class View:
 
     def of(self, inner: View) -> View | None:
         """The same elements in the base of ``inner``, which is what the base is a view of."""
-        return _composed(self, inner)
+        single = all(len(group) < 2 for group in inner.groups)
+        return _renamed(self, inner) if single else _composed(self, inner)
 
     def onto(self, base: Value, axes: Iterable[int | None]) -> View:
         """The same elements of another base: the old one's axes are these of its, or repeated."""
@@ -137,6 +138,8 @@ class View:
     def operand(self, index: int) -> View:
         """Operand ``index`` of the elementwise node that makes the base, along the same axes."""
         value, shape = self.node().inputs[index], self.base.shape
+        if dims.same_shape(value.shape, shape):
+            return View(value, self.groups, self.starts)
         shift = len(shape) - value.rank
         pairs = zip(value.shape, shape[shift:], strict=True)
         same = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
@@ -145,8 +148,8 @@ class View:
 
 def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
     """A value along all of its axes, or those that are given."""
-    own = range(base.rank) if axes is None else axes
-    groups = (() if a is None else as_group([Factor(a, 1, base.shape[a])]) for a in own)
+    shape, own = base.shape, range(base.rank) if axes is None else axes
+    groups = (() if a is None or dims.same(shape[a], 1) else (Factor(a, 1, shape[a]),) for a in own)
     return View(base, tuple(groups), (0,) * base.rank)
 
 
@@ -162,6 +165,30 @@ def as_group(factors: Iterable[Factor]) -> Group:
 
 
 # ------------------------------------------------------------------------------------ composition
+
+
+def _renamed(outer: View, inner: View) -> View:
+    """The composition where each axis of the inner view is part of one of its base, or of none."""
+    starts = list(inner.starts)
+    for at, group in zip(outer.starts, inner.groups, strict=True):
+        if group and not dims.same(at, 0):
+            axis, stride, _ = group[0]
+            starts[axis or 0] = dims.as_dim(starts[axis or 0] + stride * at)
+
+    def step(factor: Factor) -> Factor:
+        axis, stride, size = factor
+        found = () if axis is None else inner.groups[axis]
+        if not found:
+            return Factor(None, 0, size)
+        own, unit, _ = found[0]
+        return Factor(own, stride if dims.same(unit, 1) else dims.as_dim(unit * stride), size)
+
+    groups: list[Group] = []
+    for group in outer.groups:
+        moved = [step(factor) for factor in group]
+        lone = len(moved) == 1 and moved[0].axis is not None
+        groups.append(tuple(moved) if lone else as_group(moved))
+    return View(inner.base, tuple(groups), tuple(starts))
 
 
 def _composed(outer: View, inner: View) -> View | None:

@@ -34,6 +34,8 @@ def all_static(shape: Iterable[Dim]) -> bool:
 
 def as_dim(dim: Dim) -> Dim:
     """Numpy integers and 0-d arrays become ``int``; symbolic expressions stay."""
+    if type(dim) is int:
+        return dim
     return int(dim) if not is_symbolic(dim) else dim
 
 
@@ -48,9 +50,9 @@ def product(dims: Sequence[Dim]) -> Dim:
 
 def same(a: Dim, b: Dim) -> bool:
     """Provably equal."""
-    if is_static(a) != is_static(b):
-        return False
-    return bool(a == b)
+    if type(a) is type(b):  # the usual case of what is asked most
+        return a is b or bool(a == b)
+    return is_static(a) == is_static(b) and bool(a == b)
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

@@ -53,7 +53,7 @@ def batch_norm(
     epsilon: float,
 ) -> jax.Array:
     """x * s + (bias - mean * s) where s = scale / sqrt(variance + epsilon), of [N, C, ...] with all
-    others [C]; ONNX Runtime computes it in this order."""
+    others [C]; runtimes compute it in this order."""
     shape = (-1, *(1,) * (x.ndim - 2))
     s = scale * lax.rsqrt(_wide(variance) + epsilon)
     shift = -mean * s if bias is None else bias - mean * s

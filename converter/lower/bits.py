@@ -89,7 +89,7 @@ def _float(b: Builder, bits: ir.Value, dtype: np.dtype) -> ir.Value:
     size = b.op("Mul", digits, b.op("Pow", _double(b, 2), exponent))
     beyond = b.op("Greater", rest, _whole(b, _infinity(dtype)))
     size = b.op("Where", beyond, _double(b, math.nan), size)
-    turn = b.op("Where", negative, _double(b, -1), _double(b, 1))  # ONNX Runtime's Neg of 0 is 0
+    turn = b.op("Where", negative, _double(b, -1), _double(b, 1))  # Neg may make 0 of 0
     return b.cast(b.op("Mul", size, turn), dtype)
 
 

@@ -100,7 +100,7 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 
 @rule(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
-    """In the spelling that optimisers of runtimes know: ONNX Runtime makes one kernel of it."""
+    """In the spelling that optimisers of runtimes know, and make one kernel of."""
     gate = b.op("Tanh", _tanh_argument(b, x)) if approximate else _erf_gate(b, x)
     return b.op("Mul", b.op("Mul", x, b.like(0.5)), b.op("Add", gate, b.like(1)))
 

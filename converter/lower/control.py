@@ -17,8 +17,8 @@ from converter.lower.registry import rule
 def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
     """``If`` has two branches: further ones nest. Indices out of range go to the nearest.
 
-    Where a parameter chooses, they follow each other: ONNX Runtime puts branches that it knows in
-    the place of an ``If``, and dies of those that it finds in such a branch.
+    Where a parameter chooses, they follow each other: an optimiser that puts a known branch in the
+    place of its ``If`` may die of another one in that.
     """
     branches = list(b.node.bodies.values())
     if b.operand().kind == "const":

@@ -54,7 +54,5 @@ def _kernel(b: Builder) -> Shape | None:
 
 def _check(b: Builder, operator: str) -> None:
     if not (is_float(b.out.dtype) and b.takes(operator, b.out.dtype)):
-        why = (
-            "ONNX Runtime convolves float32 and float16; another dtype needs a kernel of known size"
-        )
+        why = f"{b.shared.target.name} has no {operator} for it, and the kernel's size is not known"
         raise unsupported(b.node, b.opset, why)

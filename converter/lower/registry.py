@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from converter import outside
 from converter.errors import ConverterError, Unsupported
-from converter.graph import Node, dims, ops
+from converter.graph import Node, dims
 from converter.graph.op import Op
 from converter.jaxprs.held import COMPLEX
 from converter.refused import REFUSED
@@ -124,7 +124,8 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
-    if small := {v.dtype.name for v in (*node.inputs, *node.outputs) if _is_idle(v, node.op)}:
+    dtypes = {v.dtype.name for v in (*node.inputs, *node.outputs)}
+    if small := [d for d in dtypes if not b.shared.target.carries(node.op, d)]:
         why = f"nothing is computed in {min(small)}; convert to float32 or int8 before, and back"
         raise unsupported(node, b.opset, why)
     params = {name: value for name, value in node.params.items() if name in entry.reads}
@@ -175,19 +176,6 @@ SINCE = {
     "bfloat16": 13,
 }
 """The opset from which ONNX has each dtype, by its name."""
-
-
-_CONTROL = (ops.cond, ops.scan, ops.while_)
-CARRIED = {
-    "float8": frozenset({ops.convert_element_type, ops.reshape, ops.transpose, *_CONTROL}),
-    **dict.fromkeys(("int4", "uint4"), frozenset({ops.convert_element_type, ops.cond})),
-}
-"""By how the name of a dtype begins, the operations that ONNX Runtime has kernels of it for."""
-
-
-def _is_idle(value: Any, op: Op) -> bool:
-    """Whether a value's dtype is one that the operation has no kernel of."""
-    return any(value.dtype.name.startswith(name) and op not in CARRIED[name] for name in CARRIED)
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:

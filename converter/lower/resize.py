@@ -24,14 +24,14 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     },
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }
-# Exact for whole multiples of the size, whatever it is, and ONNX Runtime's fastest.
+# Exact for whole multiples of the size, whatever it is, and measured to be the fastest.
 REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
 @rule(ops.resize)
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
-    """All sizes, not ``axes`` and theirs (opset 18): ONNX Runtime 1.32.0 moves transposes through
-    ``Resize``, and takes every one of the sizes for an axis of its own as it does.
+    """All sizes, not ``axes`` and theirs (opset 18): an optimiser that moves transposes through
+    ``Resize`` takes every one of the sizes for an axis of its own as it does.
     """
     del sizes
     return b.op("Resize", x, None, None, b.shape(b.out.shape), **_attributes(b, axes, kinds[0]))

@@ -85,6 +85,14 @@ class Quirk:
     deviations: Mapping[Op, Deviation] = field(default_factory=dict)
 
 
+_CONTROL = (ops.cond, ops.scan, ops.while_)
+CARRIED: Mapping[str, frozenset[Op]] = {
+    "float8": frozenset({ops.convert_element_type, ops.reshape, ops.transpose, *_CONTROL}),
+    **dict.fromkeys(("int4", "uint4"), frozenset({ops.convert_element_type, ops.cond})),
+}
+"""By how the name of a dtype begins, the only operations that it is written in."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A runtime, in the ``versions`` that a file is for: what it has, lacks, likes and gets wrong.
@@ -100,6 +108,7 @@ class Target:
     quirks: tuple[Quirk, ...] = ()
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
+    carried: Mapping[str, frozenset[Op]] = field(default_factory=lambda: CARRIED)
     versions: Versions = ALL
 
     def takes(self, operator: str, dtype: Any, opset: int) -> bool:
@@ -113,6 +122,10 @@ class Target:
         """Whether there is such an operator for a dtype at an opset, here and in the standard."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
+
+    def carries(self, op: Op, dtype: str) -> bool:
+        """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""
+        return all(op in taken for name, taken in self.carried.items() if dtype.startswith(name))
 
     def settle(self, model: ir.Model) -> None:
         """Rewrite a model in place where it would meet a quirk."""

@@ -49,6 +49,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "NaN in a maximum": jnp.max,
     "NaN in a pool of maxima": lambda x: pool(x, 2, 1, (0, 0)),
     "NaN among the largest": lambda x: lax.top_k(x, 2),
+    "Floats that are rounded to infinity in eight bits": lambda x: x.astype(jnp.float8_e5m2).astype(
+        np.float32
+    ),
     "Floats beyond the range of integers": lambda x: x.astype(np.uint8),
     "The lowest integer divided by -1": lax.div,
     "The remainder of the lowest integer by -1": lax.rem,

@@ -5,8 +5,8 @@ mask the score comes on top. That makes no difference where a row shows somethin
 the number absorbs every score that is added to it, so that a row that is hidden throughout is the
 average that JAX makes of equal numbers.
 
-ONNX has zeros where a row of the mask is -inf throughout, ONNX Runtime (1.32.0) also where nothing
-in it is above the lowest number of its dtype; JAX has NaN there, or an average. A mask that may
+ONNX has zeros where a row of the mask is -inf throughout, and a runtime may where nothing in it is
+above the lowest number of its dtype; JAX has NaN there, or an average. A mask that may
 have such rows is *lifted* (``lift``), by what is zero for all other rows.
 """
 

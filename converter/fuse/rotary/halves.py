@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from converter.fuse.match import peel, through
+from converter.fuse.match import PEELED, peel, through
 from converter.graph import Node, dims, ops
 from converter.graph.axes import Factor, View, along, as_group
 from converter.graph.dims import Shape
@@ -42,20 +42,25 @@ def stacked(node: Node) -> tuple[Joined, Shape] | None:
 
 def joined(view: View) -> Joined | None:
     """The two values that are the halves of a view."""
-    seen: View | None = view
-    while seen is not None and seen.op() is not ops.concatenate:
-        seen = through(seen)
-    if seen is None or len(seen.node().inputs) != 2:
+    node, seen = view.base.node, view
+    while node is not None and node.op in PEELED:
+        node = node.inputs[0].node
+    if node is None or node.op is not ops.concatenate or len(node.inputs) != 2:
         return None
+    while seen.base.node is not node:
+        inner = through(seen)
+        if inner is None:
+            return None
+        seen = inner
     for axis, group in enumerate(seen.groups):
         width = dims.product([factor.size for factor in group])
-        if seen.node().params["dimension"] not in (f.axis for f in group) or width % 2:
+        if node.params["dimension"] not in (f.axis for f in group) or width % 2:
             continue
         for stride, second in ((1, width // 2), (2, 1)):
             cuts = (seen.cut(axis, start, width // 2, stride) for start in (0, second))
             one, other = (None if cut is None else part(cut) for cut in cuts)
             if one is not None and other is not None:
-                return Joined(seen.node(), peel(one), peel(other), axis, stride == 2)
+                return Joined(node, peel(one), peel(other), axis, stride == 2)
     return None
 
 

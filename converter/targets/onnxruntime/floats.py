@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+import numpy as np
+
 from converter.graph import Node, Value, const, ops
 from converter.graph.constants import scalar
+from converter.graph.dtypes import is_float
 from converter.graph.rewrite import Editor
 
 UNMOVED_ZERO = -0.0
+LAST_ROUNDED_UP = 61440
+"""From here on float8_e5m2 has no finite number."""
 
 
 def fixed_padding(node: Node, editor: Editor) -> Value | None:
@@ -21,6 +27,17 @@ def fixed_padding(node: Node, editor: Editor) -> Value | None:
     for view in reversed(views):
         x = editor.like(view, [x])
     return editor.like(node, [x])
+
+
+def to_float8(node: Node, editor: Editor) -> Value | None:
+    """What is rounded to infinity is that before."""
+    (x,), dtype = node.inputs, node.out.dtype
+    if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
+        return None
+    size = editor.add(ops.abs, [x], x.shape, x.dtype)
+    beyond = editor.compare(ops.ge, size, const(LAST_ROUNDED_UP, x.dtype))
+    infinite = editor.binary(ops.mul, x, const(np.inf, x.dtype))
+    return editor.convert(editor.where(beyond, infinite, x), dtype)
 
 
 def logistic(node: Node, editor: Editor) -> Value:

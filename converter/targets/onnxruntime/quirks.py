@@ -60,6 +60,12 @@ QUIRKS = (
         dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.fixed_padding),
     ),
     Quirk(
+        "Floats that are rounded to infinity in eight bits",
+        "",
+        "g (float[1] x) => (float[1] y) { a = Cast <to=19, saturate=0> (x) y = Cast <to=1> (a) }",
+        {ops.convert_element_type: floats.to_float8},
+    ),
+    Quirk(
         "Sigmoid of negative numbers",
         "",
         "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",

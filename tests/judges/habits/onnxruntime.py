@@ -202,6 +202,14 @@ NUMBERS = [
         settled=False,
         versions="<1.32",
     ),
+    _quirk(
+        "Floats that are rounded to infinity in eight bits",
+        [f32([61440])],
+        [f32([INF])],
+        [f32([NAN])],
+        "rounds to the nearest, infinity here; with `saturate=0` what is beyond stays so",
+        "makes infinities of them before",
+    ),
     Habit(
         "Floats beyond the range of integers",
         "g (float[3] x) => (uint8[3] y) { y = Cast <to=2> (x) }",
