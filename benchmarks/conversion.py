@@ -21,12 +21,12 @@ import equinox as eqx
 import jax
 
 import zoo
-from converter import passes
-from converter.graph import Graph
+from converter.frontend.trace import trace
+from converter.ir import Graph
 from converter.lower import lower
+from converter.model.tidy import tidy
+from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
-from converter.tidy import tidy
-from converter.trace import trace
 from zoo.models.build import abstract, batched
 
 OPSET = 23
@@ -69,7 +69,7 @@ def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
     graph = trace(fn, [SHAPE], model)
     mark("trace")
     traced = len(graph.nodes)
-    passes.run(graph, passes.Settings(OPSET), mark)
+    passes.run_passes(graph, passes.Settings(OPSET), mark)
     lowered = lower(graph, OPSET, TARGET)
     mark("lower")
     written = tidy(lowered, TARGET)

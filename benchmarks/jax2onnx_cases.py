@@ -27,7 +27,7 @@ from jax2onnx.plugins import plugin_system
 
 import converter
 from converter import ConverterError
-from converter.judge.samples import samples
+from converter.verify.samples import samples
 
 KINDS = ("right", "refused", "untraceable", "wrong", "broken", "slow")
 OPSET = 23

@@ -1,24 +1,24 @@
 """The public names, and where they are; each is imported when it is first used."""
 
-from .bisection import bisect
+from .api.bisection import bisect
+from .api.conversion import to_onnx
+from .api.explanation import Explanation, Obstacle, explain
+from .api.extensions import expansion, extensions, rule
 from .errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
-from .explanation import Explanation, Obstacle, explain
-from .export import to_onnx
-from .files.join import join
-from .files.save import save
 from .fuse.match import NearMiss
-from .fuse.registry import recogniser
-from .judge.check import check
-from .judge.runtime import run, session
-from .judge.watch import Change
-from .lower.build import Builder
-from .metadata import Metadata
-from .precision import emulate_bfloat16, lower_precision
-from .result import Export, Report, report
-from .scopes import expansion, extensions, rule
+from .fuse.user_recognisers import recogniser
+from .lower.builder import Builder
+from .model.half_precision import emulate_bfloat16, lower_precision
+from .model.joining import join
+from .model.metadata import Metadata
+from .model.results import Export, Report, report
+from .model.saving import save
+from .model.verdict import Difference, Errors, Verdict, compare
 from .targets import TARGETS, AttentionLayout, find_target
 from .targets.opsets import IR_VERSIONS, OPSETS
-from .verdict import Difference, Errors, Verdict, compare
+from .verify.checking import check
+from .verify.sessions import run, session
+from .verify.watch import Change
 
 __all__ = [
     "IR_VERSIONS",

@@ -14,8 +14,8 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter.graph.evaluate import evaluate
-from converter.judge.runtime import run
+from converter.ir.evaluation import evaluate
+from converter.verify.sessions import run
 
 # Largest error of a handful of roundings, relative to the largest value of an output.
 TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}

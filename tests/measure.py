@@ -19,8 +19,8 @@ import numpy as np
 
 import converter
 import zoo
-from converter.judge.runtime import run
-from converter.verdict import compare
+from converter.model.verdict import compare
+from converter.verify.sessions import run
 from tests.references import (
     Arrays,
     Reference,

@@ -14,10 +14,10 @@ import onnx_ir as ir
 from jax import lax
 
 import converter
-from converter import passes
-from converter.graph import Graph
-from converter.graph.evaluate import evaluate
-from converter.trace import trace
+from converter.frontend.trace import trace
+from converter.ir import Graph
+from converter.ir.evaluation import evaluate
+from converter.pipeline import passes
 
 # Largest error, relative to the largest value, of a handful of roundings in each type.
 TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
@@ -101,11 +101,11 @@ def stages(fn: Any, specs: list[Any], opset: int) -> tuple[Graph, Graph]:
     graph, found = trace(fn, specs), dict[str, Graph]()
 
     def watch(name: str, graph: Graph) -> None:
-        if name in ("simplify", "complete", "attend"):
+        if name in ("canonicalize", "complete", "attend"):
             found[name] = graph.clone()
 
-    passes.run(graph, passes.Settings(opset), watch)
-    return found["simplify"], found.get("attend", found["complete"])
+    passes.run_passes(graph, passes.Settings(opset), watch)
+    return found["canonicalize"], found.get("attend", found["complete"])
 
 
 def evaluated(graph: Graph, inputs: list[Any]) -> list[np.ndarray]:

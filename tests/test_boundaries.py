@@ -22,29 +22,9 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *(
-            "errors",
-            "refused",
-            "graph",
-            "outside",
-            "targets",
-            "expand",
-            "complex",
-            "verdict",
-            "jaxprs",
-        ),
-        *("represent", "trace", "lines", "interface", "programs", "simplify", "fuse", "settings"),
-        *("arrange", "steps", "passes", "lower", "tidy", "functions", "files"),
-        *(
-            "scopes",
-            "precision",
-            "metadata",
-            "result",
-            "judge",
-            "export",
-            "bisection",
-            "explanation",
-        ),
+        *("errors", "ir", "targets", "decompositions", "frontend", "decompose", "canonicalize"),
+        *("weight_folding", "fuse", "layout", "legalize", "pipeline", "lower", "model", "verify"),
+        "api",
     ),
     "weights": (
         *(
@@ -235,3 +215,27 @@ def test_faces_do_not_hide_modules(package):
             for alias in node.names
         }
         assert not [name for name in names if is_module(f"{package}.{name}")], face
+
+
+def _stated(package: str) -> Iterator[tuple[str, str]]:
+    """Every name that a module of a package states at its top, and the module."""
+    for path in files(package):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                yield node.name, name_of(path)
+
+
+def test_the_converter_has_no_two_modules_of_one_name():
+    names = [name_of(path).rpartition(".")[2] for path in files("converter")]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+
+
+def test_the_converter_has_no_two_public_things_of_one_name():
+    names = [name for name, _ in _stated("converter") if not name.startswith("_")]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+
+
+def test_helpers_of_the_converter_are_found_by_their_names():
+    """`_` is a rule's own function; what has a name has it in two modules at most."""
+    names = [name for name, _ in _stated("converter") if name.startswith("_") and name != "_"]
+    assert [name for name in set(names) if names.count(name) > 2] == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from converter.refused import REFUSED
+from converter.frontend.refused import REFUSED
 from tests.coverage.primitives import primitives, ways
 
 PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"

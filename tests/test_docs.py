@@ -42,7 +42,7 @@ def test_places_that_are_named_are_there(page):
 
 def test_the_example_of_an_operation_is_the_code():
     (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    assert shown in (ROOT / "converter" / "lower" / "cumulative.py").read_text()
+    assert shown in (ROOT / "converter" / "lower" / "shape.py").read_text()
 
 
 def test_the_page_on_security_says_what_the_readers_hold():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.fuse.spelling import Spelling
-from converter.graph import ops
+from converter.ir import ops
 
 Array = jax.Array
 

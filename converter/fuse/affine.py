@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, pair, proved
-from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
-from converter.graph.moves import write
-from converter.graph.rewrite import Editor
+from converter.ir import Node, Value, ops
+from converter.ir.axes import View, along
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
 
 _BARE = {ops.layer_norm: 2, ops.rms_norm: 2, ops.group_norm: 2, ops.batch_norm: 4}
 """Operands without a bias: the value, its scale, and statistics if they are known."""
@@ -24,20 +24,20 @@ _TAKES = {ops.mul: tuple(_BARE), ops.add: (ops.layer_norm, ops.group_norm, ops.b
 
 
 @dataclass(frozen=True)
-class Affine:
+class NormAffine:
     """``normed`` and the scale or bias that it takes in, along the norm's own axes."""
 
     normed: View
     other: View
 
 
-def prove(node: Node, uses: Uses) -> Affine | None:
+def prove_affine(node: Node, uses: Uses) -> NormAffine | None:
     for normed, other in pair(along(node.out)):
         if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
             own = _own_axes(normed.node())
             logical = [normed.axes.index(a) if a in normed.axes else None for a in own]
             axes = tuple(None if i is None else other.axes[i] for i in logical)
-            return Affine(normed, along(other.base, axes))
+            return NormAffine(normed, along(other.base, axes))
     return None
 
 
@@ -61,7 +61,7 @@ def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
     return takes_more and in_place and alone and exact
 
 
-def build(node: Node, affine: Affine, editor: Editor) -> Value:
+def build_affine(node: Node, affine: NormAffine, editor: Editor) -> Value:
     inner = affine.normed.node()
     x, scale, *known = inner.inputs
     shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
@@ -75,4 +75,4 @@ def build(node: Node, affine: Affine, editor: Editor) -> Value:
     return write(editor, along(out, affine.normed.axes), node.out.shape)
 
 
-AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove, build)
+AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove_affine, build_affine)

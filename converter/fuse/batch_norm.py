@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, peel, proved
 from converter.fuse.norm import dressed
-from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along
-from converter.graph.dtypes import is_float
-from converter.graph.moves import write
-from converter.graph.rewrite import Editor
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dtypes import is_float
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Batch:
     variance: View
 
 
-def prove(node: Node, uses: Uses) -> Batch | None:
+def prove_batch_norm(node: Node, uses: Uses) -> Batch | None:
     out = node.out
     if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
         return None
@@ -45,7 +45,7 @@ def prove(node: Node, uses: Uses) -> Batch | None:
     return None
 
 
-def build(node: Node, batch: Batch, editor: Editor) -> Value:
+def build_batch_norm(node: Node, batch: Batch, editor: Editor) -> Value:
     found, out = batch.found, node.out
     channels = (out.shape[1],)
     x = write(editor, found.x, out.shape, out.dtype)
@@ -59,4 +59,4 @@ def build(node: Node, batch: Batch, editor: Editor) -> Value:
     return dressed(normed, found.deviation.rest, found.terms, editor)
 
 
-CORE = proved("BatchNormalization", (ops.add, ops.sub), prove, build)
+CORE = proved("BatchNormalization", (ops.add, ops.sub), prove_batch_norm, build_batch_norm)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from converter.fuse.match import Uses, operands
-from converter.fuse.norm import Deviation, Term, deviations, divided
-from converter.fuse.products import Product, product
-from converter.graph import Node, ops
-from converter.graph.axes import View, along
+from converter.fuse.norm import NormDeviation, NormTerm, divided_by_deviation, norm_deviations
+from converter.fuse.product_terms import Product, product
+from converter.ir import Node, ops
+from converter.ir.axes import View, along
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Centred:
     x: View
     average: View
     weight: float
-    deviation: Deviation
-    terms: tuple[Term, ...] = ()
+    deviation: NormDeviation
+    terms: tuple[NormTerm, ...] = ()
 
 
 def centred(node: Node, uses: Uses) -> Iterator[Centred]:
     """Every way to see a node as a centred value that is divided by a deviation."""
-    return (_sum if node.op in _FLIPPED else _product)(node, uses)
+    return (_sum if node.op in _FLIPPED else _centred_product)(node, uses)
 
 
-def _product(node: Node, uses: Uses) -> Iterator[Centred]:
+def _centred_product(node: Node, uses: Uses) -> Iterator[Centred]:
     """``(x - mean) * s``"""
-    for deviation in deviations(node, uses):
+    for deviation in norm_deviations(node, uses):
         for factor in deviation.rest.factors:
             if factor.op() is ops.sub:
                 rest = Product(deviation.rest.coefficient, deviation.rest.without(factor))
@@ -62,9 +62,9 @@ _PRODUCTS = (ops.mul, ops.div, ops.neg)
 _FLIPPED = {ops.add: ops.sub, ops.sub: ops.add}
 
 
-def _terms(node: Node, uses: Uses) -> list[Term]:
+def _terms(node: Node, uses: Uses) -> list[NormTerm]:
     """What is added and subtracted: the operands, and those of operands that are sums."""
-    found: list[Term] = []
+    found: list[NormTerm] = []
     left, right = operands(along(node.out))
     for sign, view in ((ops.add, left), (node.op, right)):
         op = view.op()
@@ -78,7 +78,7 @@ def _terms(node: Node, uses: Uses) -> list[Term]:
 
 
 def _difference(
-    one: Term, other: Term, terms: tuple[Term, ...], node: Node, uses: Uses
+    one: NormTerm, other: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
 ) -> Iterator[Centred]:
     """``x * s - mean * s``, if the two have all but one factor each in common."""
     first, second = (_signed(term, uses) for term in (one, other))
@@ -91,11 +91,11 @@ def _difference(
     for factor in shared:
         _multiply(whole, product(factor, uses))
     weight = -second.coefficient / first.coefficient
-    for deviation in divided(whole, node.out.dtype):
+    for deviation in divided_by_deviation(whole, node.out.dtype):
         yield Centred(own[0][0], own[1][0], weight, deviation, terms)
 
 
-def _signed(term: Term, uses: Uses) -> Product:
+def _signed(term: NormTerm, uses: Uses) -> Product:
     sign, view = term
     parts = product(view, uses)
     parts.coefficient *= -1 if sign is ops.sub else 1

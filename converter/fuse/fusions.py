@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converter.fuse.registry import named
-from converter.graph import ops
+from converter.fuse.user_recognisers import registered_names
+from converter.ir import ops
 
 NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
 """What has to be recognised for others to be."""
@@ -12,4 +12,4 @@ NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
 def names() -> tuple[str, ...]:
     """Every name, those of activations and of what is registered from outside too."""
     ours = (op.structure for op in ops.stated() if op.structure)
-    return tuple(dict.fromkeys((*ours, *named())))
+    return tuple(dict.fromkeys((*ours, *registered_names())))

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, operand, pair, proved
-from converter.fuse.products import Product, product
-from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
-from converter.graph.dtypes import is_float
-from converter.graph.moves import write
-from converter.graph.op import Op
-from converter.graph.rewrite import Editor
+from converter.fuse.product_terms import Product, product
+from converter.ir import Node, Value, ops
+from converter.ir.axes import View, along
+from converter.ir.dtypes import is_float
+from converter.ir.moves import write
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -33,7 +33,7 @@ class Gelu:
     approximate: bool
 
 
-def prove(node: Node, uses: Uses) -> Gelu | None:
+def prove_gelu(node: Node, uses: Uses) -> Gelu | None:
     if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
         return None
     parts = product(along(node.out), uses)
@@ -90,7 +90,7 @@ def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
     return same and degrees == [1, 3] and first.is_near(1) and third.is_near(CUBIC)
 
 
-def build(node: Node, gelu: Gelu, editor: Editor) -> Value:
+def build_gelu(node: Node, gelu: Gelu, editor: Editor) -> Value:
     value = write(editor, gelu.x, node.out.shape, node.out.dtype)
     params = {"approximate": gelu.approximate}
     return editor.add(ops.gelu, [value], node.out.shape, node.out.dtype, params)
@@ -100,4 +100,4 @@ _ARGUMENTS: dict[Op, Callable[[View, View, Uses], bool]] = {
     ops.erf: _is_erf_argument,
     ops.tanh: _is_tanh_argument,
 }
-GELU = proved("Gelu", (ops.mul,), prove, build)
+GELU = proved("Gelu", (ops.mul,), prove_gelu, build_gelu)

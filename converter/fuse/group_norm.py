@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, pair, proved, whole
-from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
-from converter.graph.moves import write
-from converter.graph.rewrite import Editor, Takes
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor, Takes
+from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Groups:
 def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
     """The group norm of ``x``, in the layout of ``x``."""
     turned = editor.transpose(found.x, found.order)
-    count = dims.product(turned.shape[: found.batch])
+    count = dims.size_product(turned.shape[: found.batch])
     flat = editor.reshape(turned, (count, *turned.shape[found.batch :]))
     if scale is None:
         scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
@@ -50,7 +50,7 @@ def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) 
 
 def prove_groups(node: Node, uses: Uses) -> Groups | None:
     """A norm over the second half of a split axis, and others."""
-    order, source = _turned(node.inputs[0])
+    order, source = _group_norm_turned(node.inputs[0])
     axis = split_axis(source)
     if not is_bare(node, uses.takes) or axis is None:
         return None
@@ -69,12 +69,12 @@ def prove_groups(node: Node, uses: Uses) -> Groups | None:
 
 
 def build_groups(node: Node, found: Groups, editor: Editor) -> Value:
-    order, source = _turned(node.inputs[0])
+    order, source = _group_norm_turned(node.inputs[0])
     normed = written(found, None, node.params["epsilon"], editor)
     return editor.transpose(editor.reshape(normed, source.shape), order)
 
 
-def _turned(value: Value) -> tuple[Sequence[int], Value]:
+def _group_norm_turned(value: Value) -> tuple[Sequence[int], Value]:
     """A value as the transposition of another."""
     node = value.node
     if node is not None and node.op is ops.transpose:
@@ -89,7 +89,7 @@ def split_axis(value: Value) -> int | None:
         return None
     before, after = node.inputs[0].shape, value.shape
     for axis, size in enumerate(before):
-        pieces = dims.product(after[axis : axis + 2])
+        pieces = dims.size_product(after[axis : axis + 2])
         if dims.same(pieces, size) and dims.same_shape(before[axis + 1 :], after[axis + 2 :]):
             return axis if dims.same_shape(before[:axis], after[:axis]) else None
     return None

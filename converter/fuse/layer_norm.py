@@ -15,14 +15,14 @@ from converter.fuse import norm
 from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved
 from converter.fuse.norm import Norm
-from converter.fuse.reductions import Reduced, mean
+from converter.fuse.reductions import Reduced, mean_of
 from converter.fuse.repeated import opened
-from converter.graph import Node, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
+from converter.ir import Node, ops
+from converter.ir.axes import View, along
+from converter.ir.scalars import scalar
 
 
-def prove(node: Node, uses: Uses) -> Norm | None:
+def prove_layer_norm(node: Node, uses: Uses) -> Norm | None:
     for written in centred(node, uses):
         found, shape = opened(written, node.out.shape, uses) or (written, None)
         axes = _normalised_axes(found, uses)
@@ -35,7 +35,7 @@ def prove(node: Node, uses: Uses) -> Norm | None:
 
 def _normalised_axes(found: Centred, uses: Uses) -> tuple[int, ...] | None:
     """The axes over which a difference is centred, and the deviation is its own."""
-    x, average = found.x, mean(found.average, uses)
+    x, average = found.x, mean_of(found.average, uses)
     axes = None if average is None else average.times(found.weight).axes_of(x)
     if axes is None or not x.complete():
         return None
@@ -55,7 +55,7 @@ def _unclipped(view: View) -> View:
 
 def _is_variance(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     """``mean((x - mean(x))^2)``"""
-    found = mean(view, uses)
+    found = mean_of(view, uses)
     squares = None if found is None else found.squares()
     if found is None or squares is None or not found.divides(x, axes):
         return False
@@ -67,7 +67,7 @@ def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bo
     if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
         return False
     average = squares.operand(1).view
-    again = mean(along(average.base, average.axes[: len(x.axes)]), uses)
+    again = mean_of(along(average.base, average.axes[: len(x.axes)]), uses)
     lost = average.axes[len(x.axes) :]
     return again is not None and again.axes_of(x) == axes and all(a is None for a in lost)
 
@@ -77,11 +77,11 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     if view.op() is not ops.sub:
         return False
     left, right = operands(view)
-    found = mean(left, uses)
+    found = mean_of(left, uses)
     squares = None if found is None else found.squares()
     if found is None or squares is None or right.op() is not ops.square:
         return False
-    average = mean(operand(right, 0), uses)
+    average = mean_of(operand(right, 0), uses)
     proper = found.divides(x, axes) and squares.axes_of(x) == axes
     return proper and average is not None and average.axes_of(x) == axes
 
@@ -89,6 +89,6 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
 CORE = proved(
     "LayerNormalization",
     (ops.mul, ops.div, ops.add, ops.sub),
-    prove,
-    partial(norm.build, ops.layer_norm),
+    prove_layer_norm,
+    partial(norm.build_norm, ops.layer_norm),
 )

@@ -17,13 +17,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 
-from converter.graph import Node, Value, dims, ops
-from converter.graph.axes import View, along
-from converter.graph.dims import Shape
-from converter.graph.moves import above
-from converter.graph.op import Op
-from converter.graph.rewrite import Editor, Rule, Takes
-from converter.trace import source_line
+from converter.frontend.trace import source_line
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Shape
+from converter.ir.moves import above
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule, Takes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NearMiss:
         return f"{self.pattern}: {self.reason}{more}"
 
 
-def grouped(notes: Sequence[NearMiss]) -> list[NearMiss]:
+def grouped_near_misses(notes: Sequence[NearMiss]) -> list[NearMiss]:
     """Each reason once."""
     found: dict[tuple[str, str], NearMiss] = {}
     for note in notes:
@@ -94,7 +94,7 @@ def proved(
     return Recogniser(roots, match)
 
 
-def rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:
+def recogniser_rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:
     """The recognisers as rules of one sweep; of several with one root the first to match wins."""
     table: dict[Op, list[Match]] = {}
     for recogniser in recognisers:

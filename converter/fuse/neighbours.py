@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from converter.fuse.known import is_weight, known
+from converter.fuse.dependence import is_weight, known
 from converter.fuse.resampling import one_axis
-from converter.graph import Node, Value, dims, ops
-from converter.graph.dims import Dim
-from converter.graph.equals import same_program
-from converter.graph.formulas import ResizeKind
-from converter.graph.rewrite import Takes
+from converter.ir import Node, Value, dims, ops
+from converter.ir.dims import Dim
+from converter.ir.equality import same_program
+from converter.ir.formulas import ResizeKind
+from converter.ir.rewrite import Takes
 
 NEAREST: ResizeKind = ("nearest", False)
 

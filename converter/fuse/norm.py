@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.match import Uses, operand, pair
-from converter.fuse.products import Product, product
-from converter.graph import Node, Value, const, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
-from converter.graph.dims import Shape
-from converter.graph.moves import write
-from converter.graph.op import Op
-from converter.graph.rewrite import Editor
+from converter.fuse.product_terms import Product, product
+from converter.ir import Node, Value, const, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Shape
+from converter.ir.moves import write
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
 
-Term: TypeAlias = tuple[Op, View]
+NormTerm: TypeAlias = tuple[Op, View]
 """What is added or subtracted (`ops.add` or `ops.sub`)."""
 
 
@@ -36,12 +36,12 @@ class Norm:
     epsilon: float
     factors: tuple[View, ...]
     coefficient: float
-    terms: tuple[Term, ...] = ()
+    terms: tuple[NormTerm, ...] = ()
     shape: Shape | None = None
 
 
 @dataclass(frozen=True)
-class Deviation:
+class NormDeviation:
     """``sqrt(spread + epsilon)``, of which ``rest`` is divided."""
 
     spread: View
@@ -49,13 +49,13 @@ class Deviation:
     rest: Product
 
 
-def deviations(node: Node, uses: Uses) -> Iterator[Deviation]:
+def norm_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
     """Every way to see a node as something divided by a deviation."""
     parts = product(along(node.out), uses)
-    return divided(parts, node.out.dtype)
+    return divided_by_deviation(parts, node.out.dtype)
 
 
-def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
+def divided_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviation]:
     """Every way to see a product as something divided by a deviation."""
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
@@ -71,7 +71,7 @@ def divided(parts: Product, dtype: np.dtype) -> Iterator[Deviation]:
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
             if _in_any_order(parts, factors, dtype):
-                yield Deviation(spread, float(epsilon), Product(parts.coefficient, factors))
+                yield NormDeviation(spread, float(epsilon), Product(parts.coefficient, factors))
 
 
 def _is_power(view: View, exponent: float) -> bool:
@@ -98,7 +98,7 @@ def fits(number: float, dtype: np.dtype) -> bool:
     return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
 
 
-def build(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
+def build_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
     """``op`` over the logical axes of x, without scale, times and plus what else there is."""
     shape = node.out.shape if norm.shape is None else norm.shape
     normed = _bare(op, norm, shape, node.out.dtype, editor)
@@ -117,18 +117,18 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
 
-def dressed(normed: Value, rest: Product, terms: Sequence[Term], editor: Editor) -> Value:
+def dressed(normed: Value, rest: Product, terms: Sequence[NormTerm], editor: Editor) -> Value:
     """What is normalised times what else there is of a product, and plus the terms."""
     result = normed
     for factor in rest.factors:
-        result = editor.binary(ops.mul, result, _spread(editor, factor, normed))
+        result = editor.binary(ops.mul, result, _norm_spread(editor, factor, normed))
     if rest.coefficient != 1:
         result = editor.binary(ops.mul, result, const(rest.coefficient, normed.dtype))
     for op, term in terms:
-        result = editor.binary(op, result, _spread(editor, term, normed))
+        result = editor.binary(op, result, _norm_spread(editor, term, normed))
     return result
 
 
-def _spread(editor: Editor, view: View, like: Value) -> Value:
+def _norm_spread(editor: Editor, view: View, like: Value) -> Value:
     shape = tuple(1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True))
     return write(editor, view, shape, like.dtype)

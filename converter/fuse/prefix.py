@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from converter.fuse.match import NearMiss, Recogniser
-from converter.graph import Node, Value, const, dims, ops
-from converter.graph.rewrite import Editor
-from converter.graph.slices import has_strides
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.rewrite import Editor
+from converter.ir.slices import has_strides
 
 
 def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:

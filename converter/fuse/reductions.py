@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from converter.fuse.match import Uses, operand, peel
-from converter.fuse.products import Product, product
-from converter.graph import dims, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import named_size
-from converter.graph.dims import Dim
-from converter.graph.op import Op
+from converter.fuse.product_terms import Product, product
+from converter.ir import dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Dim
+from converter.ir.op import Op
+from converter.ir.scalars import named_size
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Mean:
     def divides(self, x: View, axes: Sequence[int]) -> bool:
         """Whether it is divided by the number of elements of ``x`` along ``axes``."""
         sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
-        count = dims.divides(self.size, dims.product(sizes))
+        count = dims.divides(self.size, dims.size_product(sizes))
         return isinstance(count, int) and count > 0 and self.factor.is_near(1 / count)
 
     def times(self, number: float) -> Mean:
@@ -88,10 +88,10 @@ class Mean:
         return inner.operand(0) if inner is not None and inner.view.op() is ops.square else None
 
 
-def mean(view: View, uses: Uses) -> Mean | None:
+def mean_of(view: View, uses: Uses) -> Mean | None:
     """The sum and the factor of a value that is one times the other."""
     parts = product(view, uses, rounding=True)
     sizes = [named_size(divisor.base) for divisor in parts.divisors]
     if len(parts.factors) != 1 or None in sizes or parts.factors[0].op() is not ops.reduce_sum:
         return None
-    return Mean(parts.factors[0], parts, dims.product(sizes))
+    return Mean(parts.factors[0], parts, dims.size_product(sizes))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from converter.fuse.centred import Centred
 from converter.fuse.match import Uses, peel, whole
-from converter.fuse.reductions import mean
-from converter.graph import Value, ops
-from converter.graph.axes import View, along, as_group
-from converter.graph.dims import Shape
-from converter.graph.moves import above
+from converter.fuse.reductions import mean_of
+from converter.ir import Value, ops
+from converter.ir.axes import View, along, as_group
+from converter.ir.dims import Shape
+from converter.ir.moves import above
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | 
     average, spread = (unrepeated(view) for view in (found.average, found.deviation.spread))
     if average is None or spread is None or average.axis != spread.axis:
         return None
-    taken = mean(average.view, uses)
+    taken = mean_of(average.view, uses)
     x = None if taken is None else _split(found.x, taken.total.node().inputs[0], average.axis)
     if x is None:
         return None

@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Graph, Node, Value, const, dims, ops
-from converter.graph.dims import Dim
-from converter.graph.equals import same_program
-from converter.graph.formulas import ResizeKind
-from converter.graph.rewrite import Editor
-from converter.represent.decompose import decompose
-from converter.simplify import simplify
-from converter.trace import trace
+from converter.canonicalize import canonicalize
+from converter.decompose.expansion import decompose
+from converter.frontend.trace import trace
+from converter.ir import Graph, Node, Value, const, dims, ops
+from converter.ir.dims import Dim
+from converter.ir.equality import same_program
+from converter.ir.formulas import ResizeKind
+from converter.ir.rewrite import Editor
 
 Kinds: TypeAlias = tuple[ResizeKind, ...]
 
@@ -116,7 +116,7 @@ def known_kinds(matrix: np.ndarray, opset: int) -> Fit:
     slack = float(jnp.finfo(matrix.dtype).eps) + 4 * size * float(np.finfo(np.float32).eps)
 
     def fits(kind: ResizeKind) -> bool:
-        return float(np.abs(wide - weights(size, count, *kind)).max()) <= slack
+        return float(np.abs(wide - resampling_weights(size, count, *kind)).max()) <= slack
 
     rows = [row for row in ROWS if (count >= size or not row.up_only) and fits(row.kind)]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
@@ -148,7 +148,7 @@ def _cubic(x: Any, a: float) -> Any:
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
-def weights(size: int, count: int, method: str, antialias: bool) -> np.ndarray:
+def resampling_weights(size: int, count: int, method: str, antialias: bool) -> np.ndarray:
     """The weights [size, count] of ONNX's ``Resize`` with half-pixel positions.
 
     What lies outside gets none and the rest is normalised (``exclude_outside``), but
@@ -205,5 +205,5 @@ def one_axis(size: Dim, count: Dim, dtype: Any, method: str, antialias: bool) ->
 
     graph = trace(resize, [jax.ShapeDtypeStruct((size,), dtype)])
     decompose(graph)
-    simplify(graph)
+    canonicalize(graph)
     return graph

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.known import is_sized, is_weight, known
+from converter.frontend.trace import source_line
+from converter.fuse.dependence import is_sized, is_weight, known
 from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
 from converter.fuse.neighbours import NEAREST, nearest
 from converter.fuse.resampling import (
@@ -26,12 +27,11 @@ from converter.fuse.resampling import (
     normalised,
     traced_kinds,
 )
-from converter.graph import Node, Value, const, dims, ops
-from converter.graph.axes import along
-from converter.graph.dims import Dim, Shape
-from converter.graph.moves import above
-from converter.graph.rewrite import Editor
-from converter.trace import source_line
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.axes import along
+from converter.ir.dims import Dim, Shape
+from converter.ir.moves import above
+from converter.ir.rewrite import Editor
 
 MOST_AXES = {"linear": 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
 # Fewer columns than these are worth a transpose.
@@ -68,18 +68,22 @@ class Resampling:
     reason: str | None = None
 
 
-def recogniser(opset: int, strict: bool) -> Recogniser:
+def resize_recogniser(opset: int, strict: bool) -> Recogniser:
     """The recogniser for an opset: ``antialias`` came with 18.
 
     ``strict`` leaves products with weights as they are: zeros among those make NaN of infinities.
     """
 
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
-        found = _gather(node, editor) if node.op is ops.gather else _product(node, editor, opset)
+        found = (
+            _resize_gather(node, editor)
+            if node.op is ops.gather
+            else _resize_product(node, editor, opset)
+        )
         reason = found.reason if isinstance(found, Resampling) else found
         if reason:
             notes.append(NearMiss("Resize", reason, source_line(node)))
-        return build(found, editor) if isinstance(found, Resampling) else None
+        return build_resize(found, editor) if isinstance(found, Resampling) else None
 
     return Recogniser((ops.gather,) if strict else (ops.einsum, ops.gather), match)
 
@@ -87,7 +91,7 @@ def recogniser(opset: int, strict: bool) -> Recogniser:
 # ------------------------------------------------------------------------------------- the proof
 
 
-def _product(node: Node, uses: Uses, opset: int) -> Resampling | None:
+def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
     """A contraction of one axis with a matrix of weights that are known, or of named sizes."""
     for side in (0, 1):
         found = contracted(node, side)
@@ -116,7 +120,7 @@ def _product(node: Node, uses: Uses, opset: int) -> Resampling | None:
     return None
 
 
-def _gather(node: Node, uses: Uses) -> Resampling | str | None:
+def _resize_gather(node: Node, uses: Uses) -> Resampling | str | None:
     """A gather of each place's nearest neighbour along one axis."""
     found = nearest(node, uses.takes)
     if not isinstance(found, tuple):
@@ -160,7 +164,7 @@ def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
 # ----------------------------------------------------------------------------------- the writing
 
 
-def build(found: Resampling, editor: Editor) -> Value:
+def build_resize(found: Resampling, editor: Editor) -> Value:
     made = found.made
     value = _multiplied(editor, made) if isinstance(made, Multiplied) else _resize(editor, made)
     return editor.transpose(value, found.order)
@@ -180,7 +184,7 @@ def _multiplied(editor: Editor, found: Multiplied) -> Value:
     """
     x, axis, matrix = found.base, found.axis, found.matrix
     shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
-    after = dims.product(x.shape[axis + 1 :])
+    after = dims.size_product(x.shape[axis + 1 :])
     if dims.is_static(after) and after < NARROW:
         order = [*(i for i in range(x.rank) if i != axis), axis]
         inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]

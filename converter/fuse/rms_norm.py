@@ -11,15 +11,15 @@ from functools import partial
 
 from converter.fuse import norm
 from converter.fuse.match import Uses, proved
-from converter.fuse.norm import Deviation, Norm, deviations
-from converter.fuse.reductions import Reduced, mean
-from converter.graph import Node, ops
+from converter.fuse.norm import Norm, NormDeviation, norm_deviations
+from converter.fuse.reductions import Reduced, mean_of
+from converter.ir import Node, ops
 
 
-def prove(node: Node, uses: Uses) -> Norm | str | None:
+def prove_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
     reason = None
-    for deviation in deviations(node, uses):
-        found = mean(deviation.spread, uses)
+    for deviation in norm_deviations(node, uses):
+        found = mean_of(deviation.spread, uses)
         squares = None if found is None else found.squares()
         if found is None or squares is None:
             continue
@@ -33,10 +33,12 @@ def prove(node: Node, uses: Uses) -> Norm | str | None:
     return reason
 
 
-def _is_centred(squares: Reduced, deviation: Deviation) -> bool:
+def _is_centred(squares: Reduced, deviation: NormDeviation) -> bool:
     """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
     bases = [f.base for f in deviation.rest.factors]
     return squares.view.op() is ops.sub and bases == [squares.operand(0).view.base]
 
 
-RMS_NORM = proved("RMSNormalization", (ops.mul, ops.div), prove, partial(norm.build, ops.rms_norm))
+RMS_NORM = proved(
+    "RMSNormalization", (ops.mul, ops.div), prove_rms_norm, partial(norm.build_norm, ops.rms_norm)
+)

@@ -12,11 +12,11 @@ from functools import partial
 
 from converter.fuse.match import Uses, operand, operands, proved
 from converter.fuse.reductions import reduced, reduction
-from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along
-from converter.graph.moves import write
-from converter.graph.op import Op
-from converter.graph.rewrite import Editor
+from converter.ir import Node, Value, ops
+from converter.ir.axes import View, along
+from converter.ir.moves import write
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
     if len(axes) != 1:
         return "it is over several axes at once"
     missing = "the largest number is not taken off first, so that exponentials may overflow"
-    return _shifted(operand(top, 0), axes) or missing
+    return _softmax_shifted(operand(top, 0), axes) or missing
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
@@ -45,10 +45,10 @@ def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
     inner = reduced(operand(logarithm, 0), ops.reduce_sum)
     if inner is None or inner.view.op() is not ops.exp:
         return None
-    return _shifted(shifted, inner.operand(0).axes_of(shifted))
+    return _softmax_shifted(shifted, inner.operand(0).axes_of(shifted))
 
 
-def _shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None:
+def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None:
     """x, if ``shifted`` is x less its largest value along the one axis."""
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
@@ -57,10 +57,12 @@ def _shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None
     return Exponentials(x, axes[0]) if proper else None
 
 
-def build(op: Op, node: Node, found: Exponentials, editor: Editor) -> Value:
+def build_softmax(op: Op, node: Node, found: Exponentials, editor: Editor) -> Value:
     logits = write(editor, found.x, node.out.shape, node.out.dtype)
     return editor.add(op, [logits], node.out.shape, node.out.dtype, {"axis": found.axis})
 
 
-SOFTMAX = proved("Softmax", (ops.div,), prove_softmax, partial(build, ops.softmax))
-LOG_SOFTMAX = proved("LogSoftmax", (ops.sub,), prove_log_softmax, partial(build, ops.log_softmax))
+SOFTMAX = proved("Softmax", (ops.div,), prove_softmax, partial(build_softmax, ops.softmax))
+LOG_SOFTMAX = proved(
+    "LogSoftmax", (ops.sub,), prove_log_softmax, partial(build_softmax, ops.log_softmax)
+)

@@ -16,18 +16,18 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from converter.fuse.match import Uses, operands, proved, rules, whole
-from converter.fuse.products import EQUAL
-from converter.graph import Graph, Node, Value, dims, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
-from converter.graph.moves import write
-from converter.graph.op import Op
-from converter.graph.origins import ancestors
-from converter.graph.rewrite import Editor, Rule, sweep
-from converter.represent.decompose import decompose
-from converter.simplify import simplify
-from converter.trace import trace
+from converter.canonicalize import canonicalize
+from converter.decompose.expansion import decompose
+from converter.frontend.trace import trace
+from converter.fuse.match import Uses, operands, proved, recogniser_rules, whole
+from converter.fuse.product_terms import EQUAL
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.moves import write
+from converter.ir.op import Op
+from converter.ir.origins import ancestors
+from converter.ir.rewrite import Editor, Rule, sweep
+from converter.ir.scalars import scalar
 
 Bound: TypeAlias = dict[str, View]
 """What the arguments of a spelling are in the user's graph, by name."""
@@ -76,7 +76,7 @@ def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
         proved(spelling.op.name, (_pattern(table[: i + 1]).node().op,), *_proof(table[: i + 1]))
         for i, spelling in enumerate(table)
     ]
-    return rules(found, [])
+    return recogniser_rules(found, [])
 
 
 @cache
@@ -88,7 +88,7 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
     decompose(graph)
-    simplify(graph)
+    canonicalize(graph)
     sweep(graph, _rules(tuple(before)))
     return whole(graph.outputs[0])
 
@@ -132,7 +132,7 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     """What the arguments have to be for the two to be the same, if they can be."""
     value = pattern.base
     if value.kind == "input":
-        return _bound(value.name, view, bound)
+        return _spelling_bound(value.name, view, bound)
     if value.kind == "const":
         number, wanted = scalar(view.base), scalar(value)
         return bound if number is not None and _near(number, wanted, view) else None
@@ -146,7 +146,7 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
 
 
-def _bound(name: str, view: View, bound: Bound) -> Bound | None:
+def _spelling_bound(name: str, view: View, bound: Bound) -> Bound | None:
     """With an argument that is this; all but ``x`` and slopes are numbers, and ``x`` is none."""
     if name != "slope" and (name == "x") == (scalar(view.base) is not None):
         return None

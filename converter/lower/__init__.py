@@ -8,10 +8,10 @@ from itertools import accumulate
 import onnx_ir as ir
 
 from converter.errors import SpecError, Unsupported
-from converter.graph import Graph, Node, ops
-from converter.graph.sizes import origins
+from converter.ir import Graph, Node, ops
+from converter.ir.named_sizes import origins
 from converter.lower import (
-    bits,
+    bitcasts,
     bitwise,
     cache,
     composite,
@@ -19,18 +19,18 @@ from converter.lower import (
     conv,
     cumulative,
     elementwise,
-    error,
-    functions,
+    error_function,
     indexing,
-    recurrent,
+    recurrence,
     reduce,
-    resize,
+    resizing,
     shape,
+    shared_formulas,
     sort,
     special,
-    window,
+    windowing,
 )
-from converter.lower.build import Builder
+from converter.lower.builder import Builder
 from converter.lower.shared import Shared, typed
 from converter.targets import Target
 from converter.targets.opsets import IR_VERSIONS, OPSETS

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import ops
-from converter.lower.build import Builder
+from converter.ir import ops
+from converter.lower.builder import Builder
 from converter.lower.formula import Term, formulas
-from converter.lower.registry import rule
+from converter.lower.lowerings import lowers
 
 
 def _operator(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
@@ -24,14 +24,14 @@ def _by_bits(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
     width = b.out.dtype.itemsize * 8
     if name == "Not":
         ones = b.const((1 << width) - 1, np.uint64)
-        return _whole(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
+        return _bitwise_whole(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
     left, right = (_bits(b, x, width) for x in xs)
     found = b.op("Mul", left, right)
     if name != "And":
         count = b.const(1 if name == "Or" else 2, np.int64)
         found = b.op("Sub", b.op("Add", left, right), b.op("Mul", found, count))
     powers = b.const(np.left_shift(np.uint64(1), np.arange(width, dtype=np.uint64)).view(np.int64))
-    return _whole(b, b.op("MatMul", found, powers), width)
+    return _bitwise_whole(b, b.op("MatMul", found, powers), width)
 
 
 def _word(x: Term) -> Term:
@@ -39,7 +39,7 @@ def _word(x: Term) -> Term:
     return x.cast(f"uint{x.dtype.itemsize * 8}").cast(np.uint64)
 
 
-def _whole(b: Builder, x: ir.Value, width: int) -> ir.Value:
+def _bitwise_whole(b: Builder, x: ir.Value, width: int) -> ir.Value:
     return b.cast(b.cast(x, f"uint{width}"), b.out.dtype)
 
 
@@ -52,8 +52,8 @@ def _bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
 
 
 for _op, _name in {ops.and_: "And", ops.or_: "Or", ops.xor: "Xor", ops.not_: "Not"}.items():
-    rule(_op)(partial(_by_bits, name=_name))
-    rule(_op, since=18)(partial(_operator, name=_name))
+    lowers(_op)(partial(_by_bits, name=_name))
+    lowers(_op, since=18)(partial(_operator, name=_name))
 
 
 def _right(x: Term, by: int) -> Term:

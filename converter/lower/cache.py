@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.arrange.bounds import scatter_window
-from converter.graph import dims, ops
-from converter.lower.build import Builder
+from converter.ir import dims, ops
+from converter.legalize.bounds import scatter_window
+from converter.lower.builder import Builder
 from converter.lower.indexing import (
     IN_BOUNDS,
     arranged_updates,
@@ -25,20 +25,20 @@ from converter.lower.indexing import (
     starts_inside,
     update_slice,
 )
-from converter.lower.registry import rule
+from converter.lower.lowerings import lowers
 
 
-@rule(ops.dynamic_update_slice, since=24)
+@lowers(ops.dynamic_update_slice, since=24)
 def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     shape, sizes = b.operand(0).shape, b.operand(1).shape
     axes = [d for d, size in enumerate(sizes) if not dims.same(size, shape[d])]
     if len(axes) != 1:
         return update_slice(b, x, update, *starts)
     index = starts_inside(b, starts, shape, axes, (sizes[axes[0]],))
-    return _written(b, x, update, index, axes[0])
+    return _cache_written(b, x, update, index, axes[0])
 
 
-@rule(ops.scatter, since=24, ignores=IN_BOUNDS)
+@lowers(ops.scatter, since=24, ignores=IN_BOUNDS)
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
@@ -56,11 +56,13 @@ def _(
     updates = arranged_updates(b, updates, n, len(shape), rest, sizes)
     index = b.cast(b.reshape(indices, (*where, 1), where or (1,)), np.int64)
     if not each:
-        return _written(b, x, updates, index, given[0])
+        return _cache_written(b, x, updates, index, given[0])
     return b.op("TensorScatter", x, updates, index, axis=given[0])
 
 
-def _written(b: Builder, x: ir.Value, update: ir.Value, index: ir.Value, axis: int) -> ir.Value:
+def _cache_written(
+    b: Builder, x: ir.Value, update: ir.Value, index: ir.Value, axis: int
+) -> ir.Value:
     """With one index [1] for all."""
     batch = b.out.shape[0]
     if axis and dims.is_static(batch):

@@ -8,10 +8,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.graph import dims, ops
-from converter.lower.build import Builder
+from converter.ir import dims, ops
+from converter.lower.builder import Builder
 from converter.lower.formula import Term
-from converter.lower.registry import rule, table
+from converter.lower.lowerings import lowers, table
 
 table(
     {
@@ -28,59 +28,59 @@ table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
 
-@rule(ops.factor, ignores=("divides",))
+@lowers(ops.factor, ignores=("divides",))
 def _(b: Builder, x: ir.Value) -> ir.Value:
     """Of a program that is larger than what it is made of, and stays in the graph."""
     return x
 
 
-@rule(ops.clip)
+@lowers(ops.clip)
 def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
     return b.op("Clip", x, b.like(low), b.like(high))
 
 
-@rule(ops.swish, since=24)
+@lowers(ops.swish, since=24)
 def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
     return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
 
-@rule(ops.leaky_relu)
+@lowers(ops.leaky_relu)
 def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
     return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
 
 
-def _along(
+def _composite_along(
     b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None, name: str
 ) -> ir.Value:
     """Axes are counted from the end."""
     return b.op(name, *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
-rule(ops.layer_norm)(partial(_along, name="LayerNormalization"))
-rule(ops.rms_norm, since=23)(partial(_along, name="RMSNormalization"))
-rule(ops.softmax)(partial(_along, name="Softmax"))
-rule(ops.log_softmax)(partial(_along, name="LogSoftmax"))
+lowers(ops.layer_norm)(partial(_composite_along, name="LayerNormalization"))
+lowers(ops.rms_norm, since=23)(partial(_composite_along, name="RMSNormalization"))
+lowers(ops.softmax)(partial(_composite_along, name="Softmax"))
+lowers(ops.log_softmax)(partial(_composite_along, name="LogSoftmax"))
 
 
-@rule(ops.group_norm)
+@lowers(ops.group_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir.Value:
     if groups == b.out.shape[1]:
         return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
     return b.op("GroupNormalization", x, *xs, epsilon=epsilon, num_groups=groups)
 
 
-@rule(ops.batch_norm)
+@lowers(ops.batch_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
     scale, mean, variance, bias = xs
     return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
 
 
-@rule(ops.gelu, since=20)
+@lowers(ops.gelu, since=20)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     return b.op("Gelu", x, approximate="tanh" if approximate else None)
 
 
-@rule(ops.gelu)
+@lowers(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     """In the spelling that optimisers of runtimes know, and make one kernel of."""
     term = Term(b, x)
@@ -94,7 +94,7 @@ def _tanh_gate(x: Term) -> Term:
     return (x * math.sqrt(2 / math.pi) * (square + 1)).apply("Tanh")
 
 
-@rule(ops.rotary_heads, since=23)
+@lowers(ops.rotary_heads, since=23)
 def _(
     b: Builder,
     x: ir.Value,
@@ -116,7 +116,7 @@ def _(
     )
 
 
-@rule(ops.attention, since=23)
+@lowers(ops.attention, since=23)
 def _(
     b: Builder,
     *xs: ir.Value,
@@ -142,18 +142,18 @@ def _(
     )
 
 
-@rule(ops.select_index)
+@lowers(ops.select_index)
 def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
-@rule(ops.split, since=18)
+@lowers(ops.split, since=18)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     even = len(set(sizes)) == 1
     inputs = [x] if even else [x, b.ints(sizes)]
     return b.ops("Split", inputs, len(sizes), axis=axis, num_outputs=len(sizes) if even else None)
 
 
-@rule(ops.split)
+@lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)

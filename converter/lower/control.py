@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Graph, Node, Value, dims, ops
-from converter.graph.dims import Dim
-from converter.lower.build import Builder
-from converter.lower.registry import rule
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.dims import Dim
+from converter.lower.builder import Builder
+from converter.lower.lowerings import lowers
 
 
-@rule(ops.cond)
+@lowers(ops.cond)
 def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
     """``If`` has two branches: further ones nest. Indices out of range go to the nearest.
 
@@ -68,7 +68,7 @@ def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
     return b.op("Greater", which, b.const(count, index.dtype))
 
 
-@rule(ops.while_)
+@lowers(ops.while_)
 def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     """The condition runs once before the loop and again at the end of every round."""
     cond, body = b.node.bodies["cond"], b.node.bodies["body"]
@@ -80,7 +80,7 @@ def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     return b.ops("Loop", [None, go, *state], len(b.node.outputs), body=graph)
 
 
-@rule(ops.scan)
+@lowers(ops.scan)
 def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> Sequence[ir.Value]:
     outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]
@@ -116,7 +116,7 @@ def _counted(
     inner, inputs = b.subgraph("loop", carried, (("round", (), np.int64), ("go", (), np.bool_)))
     count, go, *before = inputs
     rounds = b.squeeze(b.dim(length), [0])
-    taken = [_taken(inner, x, count, rounds if reverse else None) for x in scanned]
+    taken = [_control_taken(inner, x, count, rounds if reverse else None) for x in scanned]
     graph = inner.close("loop", inputs, [go, *inner.inline(body, [*before, *taken])])
     # That it goes on may be left out by the standard; its evaluator then does not begin.
     first = b.const(True, np.bool_)
@@ -125,7 +125,7 @@ def _counted(
     return [*results[: len(state)], *(b.reverse(y, [0]) if reverse else y for y in stacked)]
 
 
-def _taken(b: Builder, x: ir.Value, count: ir.Value, rounds: ir.Value | None) -> ir.Value:
+def _control_taken(b: Builder, x: ir.Value, count: ir.Value, rounds: ir.Value | None) -> ir.Value:
     """The entry of a round; from the last on, if it is told how many there are."""
     if rounds is not None:
         count = b.op("Sub", b.op("Sub", rounds, b.const(1, np.int64)), count)

@@ -7,28 +7,28 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.graph import dims, ops
-from converter.graph.dtypes import is_float
-from converter.lower.build import Builder
-from converter.lower.registry import rule, unsupported
+from converter.ir import dims, ops
+from converter.ir.dtypes import is_float
+from converter.lower.builder import Builder
+from converter.lower.lowerings import lowers, unsupported
 
 
-@rule(ops.conv)
+@lowers(ops.conv)
 def _(
     b: Builder, *xs: ir.Value, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> ir.Value:
-    return _written(b, "Conv", xs, strides, padding, dilation, groups)
+    return _conv_written(b, "Conv", xs, strides, padding, dilation, groups)
 
 
-@rule(ops.conv_transpose)
+@lowers(ops.conv_transpose)
 def _(b: Builder, *xs: ir.Value, strides: Any, cuts: Any, dilation: Any, groups: int) -> ir.Value:
     """``cuts`` is what each end loses; below zero the end gains ``output_padding``."""
     pads = [(low, max(high, 0)) for low, high in cuts]
     gained = [max(-high, 0) for _, high in cuts]
-    return _written(b, "ConvTranspose", xs, strides, pads, dilation, groups, gained)
+    return _conv_written(b, "ConvTranspose", xs, strides, pads, dilation, groups, gained)
 
 
-def _written(
+def _conv_written(
     b: Builder,
     operator: str,
     xs: Sequence[ir.Value],

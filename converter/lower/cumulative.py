@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Graph, dims, ops
-from converter.graph.dtypes import highest, is_float, lowest
-from converter.graph.op import Op
-from converter.lower.build import Builder
+from converter.ir import Graph, dims, ops
+from converter.ir.dtypes import highest, is_float, lowest
+from converter.ir.op import Op
+from converter.lower.builder import Builder
 from converter.lower.formula import Term
-from converter.lower.functions import log1p
-from converter.lower.registry import rule, unsupported
+from converter.lower.lowerings import lowers, unsupported
+from converter.lower.shared_formulas import lowered_log1p
 
 Combine = Callable[[Term, Term], Term]
 
@@ -64,7 +64,7 @@ def _rounds(
 def _logaddexp(x: Term, y: Term) -> Term:
     top = x.apply("Max", y)
     gap = abs(top).equals(math.inf).where(-math.inf, x.apply("Min", y) - top)
-    return top + log1p(gap.apply("Exp"))
+    return top + lowered_log1p(gap.apply("Exp"))
 
 
 COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
@@ -75,6 +75,6 @@ COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
 }
 """What each begins with, by dtype, and how it takes in the next element."""
 
-rule(ops.cumsum)(partial(_operator, name="CumSum"))
-rule(*COMBINATIONS)(_doubled)
-rule(ops.cumprod, since=26)(partial(_operator, name="CumProd"))
+lowers(ops.cumsum)(partial(_operator, name="CumSum"))
+lowers(*COMBINATIONS)(_doubled)
+lowers(ops.cumprod, since=26)(partial(_operator, name="CumProd"))

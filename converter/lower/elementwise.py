@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Value, ops
-from converter.graph.dtypes import is_float
-from converter.lower.build import Builder
+from converter.ir import Value, ops
+from converter.ir.dtypes import is_float
+from converter.lower.builder import Builder
 from converter.lower.formula import Term, formulas
-from converter.lower.registry import rule, table, unsupported
+from converter.lower.lowerings import lowers, table, unsupported
 
 table(
     {
@@ -60,7 +60,7 @@ formulas(
 )
 
 
-@rule(ops.ne)
+@lowers(ops.ne)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """Only NaN is not itself."""
     if x is y and is_float(b.operand().dtype):
@@ -68,7 +68,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.op("Not", b.op("Equal", x, y))
 
 
-@rule(ops.polynomial)  # jax >= 0.12
+@lowers(ops.polynomial)  # jax >= 0.12
 def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
     """Horner's rule; the coefficients begin with the constant."""
     if len(coefficients) == 1:
@@ -76,7 +76,7 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
     return Term(b, x).polynomial([Term(b, c) for c in reversed(coefficients)]).value
 
 
-@rule(ops.integer_pow)
+@lowers(ops.integer_pow)
 def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
     """Repeated squaring, as JAX does it: integers wrap, floats round the same way."""
     if y == 0:
@@ -91,7 +91,7 @@ def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
     return b.op("Reciprocal", result) if y < 0 else result
 
 
-@rule(ops.round)
+@lowers(ops.round)
 def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     """Method 1 is to even, as ``Round`` does it; 0 is away from zero."""
     if int(rounding_method) == 1:
@@ -103,7 +103,7 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     return ((whole + up) * term.apply("Sign")).value
 
 
-@rule(ops.clamp)
+@lowers(ops.clamp)
 def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     """``Clip`` takes scalars only."""
     if b.operand(0).rank == b.operand(2).rank == 0:
@@ -111,7 +111,7 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     return b.op("Min", b.op("Max", x, low), high)
 
 
-@rule(ops.select_n)
+@lowers(ops.select_n)
 def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     """``cases[which]``; a boolean chooses among two."""
     if b.operand().dtype == np.bool_:
@@ -122,7 +122,7 @@ def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     return result
 
 
-@rule(ops.convert_element_type)
+@lowers(ops.convert_element_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     """Four bits are made of eight, where floats are cut off and not rounded."""
     eight = {"int4": np.int8, "uint4": np.uint8}.get(np.dtype(new_dtype).name)
@@ -136,7 +136,7 @@ PRECISIONS = {
 }
 
 
-@rule(ops.reduce_precision)
+@lowers(ops.reduce_precision)
 def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
     info = jnp.finfo(b.out.dtype)
     if exponent_bits >= info.nexp and mantissa_bits >= info.nmant:
@@ -179,17 +179,17 @@ def _is_within(amount: Value, bits: int) -> bool:
     return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
 
 
-@rule(ops.shift_left)
+@lowers(ops.shift_left)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return _shift(b, Term(b, x), by, "LEFT").value
 
 
-@rule(ops.shift_right_logical)
+@lowers(ops.shift_right_logical)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     return _shift(b, Term(b, x), by, "RIGHT").value
 
 
-@rule(ops.shift_right_arithmetic)
+@lowers(ops.shift_right_arithmetic)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
 

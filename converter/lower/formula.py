@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph.op import Op
-from converter.lower.build import Builder
-from converter.lower.registry import OLDEST, Lowering, rule
+from converter.ir.op import Op
+from converter.lower.builder import Builder
+from converter.lower.lowerings import OLDEST, Lowering, lowers
 
 
 class Term:
@@ -24,14 +24,14 @@ class Term:
         self.value = value
         self.dtype = np.dtype(b.operand().dtype if dtype is None else dtype)
 
-    def apply(self, op: str, *others: Operand, **attributes: Any) -> Term:
+    def apply(self, op: str, *others: TermOperand, **attributes: Any) -> Term:
         values = [self._lift(other) for other in others]
         return self._term(self._b.op(op, self.value, *values, **attributes))
 
     def _term(self, value: ir.Value) -> Term:
         return Term(self._b, value, self.dtype)
 
-    def _lift(self, operand: Operand) -> ir.Value:
+    def _lift(self, operand: TermOperand) -> ir.Value:
         return operand.value if isinstance(operand, Term) else self.number(operand).value
 
     def number(self, number: float | np.ndarray) -> Term:
@@ -44,16 +44,16 @@ class Term:
         """Whether the target's operator takes the dtype."""
         return self._b.takes(operator, self.dtype)
 
-    def __add__(self, other: Operand) -> Term:
+    def __add__(self, other: TermOperand) -> Term:
         return self.apply("Add", other)
 
-    def __sub__(self, other: Operand) -> Term:
+    def __sub__(self, other: TermOperand) -> Term:
         return self.apply("Sub", other)
 
-    def __mul__(self, other: Operand) -> Term:
+    def __mul__(self, other: TermOperand) -> Term:
         return self.apply("Mul", other)
 
-    def __truediv__(self, other: Operand) -> Term:
+    def __truediv__(self, other: TermOperand) -> Term:
         return self.apply("Div", other)
 
     def __radd__(self, number: float) -> Term:
@@ -74,13 +74,13 @@ class Term:
     def __abs__(self) -> Term:
         return self.apply("Abs")
 
-    def __lt__(self, other: Operand) -> Term:
+    def __lt__(self, other: TermOperand) -> Term:
         return self.apply("Less", other)
 
-    def __le__(self, other: Operand) -> Term:
+    def __le__(self, other: TermOperand) -> Term:
         return self.apply("LessOrEqual", other)
 
-    def __ge__(self, other: Operand) -> Term:
+    def __ge__(self, other: TermOperand) -> Term:
         return self.apply("GreaterOrEqual", other)
 
     def __and__(self, other: Term) -> Term:
@@ -92,18 +92,18 @@ class Term:
     def __invert__(self) -> Term:
         return self.apply("Not")
 
-    def equals(self, other: Operand) -> Term:
+    def equals(self, other: TermOperand) -> Term:
         return self.apply("Equal", other)
 
     def is_nan(self) -> Term:
         return self.apply("IsNaN")
 
-    def where(self, yes: Operand, no: Operand) -> Term:
+    def where(self, yes: TermOperand, no: TermOperand) -> Term:
         """``yes`` where this condition holds, else ``no``; a number is of the other's dtype."""
         kind = next((term for term in (yes, no) if isinstance(term, Term)), self)
         return kind._term(self._b.op("Where", self.value, kind._lift(yes), kind._lift(no)))
 
-    def polynomial(self, coefficients: Sequence[Operand]) -> Term:
+    def polynomial(self, coefficients: Sequence[TermOperand]) -> Term:
         """Horner's rule, highest power first."""
         first, *rest = coefficients
         total = first if isinstance(first, Term) else self.number(first)
@@ -117,14 +117,14 @@ class Term:
         return self.polynomial(above) / self.polynomial(below)
 
 
-Operand: TypeAlias = Term | float
+TermOperand: TypeAlias = Term | float
 Formula: TypeAlias = Callable[..., Term]
 
 
 def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
     """Register operations without parameters by formulas of their operands."""
     for op, formula in rows.items():
-        rule(op, since=since)(_lowering(formula))
+        lowers(op, since=since)(_lowering(formula))
 
 
 def _lowering(formula: Formula) -> Lowering:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.arrange.bounds import scatter_window
-from converter.graph import dims, ops
-from converter.graph.dims import Dim, Shape
-from converter.lower.build import Builder
-from converter.lower.registry import rule
+from converter.ir import dims, ops
+from converter.ir.dims import Dim, Shape
+from converter.legalize.bounds import scatter_window
+from converter.lower.builder import Builder
+from converter.lower.lowerings import lowers
 
 # What a gather or scatter does outside is spelled out by now.
 IN_BOUNDS = ("mode", "fill_value")
 
 
-@rule(ops.take)
+@lowers(ops.take)
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
     narrow = b.operand(1).dtype not in (np.int32, np.int64)
     return b.op("Gather", x, b.cast(indices, np.int64) if narrow else indices, axis=axis)
@@ -28,7 +28,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 # ----------------------------------------------------------------------------------------- gather
 
 
-@rule(ops.gather, ignores=IN_BOUNDS)
+@lowers(ops.gather, ignores=IN_BOUNDS)
 def _(
     b: Builder,
     x: ir.Value,
@@ -184,17 +184,17 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
     return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
 
 
-rule(ops.scatter, ignores=IN_BOUNDS)(partial(scatter, reduction=None))
-rule(ops.scatter_add, ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
-rule(ops.scatter_mul, ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
-rule(ops.scatter_max, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
-rule(ops.scatter_min, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
+lowers(ops.scatter, ignores=IN_BOUNDS)(partial(scatter, reduction=None))
+lowers(ops.scatter_add, ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
+lowers(ops.scatter_mul, ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
+lowers(ops.scatter_max, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
+lowers(ops.scatter_min, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
 
 
 # --------------------------------------------------------------------------------- dynamic slices
 
 
-@rule(ops.dynamic_slice)
+@lowers(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
     shape = b.operand().shape
     axes = [d for d, size in enumerate(slice_sizes) if not dims.same(size, shape[d])]
@@ -215,7 +215,7 @@ def starts_inside(
     return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
 
 
-@rule(ops.dynamic_update_slice)
+@lowers(ops.dynamic_update_slice)
 def update_slice(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
     """Along one axis, what lies before, the update and what lies after are joined."""
     shape, sizes = b.operand(0).shape, b.operand(1).shape

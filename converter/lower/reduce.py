@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import ops
-from converter.lower.build import Builder
-from converter.lower.registry import rule, unsupported
+from converter.ir import ops
+from converter.lower.builder import Builder
+from converter.lower.lowerings import lowers, unsupported
 
 Axes = tuple[int, ...]
 
@@ -32,9 +32,9 @@ for _op, _name in {
     ops.reduce_min: "ReduceMin",
     ops.reduce_prod: "ReduceProd",
 }.items():
-    rule(_op)(partial(_by_attribute, name=_name))
-    rule(_op, since=18)(partial(_by_input, name=_name))
-rule(ops.reduce_sum)(partial(_by_input, name="ReduceSum"))
+    lowers(_op)(partial(_by_attribute, name=_name))
+    lowers(_op, since=18)(partial(_by_input, name=_name))
+lowers(ops.reduce_sum)(partial(_by_input, name="ReduceSum"))
 
 
 def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
@@ -44,23 +44,23 @@ def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
     return b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
 
 
-@rule(ops.reduce_or)
+@lowers(ops.reduce_or)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(_count(b, x, axes), np.bool_)
 
 
-@rule(ops.reduce_and)
+@lowers(ops.reduce_and)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     """None is false."""
     return b.op("Not", b.cast(_count(b, b.op("Not", x), axes), np.bool_))
 
 
-@rule(ops.reduce_xor)
+@lowers(ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
 
 
-@rule(ops.argmax, ops.argmin)
+@lowers(ops.argmax, ops.argmin)
 def _(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any) -> ir.Value:
     """The first of equals."""
     name = {ops.argmax: "ArgMax", ops.argmin: "ArgMin"}[b.node.op]

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import dims, ops
-from converter.lower.build import Builder
-from converter.lower.registry import rule
+from converter.ir import dims, ops
+from converter.lower.builder import Builder
+from converter.lower.lowerings import lowers
 
 
-@rule(ops.reshape, ignores=("shape",))
+@lowers(ops.reshape, ignores=("shape",))
 def _(b: Builder, x: ir.Value) -> ir.Value:
     return b.reshape(x, b.operand().shape, b.out.shape)
 
 
-@rule(ops.transpose)
+@lowers(ops.transpose)
 def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
     return b.op("Transpose", x, perm=list(permutation))
 
 
-@rule(ops.broadcast_in_dim, ignores=("shape",))
+@lowers(ops.broadcast_in_dim, ignores=("shape",))
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
     """Ones where the operand has no axis, then Expand."""
     before = b.operand().shape
@@ -34,12 +34,12 @@ def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> i
     return b.expand(b.reshape(x, before, lean), lean, b.out.shape)
 
 
-@rule(ops.concatenate)
+@lowers(ops.concatenate)
 def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
     return b.op("Concat", *xs, axis=dimension)
 
 
-@rule(ops.slice)
+@lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
     shape = b.operand().shape
     steps = strides or (1,) * len(shape)
@@ -54,22 +54,22 @@ def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, stride
     return b.op("Slice", x, b.shape(starts), b.shape(ends), b.ints(cut), b.ints(by))
 
 
-@rule(ops.tile)
+@lowers(ops.tile)
 def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
     return b.op("Tile", x, b.ints(reps))
 
 
-@rule(ops.dim_as_value)
+@lowers(ops.dim_as_value)
 def _(b: Builder, *, dim: Any) -> ir.Value:
     return b.cast(b.squeeze(b.dim(dim), [0]), b.out.dtype)
 
 
-@rule(ops.rev)
+@lowers(ops.rev)
 def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
     return b.reverse(x, dimensions)
 
 
-@rule(ops.iota)
+@lowers(ops.iota)
 def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> ir.Value:
     zero, one = b.const(0, np.int64), b.const(1, np.int64)
     line = b.op("Range", zero, b.squeeze(b.dim(shape[dimension]), [0]), one)

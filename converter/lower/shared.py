@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import Unsupported
-from converter.graph import dims
-from converter.graph.dims import Shape
-from converter.graph.sizes import Origin
+from converter.ir import dims
+from converter.ir.dims import Shape
+from converter.ir.named_sizes import Origin
 from converter.targets import Target
 
 

@@ -10,24 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph import Value, ops
-from converter.graph.dtypes import is_float
-from converter.lower.build import Builder
-from converter.lower.registry import rule, unsupported
+from converter.ir import Value, ops
+from converter.ir.dtypes import is_float
+from converter.lower.builder import Builder
+from converter.lower.lowerings import lowers, unsupported
 
 
-@rule(ops.sort)
+@lowers(ops.sort)
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
     """Stable passes from the last key to the first; then every operand is gathered once."""
     size = b.dim(b.out.shape[dimension])
     keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
     if len(xs) == 1 and keys == [xs[0]]:
         return [b.ops("TopK", [xs[0], size], 2, axis=dimension, largest=0)[0]]
-    order = _order(b, keys, size, size, dimension, largest=False)
+    order = _sort_order(b, keys, size, size, dimension, largest=False)
     return [b.op("GatherElements", x, order, axis=dimension) for x in xs]
 
 
-def _order(
+def _sort_order(
     b: Builder, keys: Sequence[ir.Value], size: ir.Value, k: ir.Value, axis: int, largest: bool
 ) -> ir.Value:
     """Where the first ``k`` by all keys are: a pass for each, from the last to the first."""
@@ -58,7 +58,7 @@ def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
     return [x if value.dtype in (np.int32, np.int64) else b.cast(x, np.int64)]
 
 
-@rule(ops.top_k)
+@lowers(ops.top_k)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
     """``total`` asks for JAX's order of all floats: NaN above the others, -0.0 below 0.0."""
     axis = axis % b.operand().rank
@@ -67,12 +67,12 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     zero, size = b.op("Equal", x, b.like(0)), b.dim(b.operand().shape[axis])
     sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
     keys = [*_keys(b, x, b.operand()), sign]
-    places = _order(b, keys, size, b.dim(k), axis, largest=True)
+    places = _sort_order(b, keys, size, b.dim(k), axis, largest=True)
     values = b.op("GatherElements", x, places, axis=axis)
     return [values, b.cast(places, b.node.outputs[1].dtype)]
 
 
-@rule(ops.top_k, since=26)
+@lowers(ops.top_k, since=26)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
     """With ``total``, by the bits, which order all floats once those below zero are turned."""
     axis = axis % b.operand().rank
@@ -89,7 +89,7 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     return [values, b.cast(places, b.node.outputs[1].dtype)]
 
 
-@rule(ops.approx_top_k)
+@lowers(ops.approx_top_k)
 def _(
     b: Builder,
     x: ir.Value,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from converter.graph import ops
+from converter.ir import ops
 from converter.lower.coefficients import LANCZOS
 from converter.lower.formula import Term, either, formulas
-from converter.lower.functions import atan, log1p, sign, tan
+from converter.lower.shared_formulas import lowered_atan, lowered_log1p, lowered_sign, lowered_tan
 
 
 def _cbrt(x: Term) -> Term:
@@ -16,17 +16,17 @@ def _cbrt(x: Term) -> Term:
     root = size.apply("Pow", 1 / 3)
     better = root - (root - size / (root * root)) / 3.0
     at_limit = (better - better).is_nan()  # of 0 and inf
-    return sign(x) * at_limit.where(root, better)
+    return lowered_sign(x) * at_limit.where(root, better)
 
 
 LANCZOS_G = 7.0
 LANCZOS_FIRST = 0.99999999999980993227684700473478
 
 
-def _shifted(z: Term) -> tuple[Term, Term]:
+def _special_shifted(z: Term) -> tuple[Term, Term]:
     """``t = z + g + 1/2`` and its logarithm."""
     t = z + (LANCZOS_G + 0.5)
-    return t, log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
+    return t, lowered_log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
 
 
 def _lgamma(x: Term) -> Term:
@@ -36,7 +36,7 @@ def _lgamma(x: Term) -> Term:
     total = z.number(LANCZOS_FIRST)
     for i, coefficient in enumerate(LANCZOS):
         total = total + coefficient / (z + (i + 1))
-    t, log_t = _shifted(z)
+    t, log_t = _special_shifted(z)
     log_y = (z + 0.5 - t / log_t) * log_t + total.apply("Log") + math.log(2 * math.pi) / 2
     size = abs(x)
     part = size - size.apply("Floor")
@@ -57,10 +57,10 @@ def _digamma(x: Term) -> Term:
         step = z + (i + 1)
         top = top - coefficient / (step * step)
         bottom = bottom + coefficient / step
-    t, log_t = _shifted(z)
+    t, log_t = _special_shifted(z)
     y = log_t + top / bottom - LANCZOS_G / t
     fraction = (x + abs((x + 0.5).apply("Floor"))) * math.pi
-    folded = y - math.pi / either("Tan", tan)(fraction)
+    folded = y - math.pi / either("Tan", lowered_tan)(fraction)
     pole = x.equals(x.apply("Floor")) & (x <= 0)
     return pole.where(math.nan, reflect.where(folded, y))
 
@@ -68,7 +68,7 @@ def _digamma(x: Term) -> Term:
 def _atan2(rise: Term, run: Term) -> Term:
     """``atan(|y| / |x|)`` brought to its quadrant."""
     diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
-    turned = either("Atan", atan)(abs(rise) / abs(run))
+    turned = either("Atan", lowered_atan)(abs(rise) / abs(run))
     angle = diagonal.where(math.pi / 4, turned)
     angle = (diagonal & rise.equals(0)).where(0, angle)
     angle = _signed(run).where(math.pi - angle, angle)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from converter.graph import ops
-from converter.graph.op import Op
+from converter.ir import ops
+from converter.ir.op import Op
 
 SINCE: Mapping[str, int] = {
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mish"), 18),

@@ -11,11 +11,11 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.graph import Graph, Node, ops
-from converter.graph.dims import is_symbolic
-from converter.graph.dtypes import is_float
-from converter.graph.op import Op
-from converter.graph.rewrite import Rule
+from converter.ir import Graph, Node, ops
+from converter.ir.dims import is_symbolic
+from converter.ir.dtypes import is_float
+from converter.ir.op import Op
+from converter.ir.rewrite import Rule
 from converter.targets.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.converter.fuse.drawing import Pencil
 
 B, N, D, H, K = 2, 3, 5, 4, 6

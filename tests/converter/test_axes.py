@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from jax import export
 
-from converter.graph import Graph, Value, axes, dims, evaluate, moves, ops
-from converter.graph.rewrite import Editor
+from converter.ir import Graph, Value, axes, dims, evaluation, moves, ops
+from converter.ir.rewrite import Editor
 
 SIZES = {"b": 5, "h": 3}
 B, H = export.symbolic_shape("b, h")
@@ -29,7 +29,7 @@ class Chain:
 
     @property
     def shape(self):
-        return tuple(dims.product(atoms) for atoms in self.atoms)
+        return tuple(dims.size_product(atoms) for atoms in self.atoms)
 
     def add(self, op, **params):
         self.values.append(self.editor.add(op, self.values[-1:], self.shape, np.int64, params))
@@ -64,7 +64,7 @@ class Chain:
         for atoms in before:
             self.atoms += [[self.rng.choice((1, 3, B))] for _ in range(self.rng.choice((0, 0, 1)))]
             places.append(len(self.atoms))
-            grows = dims.same(dims.product(atoms), 1) and self.rng.random() < 0.5
+            grows = dims.same(dims.size_product(atoms), 1) and self.rng.random() < 0.5
             self.atoms.append([4] if grows else atoms)
         self.add(ops.broadcast_in_dim, shape=self.shape, broadcast_dimensions=tuple(places))
 
@@ -98,19 +98,19 @@ def computed(chain, value, x):
     def apply(node, args, _):
         return [NUMPY[node.op](np.asarray(args[0]), **dims.concrete(node.params, SIZES))]
 
-    found = [x] if value is chain.input else evaluate.evaluate(graph, [x], apply=apply)
+    found = [x] if value is chain.input else evaluation.evaluate(graph, [x], apply=apply)
     return np.asarray(found[0])
 
 
 def taken(view, base, shape):
     """What a view says, element by element."""
-    index = [np.full(shape, dims.evaluate(start, SIZES)) for start in view.starts]
+    index = [np.full(shape, dims.evaluate_dim(start, SIZES)) for start in view.starts]
     for axis, group in enumerate(view.groups):
         place = np.arange(shape[axis])
         for factor in reversed(group):
-            place, digit = divmod(place, dims.evaluate(factor.size, SIZES))
+            place, digit = divmod(place, dims.evaluate_dim(factor.size, SIZES))
             if factor.axis is not None:
-                along = digit * dims.evaluate(factor.stride, SIZES)
+                along = digit * dims.evaluate_dim(factor.stride, SIZES)
                 index[factor.axis] += along.reshape(-1, *(1,) * (len(shape) - axis - 1))
     return base[tuple(index)]
 

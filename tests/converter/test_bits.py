@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 
 RNG = np.random.default_rng(11)
 FORMATS = {np.float16: "16", np.float32: "32", np.float64: "64"}

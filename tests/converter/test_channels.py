@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter import passes
+from converter.pipeline import passes
 
 RNG = np.random.default_rng(0)
 NHWC = ("NHWC", "HWIO", "NHWC")

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.conformance import Case, assert_exports, cases, unary, wrapped_cases
 
 NAN, INF = np.nan, np.inf

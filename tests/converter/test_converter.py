@@ -16,12 +16,12 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter import passes
-from converter.graph.evaluate import evaluate
+from converter.frontend.trace import trace
+from converter.ir.evaluation import evaluate
 from converter.lower import lower
+from converter.model.tidy import tidy
+from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
-from converter.tidy import tidy
-from converter.trace import trace
 
 MLP = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
 MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias")]
@@ -305,7 +305,7 @@ def test_every_stage_means_the_same():
         np.testing.assert_allclose(evaluate(graph, [x])[0], wanted, rtol=1e-6)
         assert "layers.0.weight" in str(graph) or "const" in str(graph)
 
-    passes.run(graph, passes.Settings(23), watch)
+    passes.run_passes(graph, passes.Settings(23), watch)
     assert seen == [step.name for step in passes.PASSES]
     model = tidy(lower(graph, 23, find_target(DEFAULT)), find_target(DEFAULT))
     assert [n.op_type for n in model.graph] == ["MatMul", "Add", "Relu"] * 2 + ["MatMul", "Add"]

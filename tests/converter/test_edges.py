@@ -17,7 +17,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 
 
 def split_then_turned(x):

@@ -19,8 +19,8 @@ from jax import lax
 from jax.extend.core import Primitive
 
 import converter
-from converter.graph import Graph, Value, make_node
-from converter.graph.equals import merge_equals
+from converter.ir import Graph, Value, make_node
+from converter.ir.equality import merge_equals
 
 F32 = np.dtype(np.float32)
 

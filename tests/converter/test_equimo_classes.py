@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 
 NEW = version("equimo") >= "2"
 MODELS = "equimo.vision.models" if NEW else "equimo.models"

@@ -18,7 +18,7 @@ from jax import lax
 
 import converter
 from converter.fuse import activations
-from converter.lower import registry
+from converter.lower import lowerings
 from tests.converter import test_edges
 from tests.converter.test_edges import edges, taken, units
 from tests.converter.test_rules import NEWER
@@ -292,7 +292,7 @@ def test_every_rule_is_tried():
     for fn in OTHERS.values():
         seen |= {node.op.name for node in converter.to_onnx(fn, [("B", 4)]).graph.walk()}
     assert seen >= {op.name for op in activations.INEXACT}
-    assert {op.name for op in registry.supported()} - seen - NEWER == ELSEWHERE
+    assert {op.name for op in lowerings.supported()} - seen - NEWER == ELSEWHERE
 
 
 def written(dtype: str) -> set[str]:

@@ -9,10 +9,10 @@ import pytest
 from jax import lax
 
 import converter
-from converter.arrange.exact import deviations
 from converter.fuse import activations
-from converter.judge.runtime import run, session
+from converter.legalize.deviations import deviations
 from converter.targets import DEFAULT, find_target
+from converter.verify.sessions import run, session
 from tests.converter.test_edges import units
 
 TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT)).items()}

@@ -9,8 +9,8 @@ import pytest
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
-from converter.precision import narrowed
+from converter.model.half_precision import narrowed_array
+from converter.verify.sessions import run
 
 X = np.array([[0, 0, 0, 0], [1, 2, 3, 4], [-1, 0.5, 0, 2]], np.float32)
 MASK = np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 1]], np.float32)
@@ -46,13 +46,15 @@ def test_narrowed():
     half = np.dtype(np.float16)
     numbers = np.array([1e9, -1e9, np.inf, -np.inf, 65519, 3e-9, 0, 1.5], np.float32)
     wanted = np.array([65504, -65504, np.inf, -np.inf, 65504, 0, 0, 1.5], half)
-    np.testing.assert_array_equal(narrowed(numbers, half), wanted)
-    assert np.isnan(narrowed(np.array([np.nan], np.float32), half)).all()
+    np.testing.assert_array_equal(narrowed_array(numbers, half), wanted)
+    assert np.isnan(narrowed_array(np.array([np.nan], np.float32), half)).all()
     for number in (1e-8, -1e-30, 5e-5):
-        held = narrowed(np.array(number, np.float32), half)
+        held = narrowed_array(np.array(number, np.float32), half)
         assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
-    assert float(narrowed(np.array(0.0, np.float32), half)) == 0
-    assert np.isfinite(narrowed(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))).all()
+    assert float(narrowed_array(np.array(0.0, np.float32), half)) == 0
+    assert np.isfinite(
+        narrowed_array(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))
+    ).all()
 
 
 WINDOW = {"window_dimensions": (2, 3), "window_strides": (1, 2), "padding": ((0, 1), (1, 0))}

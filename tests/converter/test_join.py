@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 
 
 def first(image):

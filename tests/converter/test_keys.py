@@ -11,7 +11,7 @@ from flax import linen
 from jax import lax, random
 
 import converter
-from converter.judge.runtime import session
+from converter.verify.sessions import session
 
 KEY = random.key(0)
 SEEDS = (3, 7922)

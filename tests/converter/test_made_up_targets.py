@@ -14,7 +14,7 @@ import pytest
 
 import converter
 from converter import targets
-from converter.graph import ops
+from converter.ir import ops
 from converter.targets.schemas import operator
 from converter.targets.target import Quirk, Target, lack
 from converter.targets.versions import versions

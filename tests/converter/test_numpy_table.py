@@ -13,11 +13,11 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph import Value, make_node, ops
-from converter.graph.evaluate import precision, run_node
-from converter.judge.runtime import run
-from converter.programs.compute import compute
-from converter.trace import trace
+from converter.frontend.trace import trace
+from converter.ir import Value, make_node, ops
+from converter.ir.evaluation import precision, run_node
+from converter.ir.numpy_evaluation import compute
+from converter.verify.sessions import run
 
 FLOATS = ("float16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")

@@ -9,9 +9,9 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph import Value, const, make_node, ops
-from converter.graph.ranges import known_range
-from converter.judge.runtime import run, session
+from converter.ir import Value, const, make_node, ops
+from converter.ir.ranges import known_range
+from converter.verify.sessions import run, session
 from tests.conformance import assert_close
 
 BEYOND = np.array([1.2, -1, np.nan, 0.5, 1e20, -np.inf, np.inf, 3e9, -3e9, 254.9], np.float32)

@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.conformance import Case, assert_exports, cases
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)

@@ -10,7 +10,7 @@ from flax import nnx
 from jax import lax
 
 import converter
-from converter.graph import ops
+from converter.ir import ops
 
 T, B, D, H = 7, 3, 4, 5
 X = np.random.default_rng(0).standard_normal((B, T, D)).astype(np.float32)

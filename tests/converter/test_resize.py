@@ -16,7 +16,7 @@ from jax.image import resize
 from onnx.reference import ReferenceEvaluator
 
 import converter
-from converter.judge.runtime import run, session
+from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
 from tests.converter.test_conformance_resize import hats, keep, to
 from tests.recognisers import Form, assert_recognised

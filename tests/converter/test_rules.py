@@ -16,11 +16,11 @@ from jax import lax
 
 import converter
 from converter.errors import ConverterError, Unsupported
-from converter.graph import Graph, make_node, ops
-from converter.jaxprs.inline import HINTS, UNSET
-from converter.lower import lower, registry
+from converter.frontend.inline import HINTS, UNSET
+from converter.frontend.trace import trace
+from converter.ir import Graph, make_node, ops
+from converter.lower import lower, lowerings
 from converter.targets import DEFAULT, find_target
-from converter.trace import trace
 
 ROOT = Path(converter.__file__).parents[1]
 FILES = sorted((ROOT / "converter").rglob("*.py"))
@@ -186,13 +186,13 @@ def test_no_parameter_vanishes(name):
     node = next(n for n in graph.walk() if n.op.name == name)
     unset = {k for k in UNSET & params.keys() if params[k] is None}
     assert node.params.keys() == params.keys() - HINTS - unset
-    entry = registry.find(ops.named(name), 26)
+    entry = lowerings.find_lowering(ops.named(name), 26)
     known = READ.get(name, set()) if entry is None or name in READ else entry.reads | entry.ignores
     assert node.params.keys() <= known, node.params.keys() - known
 
 
 def test_every_primitive_with_a_rule_has_an_example():
-    given = {op.name for op in registry.supported() if op.formula is None}
+    given = {op.name for op in lowerings.supported() if op.formula is None}
     assert given - EXAMPLES.keys() - NEWER == set()
 
 
@@ -206,7 +206,7 @@ def test_unknown_parameters_are_refused():
 def test_a_rule_cannot_take_what_it_does_not_name():
     with pytest.raises(ConverterError, match="name its parameters"):
 
-        @registry.rule("nothing")
+        @lowerings.lowers("nothing")
         def _(b: Any, x: Any, **_: Any) -> Any:
             return x
 
@@ -247,7 +247,7 @@ def test_rules_are_short():
 
 
 def _is_rule(call: ast.expr) -> bool:
-    return isinstance(call, ast.Name) and call.id == "rule"
+    return isinstance(call, ast.Name) and call.id == "lowers"
 
 
 def test_nothing_is_dropped_unseen():

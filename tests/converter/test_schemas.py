@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph import ops
+from converter.ir import ops
 from converter.targets.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE, operator
 

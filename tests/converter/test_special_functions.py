@@ -12,7 +12,7 @@ import scipy.special
 from jax import lax
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.converter.test_edges import units
 
 RNG = np.random.default_rng(5)

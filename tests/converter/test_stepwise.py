@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from converter.jaxprs.stepwise import stepwise
+from converter.verify.streaming_evaluation import stepwise
 
 
 @jax.custom_jvp

@@ -12,11 +12,11 @@ import pytest
 
 import converter
 from converter.errors import SaveError
-from converter.files import pieces as laying
-from converter.files.behind import behind
+from converter.model import chunks as laying
+from converter.model.background_writer import behind
 
 # The package's attribute of that name is the function.
-saving = importlib.import_module("converter.files.save")
+saving = importlib.import_module("converter.model.saving")
 
 
 @pytest.fixture

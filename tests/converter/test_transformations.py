@@ -6,8 +6,8 @@ import jax
 import pytest
 
 import converter
-from converter.expand import devices
-from converter.expand.registry import expanded, find
+from converter.decompositions import collectives
+from converter.decompositions.registered import expanded, find_decomposition
 from tests.converter.test_rules import equations
 from tests.converter.transformed import ROWS, WAYS, Row
 
@@ -56,7 +56,9 @@ def test_halves_of_values_of_other_ranks():
 
 def test_no_decomposition_is_left_out():
     """Collectives have a table of their own."""
-    collectives = {n for n in expanded() if find(n).function.__module__ == devices.__name__}
+    collectives = {
+        n for n in expanded() if find_decomposition(n).function.__module__ == collectives.__name__
+    }
     assert expanded() - collectives - ROWS.keys() - ALONE.keys() == set()
     assert not ALONE.keys() & ROWS.keys()
 

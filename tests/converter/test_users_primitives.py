@@ -15,12 +15,12 @@ from jax.extend.core import Primitive, primitives
 from jax.interpreters import ad, batching, mlir
 
 import converter
-from converter.graph.ops import stated
-from converter.jaxprs.inline import CONTROL, DROPPED, HINTS
-from converter.jaxprs.instead import CALLS, REPLACED
-from converter.jaxprs.keys import DRAWS, UNCHANGED
-from converter.jaxprs.owners import is_users
-from converter.refused import REFUSED
+from converter.frontend.calls import CALLS, REPLACED
+from converter.frontend.inline import CONTROL, DROPPED, HINTS
+from converter.frontend.key_types import DRAWS, UNCHANGED
+from converter.frontend.owners import is_users
+from converter.frontend.refused import REFUSED
+from converter.ir.ops import stated
 from tests.conformance import Case, assert_exports, wrapped_cases
 
 X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)

@@ -13,8 +13,8 @@ import pytest
 from jax import lax
 
 import converter
-from converter.graph.evaluate import evaluate
-from converter.judge.runtime import run
+from converter.ir.evaluation import evaluate
+from converter.verify.sessions import run
 
 RNG = np.random.default_rng(3)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 

@@ -16,7 +16,7 @@ from jax.extend.core import primitives
 
 from tests.converter.complex.test_complex import FAMILIES
 from tests.converter.complex.test_complex_functions import FUNCTIONS
-from tests.converter.expand.test_wrappers import filled
+from tests.converter.decompositions.test_wrappers import filled
 
 Function = Callable[..., Any]
 LANES = 3

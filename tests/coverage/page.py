@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from converter.errors import Unsupported
-from converter.refused import REFUSED
+from converter.frontend.refused import REFUSED
 from tests.converter.harness.refused import REMAINING, TARGETS, shares
 from tests.converter.harness.refused import reason as reason_of
 from tests.converter.harness.table import DTYPES, sample, whole

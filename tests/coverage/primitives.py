@@ -9,17 +9,18 @@ from types import ModuleType
 
 from jax.extend.core import Primitive
 
-from converter import expand, passes
-from converter.arrange import pooling
-from converter.complex import registry as registry_of_complex
-from converter.expand.registry import expanded
-from converter.graph import ops
-from converter.jaxprs import keys
-from converter.jaxprs.inline import CONTROL, DROPPED
-from converter.jaxprs.instead import CALLS, REPLACED
-from converter.lower import registry
-from converter.refused import REFUSED
-from converter.simplify import FORMS
+from converter import decompositions
+from converter.canonicalize import FORMS
+from converter.decompositions.complex import complex_rules as registry_of_complex
+from converter.decompositions.registered import expanded
+from converter.frontend import key_types
+from converter.frontend.calls import CALLS, REPLACED
+from converter.frontend.inline import CONTROL, DROPPED
+from converter.frontend.refused import REFUSED
+from converter.ir import ops
+from converter.layout import pooling
+from converter.lower import lowerings
+from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
 
 PUBLIC = (
@@ -54,7 +55,8 @@ def _held(module: ModuleType) -> Iterator[str]:
 
 
 ARRANGED = frozenset().union(
-    *(step.gone for step in passes.PASSES), pooling.rules(17, False, find_target(DEFAULT))
+    *(step.eliminates for step in passes.PASSES),
+    pooling.pooling_rules(17, False, find_target(DEFAULT)),
 )
 """Primitives that the passes bring into another form before the lowering."""
 
@@ -63,20 +65,21 @@ def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
     return {
         **dict.fromkeys(REFUSED, "refused"),
-        **dict.fromkeys(registry_of_complex.known(), "of both parts, by themselves"),
+        **dict.fromkeys(registry_of_complex.complex_primitives(), "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(
-            ARRANGED | {op.name for op in FORMS} | keys.UNCHANGED | keys.DRAWS, "another form"
+            ARRANGED | {op.name for op in FORMS} | key_types.UNCHANGED | key_types.DRAWS,
+            "another form",
         ),
         **dict.fromkeys(expanded(), "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
-        **dict.fromkeys((op.name for op in registry.supported()), "a rule"),
+        **dict.fromkeys((op.name for op in lowerings.supported()), "a rule"),
         **dict.fromkeys(CONTROL, "a rule"),
     }
 
 
 def opsets(name: str) -> str:
     """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
-    if expand.find(name) is not None:
+    if decompositions.find_decomposition(name) is not None:
         return "17"
-    return ", ".join(map(str, registry.brought(ops.named(name)))) or "17"
+    return ", ".join(map(str, lowerings.brought(ops.named(name)))) or "17"

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import converter
-from converter.jaxprs.specs import Spec, arguments
-from converter.judge.samples import draw_inputs
+from converter.frontend.specs import Spec, arguments
+from converter.verify.samples import draw_inputs
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 SIZES = {"B": 3, "T": 5}

@@ -13,7 +13,7 @@ import sys
 import jax.numpy as jnp
 
 import converter
-from converter.judge.runtime import session
+from converter.verify.sessions import session
 from tests.fuzz.program import Program
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from jax.core import Tracer
 
 import converter
-from converter.graph import Node, ops
-from converter.graph.evaluate import Sizes, evaluate, run_node
-from converter.judge.samples import samples
-from converter.trace import trace
+from converter.frontend.trace import trace
+from converter.ir import Node, ops
+from converter.ir.evaluation import Sizes, evaluate, run_node
+from converter.verify.samples import samples
 from tests.fuzz.errors import ANY, IN_JAX
 from tests.fuzz.flushed import right_if_flushed
 from tests.fuzz.program import Program, function

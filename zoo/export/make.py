@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 import converter
-from converter.graph.names import Names
+from converter.ir.names import Names
 from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive, limit_for, runnable

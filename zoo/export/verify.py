@@ -15,7 +15,7 @@ import onnx_ir as ir
 from numpy.typing import ArrayLike, NDArray
 
 import converter
-from converter.jaxprs.stepwise import stepwise
+from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
 from zoo.export.precision import LIMITS, Limit, runnable

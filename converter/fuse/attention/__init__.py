@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.fuse.attention import axes, build, masks, scores
-from converter.fuse.attention.axes import Parts
-from converter.fuse.attention.build import Attention
-from converter.fuse.attention.scores import Factor, Scores, only_reader
+from converter.fuse.attention import attention_axes, attention_build, masks, scores
+from converter.fuse.attention.attention_axes import Parts
+from converter.fuse.attention.attention_build import Attention
+from converter.fuse.attention.scores import ScoreFactor, Scores, only_reader
 from converter.fuse.match import Uses, converts_float, operand, peel, proved, whole
-from converter.graph import Node, Value, ops
-from converter.graph.axes import View, along
-from converter.graph.dtypes import is_float
+from converter.ir import Node, Value, ops
+from converter.ir.axes import View, along
+from converter.ir.dtypes import is_float
 
 
-def prove(node: Node, uses: Uses) -> Attention | str | None:
+def prove_attention(node: Node, uses: Uses) -> Attention | str | None:
     reason = None
     for side in (0, 1):
         weights = _behind(node.inputs[side])
@@ -64,7 +64,7 @@ def _attention(node: Node, side: int, weights: View, uses: Uses) -> Attention | 
 
 
 def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> Attention | str:
-    parts = axes.parts(node, side, weights, found.product, uses)
+    parts = attention_axes.axis_parts(node, side, weights, found.product, uses)
     if isinstance(parts, str):
         return parts
     dtype, precision = node.out.dtype, found.product.base.dtype
@@ -80,13 +80,13 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     scale = found.scale * parts.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
-    mask = masks.prove(found.terms, parts.columns, dtype)
+    mask = masks.prove_masks(found.terms, parts.columns, dtype)
     if isinstance(mask, str):
         return mask
     return Attention(parts, scale, found.factors, cap, mask, precision)
 
 
-def _is_of_queries(factor: Factor, parts: Parts) -> bool:
+def _is_of_queries(factor: ScoreFactor, parts: Parts) -> bool:
     """Whether queries may be multiplied in place of the scores; float16 might overflow."""
     view, query = factor.view, parts.query
     varies = {i for i, a in enumerate(view.axes) if a is not None}
@@ -94,4 +94,4 @@ def _is_of_queries(factor: Factor, parts: Parts) -> bool:
     return same and view.complete() and varies <= set(query.axes)
 
 
-ATTENTION = proved("Attention", (ops.einsum,), prove, build.build)
+ATTENTION = proved("Attention", (ops.einsum,), prove_attention, attention_build.build_attention)

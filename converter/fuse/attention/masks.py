@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.attention.scores import Added, Filled, Term
-from converter.fuse.known import is_weight, known
-from converter.graph import Value, dims
+from converter.fuse.attention.scores import Added, Filled, ScoreTerm
+from converter.fuse.dependence import is_weight, known
+from converter.ir import Value, dims
 
 ABSORBING = -1e30
 """Below this, ``number + score`` is ``number`` in float32 for every score that is not absurd."""
@@ -37,12 +37,12 @@ LARGEST = 1 << 22
 class Mask:
     """``terms`` applied to zero, in ``dtype``; to be lifted, or known not to need it."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[ScoreTerm, ...]
     dtype: np.dtype
     lifted: bool
 
 
-def prove(terms: Sequence[Term], columns: int, dtype: np.dtype) -> Mask | str | None:
+def prove_masks(terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype) -> Mask | str | None:
     """The mask for operands of ``dtype``, or why there is none; no terms need none."""
     if not terms:
         return None
@@ -57,7 +57,7 @@ def prove(terms: Sequence[Term], columns: int, dtype: np.dtype) -> Mask | str | 
     return mask if isinstance(mask, str) else _narrowed(_unlifted(mask, open_), open_, dtype)
 
 
-def _held(term: Term, dtype: np.dtype) -> Term:
+def _held(term: ScoreTerm, dtype: np.dtype) -> ScoreTerm:
     """A fill as ``dtype`` holds it."""
     if isinstance(term, Added):
         return term
@@ -70,7 +70,7 @@ def _fits(term: Added) -> bool:
     return float(info.tiny) <= abs(term.coefficient) <= float(info.max)
 
 
-def _absorbing(terms: Sequence[Term], open_: bool) -> Mask | str:
+def _absorbing(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
     """The terms with fills that may be added; ``open_`` where the fill leaves something in every
     row."""
     dtype = terms[0].dtype
@@ -111,7 +111,7 @@ def _leaves_all_rows(fill: Filled, columns: int) -> bool:
     return bool((shown if axis is None else shown.any(axis=axis)).all())
 
 
-def _mild(terms: Sequence[Term]) -> bool:
+def _mild(terms: Sequence[ScoreTerm]) -> bool:
     """What is added is known to be far above the fills, or is a bias that was learnt."""
     fills = [t.number for t in terms if isinstance(t, Filled)]
     return all(

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.fuse.match import Uses, converts_float, operand, operands, peel
-from converter.graph import Value, ops
-from converter.graph.axes import View, along
-from converter.graph.constants import scalar
-from converter.graph.op import Op
+from converter.ir import Value, ops
+from converter.ir.axes import View, along
+from converter.ir.op import Op
+from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Filled:
         return replace(self, number=self.number * number)
 
 
-Term: TypeAlias = Added | Filled
+ScoreTerm: TypeAlias = Added | Filled
 
 
 @dataclass(frozen=True)
-class Factor:
+class ScoreFactor:
     """The scores are multiplied with ``view``, or divided by it (``op``)."""
 
     op: Op
@@ -61,8 +61,8 @@ class Scores:
 
     product: View
     scale: float = 1.0
-    factors: tuple[Factor, ...] = ()
-    terms: tuple[Term, ...] = ()
+    factors: tuple[ScoreFactor, ...] = ()
+    terms: tuple[ScoreTerm, ...] = ()
     cap: float | None = None
 
     def times(self, factor: float) -> Scores:
@@ -73,14 +73,14 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScoreStep:
     """An operation on the scores ``inner``: by a number, by a factor, or with a term."""
 
     inner: Value
     view: View
     number: float = 1.0
-    factor: Factor | None = None
-    term: Term | None = None
+    factor: ScoreFactor | None = None
+    term: ScoreTerm | None = None
 
     def apply(self, scores: Scores) -> Scores | str:
         if self.factor is not None:
@@ -130,33 +130,33 @@ def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
             yield replace(inner, cap=1.0)
 
 
-def _mul(view: View) -> list[Step]:
+def _mul(view: View) -> list[ScoreStep]:
     parts = operands(view)
     return [_multiplied(view, i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
-def _div(view: View) -> list[Step]:
+def _div(view: View) -> list[ScoreStep]:
     return [_multiplied(view, 0, operand(view, 1), ops.div)]
 
 
-def _multiplied(view: View, index: int, by: View, op: Op) -> Step:
+def _multiplied(view: View, index: int, by: View, op: Op) -> ScoreStep:
     """By a number, or else by an array."""
     number = scalar(by.base)
     if number is None or (op is ops.div and number == 0):
-        return _step(view, index, factor=Factor(op, by))
+        return _step(view, index, factor=ScoreFactor(op, by))
     return _step(view, index, number=float(number) if op is ops.mul else 1 / float(number))
 
 
-def _add(view: View) -> list[Step]:
+def _add(view: View) -> list[ScoreStep]:
     terms = [Added(v, view.base.dtype) for v in operands(view)]
     return [_step(view, i, term=terms[1 - i]) for i in (0, 1)]
 
 
-def _sub(view: View) -> list[Step]:
+def _sub(view: View) -> list[ScoreStep]:
     return [_step(view, 0, term=Added(operand(view, 1), view.base.dtype, -1.0))]
 
 
-def _select(view: View) -> list[Step]:
+def _scores_select(view: View) -> list[ScoreStep]:
     which, *cases = operands(view)
     if len(cases) != 2 or which.base.dtype != np.bool_:
         return []
@@ -168,7 +168,7 @@ def _select(view: View) -> list[Step]:
     ]
 
 
-def _convert(view: View) -> list[Step]:
+def _scores_convert(view: View) -> list[ScoreStep]:
     return [_step(view, 0)] if converts_float(view.node()) else []
 
 
@@ -176,19 +176,19 @@ def _step(
     view: View,
     index: int,
     number: float = 1.0,
-    factor: Factor | None = None,
-    term: Term | None = None,
-) -> Step:
-    return Step(view.node().inputs[index], operand(view, index), number, factor, term)
+    factor: ScoreFactor | None = None,
+    term: ScoreTerm | None = None,
+) -> ScoreStep:
+    return ScoreStep(view.node().inputs[index], operand(view, index), number, factor, term)
 
 
-_STEPS: dict[Op, Callable[[View], list[Step]]] = {
+_STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
     ops.mul: _mul,
     ops.div: _div,
     ops.add: _add,
     ops.sub: _sub,
-    ops.select_n: _select,
-    ops.convert_element_type: _convert,
+    ops.select_n: _scores_select,
+    ops.convert_element_type: _scores_convert,
 }
 
 

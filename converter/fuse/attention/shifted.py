@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from converter.fuse.attention.masks import VANISHING
 from converter.fuse.match import whole
-from converter.graph import Node, Value, const, ops
-from converter.graph.axes import View
-from converter.graph.constants import scalar
-from converter.graph.moves import write
-from converter.graph.rewrite import Editor
+from converter.ir import Node, Value, const, ops
+from converter.ir.axes import View
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
 
 
 def as_term(node: Node, editor: Editor) -> Value | None:

@@ -12,14 +12,14 @@ node is written (``build``).
 from __future__ import annotations
 
 from converter.fuse.match import Uses, proved
-from converter.fuse.recurrent import build, results, selection
-from converter.fuse.recurrent.build import Recurrent
+from converter.fuse.recurrent import loop_results, recurrent_build, selection
 from converter.fuse.recurrent.cells import Cell, cell
+from converter.fuse.recurrent.recurrent_build import Recurrent
 from converter.fuse.recurrent.terms import Body
-from converter.graph import Node, dims, ops
+from converter.ir import Node, dims, ops
 
 
-def prove(node: Node, uses: Uses) -> Recurrent | str | None:
+def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
     """For each state of the loop, and each of its axes as that which the products sum over."""
     graph, carried = node.bodies["body"], node.params["num_carry"]
     lasts = dims.is_at_least(node.params["length"], 1) and not dims.same(node.params["length"], 1)
@@ -34,12 +34,12 @@ def prove(node: Node, uses: Uses) -> Recurrent | str | None:
         for feature in reversed(range(state.rank)):
             found = cell(Body(node, state, feature), after)
             if isinstance(found, Cell):
-                return _whole(found, uses)
+                return _recurrent_whole(found, uses)
             reason = reason or found
     return reason
 
 
-def _whole(found: Cell, uses: Uses) -> Recurrent | str | None:
+def _recurrent_whole(found: Cell, uses: Uses) -> Recurrent | str | None:
     terms = [term for gate in found.gates for term in gate]
     sources = dict.fromkeys(t.source for t in terms if t.kind == "x" and t.source is not None)
     if not sources or not any(t.kind in ("h", "reset") for t in terms):
@@ -50,11 +50,13 @@ def _whole(found: Cell, uses: Uses) -> Recurrent | str | None:
         return "the runtime's operator does not take its dtypes"
     if len({selection.goes_back(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
-    known = [found.body.state.shape[found.body.feature], *map(build.width, sources)]
+    known = [found.body.state.shape[found.body.feature], *map(recurrent_build.width, sources)]
     if not dims.all_static(known):
         return "its width is not known"
-    given = results.results(found)
+    given = loop_results.results(found)
     return given if isinstance(given, str) else Recurrent(found, tuple(sources), given)
 
 
-RECURRENT = proved("LSTM, GRU or RNN", (ops.scan,), prove, build.build)
+RECURRENT = proved(
+    "LSTM, GRU or RNN", (ops.scan,), prove_recurrent, recurrent_build.build_recurrent
+)

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from converter.fuse.recurrent.polynomials import Polynomial, polynomial
-from converter.fuse.recurrent.selection import operands
-from converter.fuse.recurrent.terms import Body, Reader, Term, activation, negated
-from converter.graph import Value, dims, ops
-from converter.graph.axes import View
-from converter.graph.op import Op
+from converter.fuse.recurrent.selection import selected_operands
+from converter.fuse.recurrent.terms import Body, GateTerm, Reader, activation, negated
+from converter.ir import Value, dims, ops
+from converter.ir.axes import View
+from converter.ir.op import Op
 
 SYMMETRIC = ("logistic", "hard_sigmoid")
 """Where 1 - f(x) = f(-x)."""
@@ -35,7 +35,7 @@ class Cell:
 
     body: Body
     op: Op
-    gates: tuple[tuple[Term, ...], ...]
+    gates: tuple[tuple[GateTerm, ...], ...]
     activations: tuple[str, ...]
     states: tuple[Value, ...]
     results: tuple[View, ...]
@@ -45,7 +45,7 @@ class Cell:
 def cell(body: Body, result: Value) -> Cell | str | None:
     """The cell whose state becomes ``result``, or what is missing to be one."""
     new = body.select(result)
-    if new.op() is ops.select_n and any(map(_is_gated, operands(new)[1:])):
+    if new.op() is ops.select_n and any(map(_is_gated, selected_operands(new)[1:])):
         return "a mask leaves its state as it was in some rounds"
     parts = polynomial(new)
     if parts is None or not _is_gated(new):
@@ -114,7 +114,7 @@ def _with_memory(
     return reason
 
 
-def _reason(names: list[str], terms: tuple[tuple[Term, ...], ...] | None) -> str:
+def _reason(names: list[str], terms: tuple[tuple[GateTerm, ...], ...] | None) -> str:
     if terms is not None:
         return "its gates have different activations"
     return "a gate is more than products of inputs and states with weights, and biases"
@@ -122,7 +122,7 @@ def _reason(names: list[str], terms: tuple[tuple[Term, ...], ...] | None) -> str
 
 def _gates(
     reader: Reader, gates: tuple[View, ...], reset: bool = False
-) -> tuple[list[str], tuple[tuple[Term, ...], ...] | None]:
+) -> tuple[list[str], tuple[tuple[GateTerm, ...], ...] | None]:
     """Activations and terms of gates; only with ``reset`` may terms be multiplied by another."""
     found = [activation(gate) for gate in gates]
     known = [gate for gate in found if gate is not None]
@@ -132,7 +132,7 @@ def _gates(
     return names, tuple(plain) if len(plain) == len(gates) else None
 
 
-def _is_plain(terms: list[Term]) -> bool:
+def _is_plain(terms: list[GateTerm]) -> bool:
     return all(term.gate is None for term in terms)
 
 
@@ -184,7 +184,7 @@ def _blends(parts: Polynomial, old: View) -> Iterator[tuple[View, View, bool]]:
                     yield update, fresh, number == -1
 
 
-def _resets_last(terms: list[Term]) -> bool | None:
+def _resets_last(terms: list[GateTerm]) -> bool | None:
     """Whether all of the state's terms are multiplied by the gate, or the state in all of them."""
     kinds = {(t.kind, t.gate is not None) for t in terms} - {("x", False), ("bias", False)}
     if kinds == {("reset", True)}:

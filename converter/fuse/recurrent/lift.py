@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
-from converter.graph import Graph, Node, Value, ops
-from converter.graph.axes import along
-from converter.graph.dims import Dim
-from converter.graph.moves import above, write
-from converter.graph.op import Op
-from converter.graph.rewrite import Editor
+from converter.ir import Graph, Node, Value, ops
+from converter.ir.axes import along
+from converter.ir.dims import Dim
+from converter.ir.moves import above, write
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor
 
 
 def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
@@ -69,7 +69,7 @@ def _elementwise(node: Node, lifter: Lifter) -> Value:
     return lifter.again(node, inputs)
 
 
-def _product(node: Node, lifter: Lifter) -> Value:
+def _lift_product(node: Node, lifter: Lifter) -> Value:
     rounds = 1 + max(*node.params["lhs"], *node.params["rhs"], 0)
     labels = [
         [rounds, *node.params[side]] if id(value) in lifter.varying else node.params[side]
@@ -80,11 +80,11 @@ def _product(node: Node, lifter: Lifter) -> Value:
     return lifter.again(node, inputs, lhs=labels[0], rhs=labels[1], out=out)
 
 
-def _reshape(node: Node, lifter: Lifter) -> Value:
+def _lift_reshape(node: Node, lifter: Lifter) -> Value:
     return lifter.editor.reshape(lifter.whole(node.inputs[0]), (lifter.length, *node.out.shape))
 
 
-def _moved(node: Node, lifter: Lifter) -> Value:
+def _lift_moved(node: Node, lifter: Lifter) -> Value:
     """What only moves elements of each round."""
     source, found = lifter.whole(node.inputs[0]), above(along(node.out))
     assert found is not None, node
@@ -92,29 +92,29 @@ def _moved(node: Node, lifter: Lifter) -> Value:
     return write(lifter.editor, every.put(0, 0), (lifter.length, *node.out.shape))
 
 
-def _concatenate(node: Node, lifter: Lifter) -> Value:
+def _lift_concatenate(node: Node, lifter: Lifter) -> Value:
     return lifter.editor.concatenate(
         [lifter.whole(v) for v in node.inputs], node.params["dimension"] + 1
     )
 
 
-def _along(node: Node, lifter: Lifter) -> Value:
+def _lift_along(node: Node, lifter: Lifter) -> Value:
     axis = node.params["axis"] % node.out.rank
     return lifter.again(node, [lifter.whole(node.inputs[0])], axis=axis + 1)
 
 
-def _reduced(node: Node, lifter: Lifter) -> Value:
+def _lift_reduced(node: Node, lifter: Lifter) -> Value:
     axes = tuple(a + 1 for a in node.params["axes"])
     return lifter.again(node, [lifter.whole(node.inputs[0])], axes=axes)
 
 
 LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
     **dict.fromkeys((op for op in ops.stated() if op.elementwise), _elementwise),
-    ops.einsum: _product,
-    ops.reshape: _reshape,
-    **dict.fromkeys((ops.transpose, ops.broadcast_in_dim, ops.slice), _moved),
-    ops.concatenate: _concatenate,
-    **dict.fromkeys((ops.softmax, ops.log_softmax), _along),
-    **dict.fromkeys((ops.reduce_sum, ops.reduce_max, ops.reduce_min), _reduced),
+    ops.einsum: _lift_product,
+    ops.reshape: _lift_reshape,
+    **dict.fromkeys((ops.transpose, ops.broadcast_in_dim, ops.slice), _lift_moved),
+    ops.concatenate: _lift_concatenate,
+    **dict.fromkeys((ops.softmax, ops.log_softmax), _lift_along),
+    **dict.fromkeys((ops.reduce_sum, ops.reduce_max, ops.reduce_min), _lift_reduced),
 }
 """What can be written for all rounds at once."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from converter.fuse.recurrent.selection import operands
-from converter.graph import ops
-from converter.graph.axes import View
-from converter.graph.constants import scalar
-from converter.graph.op import Op
+from converter.fuse.recurrent.selection import selected_operands
+from converter.ir import ops
+from converter.ir.axes import View
+from converter.ir.op import Op
+from converter.ir.scalars import scalar
 
 Monomial: TypeAlias = frozenset[View]
 Polynomial: TypeAlias = dict[Monomial, float]
@@ -28,7 +28,7 @@ def polynomial(found: View, depth: int = 0) -> Polynomial | None:
         return {frozenset(): float(number)}
     if (op not in _COMBINED and op is not ops.neg) or depth == DEEPEST:
         return {frozenset({found}): 1.0}
-    parts = [polynomial(part, depth + 1) for part in operands(found)]
+    parts = [polynomial(part, depth + 1) for part in selected_operands(found)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -53,7 +53,7 @@ def _difference(one: Polynomial, other: Polynomial) -> Polynomial:
     return _sum(one, _scaled(other, -1.0))
 
 
-def _product(one: Polynomial, other: Polynomial) -> Polynomial | None:
+def _polynomials_product(one: Polynomial, other: Polynomial) -> Polynomial | None:
     result: Polynomial = {}
     for left, number in one.items():
         for right, factor in other.items():
@@ -66,5 +66,5 @@ def _product(one: Polynomial, other: Polynomial) -> Polynomial | None:
 _COMBINED: dict[Op, Callable[[Polynomial, Polynomial], Polynomial | None]] = {
     ops.add: _sum,
     ops.sub: _difference,
-    ops.mul: _product,
+    ops.mul: _polynomials_product,
 }

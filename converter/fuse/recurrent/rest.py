@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.lift import Lifter, can_lift, makers, varying
-from converter.graph import Graph, Node, Value, make_node, ops
-from converter.graph.rewrite import Editor
+from converter.ir import Graph, Node, Value, make_node, ops
+from converter.ir.rewrite import Editor
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def rest(cell: Cell, missing: Sequence[int]) -> Rest | None:
     return Rest(tuple(kept), tuple(nodes), state, tuple(carried), tuple(scanned))
 
 
-def write(found: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, Value]:
+def write_rest(found: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, Value]:
     """The loop's missing outputs; ``states`` are the cell's, one for each round."""
     graph = loop.bodies["body"]
     given = [loop.inputs[i] for i in found.scanned]

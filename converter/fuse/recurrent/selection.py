@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converter.graph import Value, dims
-from converter.graph.axes import Factor, Group, View, along
-from converter.graph.moves import descended
+from converter.ir import Value, dims
+from converter.ir.axes import Factor, Group, View, along
+from converter.ir.moves import descended
 
 TIME, INNER = -1, -2
 """The axis of a loop's rounds, and that over which a product sums."""
@@ -24,12 +24,12 @@ def select(value: Value, axes: Sequence[int], rank: int) -> View:
     return descended(View(value, tuple(groups), (0,) * value.rank))
 
 
-def operands(found: View) -> list[View]:
+def selected_operands(found: View) -> list[View]:
     """The operands of the elementwise node that makes the base, descended."""
     return [descended(found.operand(i)) for i in range(len(found.node().inputs))]
 
 
-def turned(found: View, feature: int) -> View:
+def turned_selection(found: View, feature: int) -> View:
     """The same with the axis of features for the inner one, and the other way round."""
     axes = list(range(len(found.groups)))
     axes[feature], axes[INNER] = axes[INNER], axes[feature]

@@ -15,11 +15,11 @@ import numpy as np
 
 from converter.fuse.recurrent import selection
 from converter.fuse.recurrent.lift import can_lift, makers, varying
-from converter.fuse.recurrent.selection import INNER, TIME, operands, turned
-from converter.graph import Graph, Node, Value, const, dims, ops
-from converter.graph.axes import View
-from converter.graph.constants import scalar
-from converter.graph.moves import descended
+from converter.fuse.recurrent.selection import INNER, TIME, selected_operands, turned_selection
+from converter.ir import Graph, Node, Value, const, dims, ops
+from converter.ir.axes import View
+from converter.ir.moves import descended
+from converter.ir.scalars import scalar
 
 ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST = 12
@@ -37,9 +37,9 @@ class Activation:
 def activation(found: View) -> Activation | None:
     """What a value is an activation of; the operand is along the same logical axes."""
     if (op := found.op()) in ACTIVATIONS:
-        return Activation(op.name, operands(found)[0])
+        return Activation(op.name, selected_operands(found)[0])
     if found.op() is ops.max:
-        one, other = operands(found)
+        one, other = selected_operands(found)
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
                 return Activation("relu", x)
@@ -47,7 +47,7 @@ def activation(found: View) -> Activation | None:
 
 
 @dataclass(frozen=True)
-class Term:
+class GateTerm:
     """``source`` times ``weights``, or ``weights`` alone, a bias.
 
     Sources have ``INNER`` where weights have it. ``kind`` is "x", "h", "reset" (states times
@@ -105,14 +105,14 @@ class Reader:
         """Whether a value is another in each round."""
         return id(found.base) in self._varying or bool(found.groups[TIME])
 
-    def terms(self, found: View, depth: int = 0) -> list[Term] | None:
+    def terms(self, found: View, depth: int = 0) -> list[GateTerm] | None:
         """The terms that a value is the sum of, if it is one."""
         found = self._outside(found)
         op = found.op()
         if not self.varies(found):
             return self._bias(found)
         if depth < DEEPEST and op in (ops.add, ops.sub, ops.neg):
-            parts = [self.terms(part, depth + 1) for part in operands(found)]
+            parts = [self.terms(part, depth + 1) for part in selected_operands(found)]
             if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             known = [part for part in parts if part is not None]
@@ -128,12 +128,12 @@ class Reader:
             return found
         return descended(found.onto(source, range(1, source.rank)).put(TIME, 0))
 
-    def _bias(self, found: View) -> list[Term] | None:
-        return [Term("bias", found)] if found.covers([self.body.feature]) else None
+    def _bias(self, found: View) -> list[GateTerm] | None:
+        return [GateTerm("bias", found)] if found.covers([self.body.feature]) else None
 
-    def _gated(self, found: View, depth: int) -> list[Term] | None:
+    def _gated(self, found: View, depth: int) -> list[GateTerm] | None:
         """Terms of the state alone that are multiplied by one gate."""
-        one, other = operands(found)
+        one, other = selected_operands(found)
         for gate, inner in ((one, other), (other, one)):
             if activation(gate) is None:
                 continue
@@ -142,17 +142,17 @@ class Reader:
                 return [replace(term, gate=gate) for term in terms]
         return None
 
-    def _as_it_is(self, found: View) -> list[Term] | None:
+    def _as_it_is(self, found: View) -> list[GateTerm] | None:
         """An input that is added without weights, if it is as wide as the state."""
         feature = self.body.feature
         size = self.body.state.shape[feature]
-        term = self._source(turned(found, feature))
+        term = self._source(turned_selection(found, feature))
         if term is None or term.kind != "x" or not dims.is_static(size):
             return None
         unit = const(np.eye(size), found.base.dtype)
         return [replace(term, weights=self.body.select(unit, (feature, INNER)))]
 
-    def _product(self, found: View) -> list[Term] | None:
+    def _product(self, found: View) -> list[GateTerm] | None:
         """What varies, times what does not."""
         node = found.node()
         factors = _factors(found)
@@ -165,7 +165,7 @@ class Reader:
         along = (self.body.feature, self.body.state.rank)
         return self._summed(moving, weights) if weights.covers(along) else None
 
-    def _summed(self, moving: View, weights: View) -> list[Term] | None:
+    def _summed(self, moving: View, weights: View) -> list[GateTerm] | None:
         """A product with values side by side is the sum of a product with each."""
         moving = descended(moving)
         if (
@@ -176,8 +176,8 @@ class Reader:
         term = self._source(moving)
         return None if term is None else [replace(term, weights=descended(weights))]
 
-    def _side_by_side(self, moving: View, weights: View) -> list[Term] | None:
-        terms: list[Term] = []
+    def _side_by_side(self, moving: View, weights: View) -> list[GateTerm] | None:
+        terms: list[GateTerm] = []
         offset = 0
         for value in moving.node().inputs if moving.is_whole else ():
             size = value.shape[moving.node().params["dimension"]]
@@ -189,16 +189,16 @@ class Reader:
             offset += size
         return terms or None
 
-    def _source(self, found: View) -> Term | None:
+    def _source(self, found: View) -> GateTerm | None:
         """An input, the state, or the state times a gate; whole."""
         if found.base is self.body.state:
-            return Term("h", found, found) if self._is_state(found) else None
+            return GateTerm("h", found, found) if self._is_state(found) else None
         if found.op() is ops.mul:
-            one, other = operands(found)
+            one, other = selected_operands(found)
             for gate, state in ((one, other), (other, one)):
                 if state.base is self.body.state and self._is_state(state) and activation(gate):
-                    back = turned(gate, self.body.feature)
-                    return Term("reset", found, state, back)
+                    back = turned_selection(gate, self.body.feature)
+                    return GateTerm("reset", found, state, back)
         found = self._outside(found)
         inside = id(found.base) in self._early
         before = (
@@ -206,11 +206,13 @@ class Reader:
             if inside
             else (found.groups[TIME] and id(found.base) not in self._varying)
         )
-        return Term("x", found, found) if before and not found.groups[self.body.feature] else None
+        return (
+            GateTerm("x", found, found) if before and not found.groups[self.body.feature] else None
+        )
 
     def _is_state(self, found: View) -> bool:
         """Whether its axes are the state's own, the last but for the name."""
-        return turned(found, self.body.feature) == self.body.select(self.body.state)
+        return turned_selection(found, self.body.feature) == self.body.select(self.body.state)
 
 
 def _factors(found: View) -> tuple[View, View] | None:
@@ -231,5 +233,5 @@ def _factors(found: View) -> tuple[View, View] | None:
     return factors[0], factors[1]
 
 
-def negated(terms: list[Term]) -> list[Term]:
+def negated(terms: list[GateTerm]) -> list[GateTerm]:
     return [replace(term, negative=not term.negative) for term in terms]

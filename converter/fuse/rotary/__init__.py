@@ -12,13 +12,22 @@ is the last sum or the joining of the halves (``halves``); then the node is writ
 from __future__ import annotations
 
 from converter.fuse.match import Uses, proved
-from converter.fuse.rotary import build, pairwise, turned
-from converter.fuse.rotary.build import Rotation
-from converter.graph import Node, ops
+from converter.fuse.rotary import pairwise, rotary_build, turned
+from converter.fuse.rotary.rotary_build import Rotation
+from converter.ir import Node, ops
 
 
-def prove(node: Node, uses: Uses) -> Rotation | str | None:
-    return turned.prove(node, uses) if node.op is ops.add else pairwise.prove(node, uses)
+def prove_rotary(node: Node, uses: Uses) -> Rotation | str | None:
+    return (
+        turned.prove_turned(node, uses)
+        if node.op is ops.add
+        else pairwise.prove_pairwise(node, uses)
+    )
 
 
-ROTARY = proved("RotaryEmbedding", (ops.add, ops.concatenate, ops.reshape), prove, build.build)
+ROTARY = proved(
+    "RotaryEmbedding",
+    (ops.add, ops.concatenate, ops.reshape),
+    prove_rotary,
+    rotary_build.build_rotary,
+)

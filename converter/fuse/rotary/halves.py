@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from converter.fuse.match import PEELED, peel, through
-from converter.graph import Node, dims, ops
-from converter.graph.axes import Factor, View, along, as_group
-from converter.graph.dims import Shape
-from converter.graph.moves import above, part
+from converter.ir import Node, dims, ops
+from converter.ir.axes import Factor, View, along, as_group
+from converter.ir.dims import Shape
+from converter.ir.moves import above, part
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ def stacked(node: Node) -> tuple[Joined, Shape] | None:
     seen = along(node.out)
     pair = as_group((*seen.groups[last - 1], *seen.groups[last]))
     groups = (*seen.groups[: last - 1], pair, *seen.groups[last + 1 :])
-    found = joined(replace(seen, groups=groups))
+    found = joined_halves(replace(seen, groups=groups))
     return None if found is None else (found, merged)
 
 
-def joined(view: View) -> Joined | None:
+def joined_halves(view: View) -> Joined | None:
     """The two values that are the halves of a view."""
     node, seen = view.base.node, view
     while node is not None and node.op in PEELED:
@@ -53,7 +53,7 @@ def joined(view: View) -> Joined | None:
             return None
         seen = inner
     for axis, group in enumerate(seen.groups):
-        width = dims.product([factor.size for factor in group])
+        width = dims.size_product([factor.size for factor in group])
         if node.params["dimension"] not in (f.axis for f in group) or width % 2:
             continue
         for stride, second in ((1, width // 2), (2, 1)):

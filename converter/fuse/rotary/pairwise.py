@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 
 from converter.fuse.match import Uses, operands
-from converter.fuse.products import product
-from converter.fuse.rotary.build import Rotation, Table, as_it_is, positions
-from converter.fuse.rotary.halves import Joined, joined, stacked, united
-from converter.graph import Node, ops
-from converter.graph.axes import View, along
-from converter.graph.dims import Shape
+from converter.fuse.product_terms import product
+from converter.fuse.rotary.halves import Joined, joined_halves, stacked, united
+from converter.fuse.rotary.rotary_build import Rotation, Table, as_it_is, positions
+from converter.ir import Node, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Shape
 
 
-def prove(node: Node, uses: Uses) -> Rotation | str | None:
+def prove_pairwise(node: Node, uses: Uses) -> Rotation | str | None:
     """All readers of pairs get what is built, or none: a reshape of them that is turned in between
     has to be the only one."""
     pairs = stacked(node)
     found = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
-    join = joined(along(node.out)) if found is None else None
+    join = joined_halves(along(node.out)) if found is None else None
     if join is None or not (join.node is node or _alone(node, join, uses)):
         return found
     return _rotated(join, node.out.shape, uses)

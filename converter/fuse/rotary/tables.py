@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from converter.fuse.known import bound, rely
-from converter.fuse.rotary.build import Write, as_it_is
-from converter.graph import Value, dims, ops
-from converter.graph.axes import View, along
-from converter.graph.dims import Shape
-from converter.graph.moves import descended, write
-from converter.graph.origins import ancestors
-from converter.graph.rewrite import Editor
+from converter.fuse.dependence import bound, rely
+from converter.fuse.rotary.rotary_build import Write, as_it_is
+from converter.ir import Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Shape
+from converter.ir.moves import descended, write
+from converter.ir.origins import ancestors
+from converter.ir.rewrite import Editor
 
 
 def half(value: Value, axis: int, interleaved: bool, memo: dict[int, Any]) -> Write | str:
@@ -30,7 +30,7 @@ def half(value: Value, axis: int, interleaved: bool, memo: dict[int, Any]) -> Wr
     stride, second = (2, 1) if interleaved else (1, width)
     one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
     shape = tuple(width if i == axis else d for i, d in enumerate(value.shape))
-    found = _either(one, other, shape)
+    found = _tables_either(one, other, shape)
     if found or one is None or other is None:
         return found or "a table has no halves"
     numbers = bound(value, memo)
@@ -44,7 +44,7 @@ def half(value: Value, axis: int, interleaved: bool, memo: dict[int, Any]) -> Wr
     )
 
 
-def _either(one: View | None, other: View | None, shape: Shape) -> Write | None:
+def _tables_either(one: View | None, other: View | None, shape: Shape) -> Write | None:
     """One of two, if they are equal."""
     if one is None or other is None:
         return None
@@ -92,7 +92,7 @@ def _of_elements(one: View, other: View, shape: Shape) -> Write | None:
     for i, value in enumerate(node.inputs):
         first, second = one.operand(i), other.operand(i)
         own = tuple(d if group else 1 for group, d in zip(first.groups, shape, strict=True))
-        part = _either(first, second, own) if value.rank else as_it_is(value)
+        part = _tables_either(first, second, own) if value.rank else as_it_is(value)
         if part is None:
             return None
         parts.append(part)
@@ -108,7 +108,7 @@ def _of_joined(one: View, other: View, shape: Shape) -> Write | None:
     for value in one.node().inputs:
         size = value.shape[axis]
         own = (*shape[:place], size, *shape[place + 1 :])
-        part = _either(one.cut(place, offset, size), other.cut(place, offset, size), own)
+        part = _tables_either(one.cut(place, offset, size), other.cut(place, offset, size), own)
         if part is None:
             return None
         parts.append(part)

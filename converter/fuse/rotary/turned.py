@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from converter.fuse.match import Uses, operands
-from converter.fuse.products import product
+from converter.fuse.product_terms import product
 from converter.fuse.rotary import tables
-from converter.fuse.rotary.build import Rotation, Table, positions
-from converter.fuse.rotary.halves import joined, united
-from converter.graph import Node
-from converter.graph.axes import View, along
-from converter.graph.moves import descended
+from converter.fuse.rotary.halves import joined_halves, united
+from converter.fuse.rotary.rotary_build import Rotation, Table, positions
+from converter.ir import Node
+from converter.ir.axes import View, along
+from converter.ir.moves import descended
 
 
-def prove(node: Node, uses: Uses) -> Rotation | str | None:
+def prove_turned(node: Node, uses: Uses) -> Rotation | str | None:
     root = along(node.out)
     terms = [product(t, uses) for t in operands(root)]
     if any(t.coefficient != 1 or t.divisors or len(t.factors) != 2 for t in terms):
@@ -31,7 +31,7 @@ def prove(node: Node, uses: Uses) -> Rotation | str | None:
 
 def _rotate_half(view: View, uses: Uses) -> tuple[View, int, bool] | None:
     """(x, logical axis, interleaved) where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
-    join = joined(view)
+    join = joined_halves(view)
     if join is None:
         return None
     parts = [product(half, uses) for half in (join.first, join.second)]

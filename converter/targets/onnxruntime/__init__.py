@@ -4,7 +4,7 @@ float16 is not listed where it converts to float32 by itself and one rounding mo
 bfloat16 is computed in float32 where nothing else is said.
 """
 
-from converter.graph import ops
+from converter.ir import ops
 from converter.targets.onnxruntime.quirks import QUIRKS
 from converter.targets.opsets import OPSETS
 from converter.targets.target import (

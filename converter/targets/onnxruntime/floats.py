@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from converter.graph import Node, Value, const, ops
-from converter.graph.constants import scalar
-from converter.graph.dtypes import is_float
-from converter.graph.rewrite import Editor
+from converter.ir import Node, Value, const, ops
+from converter.ir.dtypes import is_float
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
 
 UNMOVED_ZERO = -0.0
 LAST_ROUNDED_UP = 61440
@@ -40,7 +40,7 @@ def to_float8(node: Node, editor: Editor) -> Value | None:
     return editor.convert(editor.where(beyond, infinite, x), dtype)
 
 
-def logistic(node: Node, editor: Editor) -> Value:
+def exact_logistic(node: Node, editor: Editor) -> Value:
     """1 / (1 + exp(-x))."""
     (x,), one = node.inputs, const(1, node.out.dtype)
     less = editor.add(ops.neg, [x], x.shape, x.dtype)

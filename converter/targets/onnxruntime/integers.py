@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from converter.graph import Graph, Node, Value, const, dims, make_node, ops
-from converter.graph.dtypes import is_integer, lowest
-from converter.graph.origins import ancestors
-from converter.graph.ranges import known_range
-from converter.graph.rewrite import Editor
-from converter.targets.widening import narrowed, widened
+from converter.ir import Graph, Node, Value, const, dims, make_node, ops
+from converter.ir.dtypes import is_integer, lowest
+from converter.ir.origins import ancestors
+from converter.ir.ranges import known_range
+from converter.ir.rewrite import Editor
+from converter.targets.widening import narrowed_value, widened_value
 
 # ------------------------------------------------------------------------------------- reductions
 
@@ -20,7 +20,7 @@ def _lines(node: Node, editor: Editor) -> Value:
     """The operand as [axes that stay…, all that is reduced]."""
     x, axes = node.inputs[0], node.params["axes"]
     kept = [i for i in range(x.rank) if i not in axes]
-    size = dims.product([x.shape[i] for i in axes])
+    size = dims.size_product([x.shape[i] for i in axes])
     return editor.reshape(editor.transpose(x, (*kept, *axes)), (*node.out.shape, size))
 
 
@@ -86,13 +86,13 @@ def extreme(node: Node, editor: Editor) -> Value | None:
     if dtype not in (np.int64, np.uint64):
         return None
     unsigned, least = dtype == np.uint64, node.op is ops.reduce_min
-    x = widened(editor, _lines(node, editor), "int64", unsigned)
+    x = widened_value(editor, _lines(node, editor), "int64", unsigned)
     x = _complement(editor, x) if least else x
     types: list[tuple[dims.Shape, Any]]
     types = [((*x.shape[:-1], 1), d) for d in (x.dtype, np.dtype(np.int32))]
     params = {"k": 1, "axis": x.rank - 1}
     top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
-    return narrowed(editor, _complement(editor, top) if least else top, dtype, unsigned)
+    return narrowed_value(editor, _complement(editor, top) if least else top, dtype, unsigned)
 
 
 def _again(node: Node, x: Value, editor: Editor) -> Value:
@@ -111,7 +111,7 @@ def _complement(editor: Editor, x: Value) -> Value:
 # ------------------------------------------------------------------------------------- arithmetic
 
 
-def sign(node: Node, editor: Editor) -> Value | None:
+def long_sign(node: Node, editor: Editor) -> Value | None:
     """By comparisons with zero."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:

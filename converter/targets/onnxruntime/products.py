@@ -29,7 +29,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from converter.graph.names import Names
+from converter.ir.names import Names
 
 MOVES_TRANSPOSITIONS = frozenset(
     {
@@ -73,11 +73,11 @@ def _settled(ranks: Callable[[ir.Node, dict[ir.Value, Moved]], Ranks]) -> Rewrit
         moved: dict[ir.Value, Moved] = {}
         writer = _Writer(model.graph)
         for node in list(model.graph.all_nodes()):
-            moved.update(dict.fromkeys(node.outputs, _moved(node, moved)))
+            moved.update(dict.fromkeys(node.outputs, _products_moved(node, moved)))
             if node.op_type == "MatMul" and not node.domain and None not in map(_rank, node.inputs):
                 wanted = ranks(node, moved)
                 if wanted is not None:
-                    _reshape(node, wanted, writer)
+                    _products_reshape(node, wanted, writer)
 
     return settle
 
@@ -90,7 +90,7 @@ def keep_digits(model: ir.Model) -> None:
             _keep_digits(node, writer)
 
 
-def _moved(node: ir.Node, moved: dict[ir.Value, Moved]) -> Moved:
+def _products_moved(node: ir.Node, moved: dict[ir.Value, Moved]) -> Moved:
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
         return Moved.NOTHING
     before = Moved.NOTHING
@@ -163,7 +163,7 @@ def _stack(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
     return (3, 3) if matrices and _loses_output(node, moved) else None
 
 
-def _reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
+def _products_reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
     left, right = (_rank(v) or 0 for v in node.inputs)
     row, column = (left == 1), (right == 1)
     stack = range(max(ranks) - max(left, right, 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from converter.graph import ops
+from converter.ir import ops
 from converter.targets.onnxruntime import floats, integers, products
 from converter.targets.target import Deviation, Quirk
 
@@ -32,7 +32,7 @@ QUIRKS = (
         "Sign of 64-bit integers",
         "<1.32",
         "g (int64[3] x) => (int64[3] y) { y = Sign (x) }",
-        {ops.sign: integers.sign},
+        {ops.sign: integers.long_sign},
     ),
     Quirk(
         "Sum of integers beyond their range",
@@ -70,7 +70,7 @@ QUIRKS = (
         "",
         "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
         deviations={
-            ops.logistic: Deviation(SIGMOID, floats.logistic),
+            ops.logistic: Deviation(SIGMOID, floats.exact_logistic),
             ops.swish: Deviation(SIGMOID),
             **dict.fromkeys((ops.lstm, ops.gru, ops.rnn), Deviation(GATES)),
         },

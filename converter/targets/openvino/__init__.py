@@ -5,7 +5,7 @@ So nothing is gained by a detour through float64.
 
 from dataclasses import replace
 
-from converter.graph import ops
+from converter.ir import ops
 from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import HALF, NARROW, UNSIGNED, Missing, lack
 

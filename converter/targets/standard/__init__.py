@@ -3,7 +3,7 @@
 Source: the type constraints of ``onnx.defs``, 1.22.
 """
 
-from converter.graph import ops
+from converter.ir import ops
 from converter.targets.target import BOOL, FORMULAS, NARROW, SHORT, UNSIGNED, Missing, Target, lack
 
 KERNELS = {

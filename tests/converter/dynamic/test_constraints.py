@@ -9,8 +9,8 @@ import pytest
 from jax import export, lax
 
 import converter
-from converter.graph import sizes
-from converter.judge.samples import samples
+from converter.ir import named_sizes
+from converter.verify.samples import samples
 
 
 def halves(x):
@@ -111,7 +111,7 @@ NEAREST = [
 @pytest.mark.full
 @pytest.mark.parametrize(("wanted", "given", "found"), NEAREST)
 def test_the_nearest_sizes(wanted, given, found):
-    assert sizes.nearest(wanted, given) == found
+    assert named_sizes.nearest_size(wanted, given) == found
 
 
 @pytest.mark.full

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import converter
-from converter.graph import Value, dims, sizes
-from converter.judge.runtime import run, session
+from converter.ir import Value, dims, named_sizes
+from converter.verify.sessions import run, session
 from tests.conformance import assert_close
 from tests.converter.dynamic.more import GROUPS
 from tests.converter.dynamic.table import LINE, Group, Sizes
@@ -59,7 +59,7 @@ def test_programs(group, opset):
     export = converter.to_onnx(fn, group.specs, opset=opset, constraints=group.constraints)
     live = [session(export, optimise=optimise) for optimise in (False, True)]
     for wanted in group.sizes:
-        named = sizes.nearest(wanted, export.graph.constraints)
+        named = named_sizes.nearest_size(wanted, export.graph.constraints)
         assert named is not None
         assert wanted.items() <= named.items(), "the sizes of the table obey its constraints"
         rng = np.random.default_rng(3)

@@ -12,7 +12,7 @@ import pytest
 from jax import export, lax
 
 import converter
-from converter.judge.runtime import run, session
+from converter.verify.sessions import run, session
 from tests.converter.dynamic.more import PATCHES
 
 KEY = jax.random.key(0)

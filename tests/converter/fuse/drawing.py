@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter import passes
-from converter.graph import Graph, ops
-from converter.graph.evaluate import evaluate
-from converter.judge.elements import Judge
-from converter.judge.noise import Noise
-from converter.trace import trace
+from converter.frontend.trace import trace
+from converter.ir import Graph, ops
+from converter.ir.evaluation import evaluate
+from converter.pipeline import passes
+from converter.verify.elements import Judge
+from converter.verify.noise import Noise
 
 T = TypeVar("T")
 
@@ -108,11 +108,11 @@ def stages(fn: Any, inputs: Sequence[Any], opset: int = 23) -> tuple[Graph, Grap
     graph, found = trace(fn, specs), dict[str, Graph]()
 
     def watch(name: str, graph: Graph) -> None:
-        if name in ("simplify", "attend"):
+        if name in ("canonicalize", "attend"):
             found[name] = graph.clone()
 
-    passes.run(graph, passes.Settings(opset), watch)
-    return found["simplify"], found["attend"]
+    passes.run_passes(graph, passes.Settings(opset), watch)
+    return found["canonicalize"], found["attend"]
 
 
 def assert_drawn(draw: Draw) -> None:

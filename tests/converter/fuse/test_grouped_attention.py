@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.graph import ops
+from converter.ir import ops
 
 Q, K, V = (2, 6, 9, 8), (2, 2, 7, 8), (2, 2, 7, 4)
 BTHD = ((2, 9, 6, 8), (2, 7, 2, 8), (2, 7, 2, 8))

@@ -11,8 +11,8 @@ import pytest
 
 import converter
 from converter.fuse.activations import INEXACT
-from converter.graph import ops
-from converter.graph.evaluate import evaluate
+from converter.ir import ops
+from converter.ir.evaluation import evaluate
 from tests.converter.fuse.draw_spellings import activation
 from tests.converter.fuse.drawing import Draw, Pencil, stages
 

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from converter.graph.evaluate import evaluate
-from converter.judge.elements import Judge
-from converter.judge.noise import Noise
+from converter.ir.evaluation import evaluate
+from converter.verify.elements import Judge
+from converter.verify.noise import Noise
 from tests.converter.fuse import draw_activations, draw_attention, draw_groups, draw_norms
 from tests.converter.fuse.drawing import Pencil, assert_drawn, stages
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.synthetic import make_image
 from zoo.models.build import batched
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.synthetic import make_image
 from tests.zoo.export.test_dinov3_onnx import ATOL, NO_PLACE_FOR, assert_golden
 from tests.zoo.models.test_dinov3 import transformers_model

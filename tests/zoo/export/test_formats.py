@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import converter
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests import loading
 from tests.conftest import GOLDEN
 from tests.formats import (

@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 import zoo
-from converter.files.save import LARGEST_FILE
-from converter.files.stream import INLINE
+from converter.model.saving import LARGEST_FILE
+from converter.model.streaming import INLINE
 from tests.converter.test_mapped import is_mapped
 from tests.seeded import NETWORKS, nano, values_of
 from tests.synthetic import make_image

@@ -10,7 +10,7 @@ from PIL import Image
 
 import converter
 import zoo
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.seeded import nano, values_of
 from tests.zoo.export.test_export import EXPORT, ZOO, call
 from tests.zoo.export.test_export import no_weights_around as no_weights_around

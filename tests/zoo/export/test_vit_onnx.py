@@ -11,7 +11,7 @@ import pytest
 
 import converter
 import zoo
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo.export.make import convert
 from zoo.export.request import Signature

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 import converter
 import zoo
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.conftest import GOLDEN
 from tests.loading import naming_of
 from tests.references.convnext import (

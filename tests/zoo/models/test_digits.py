@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import zoo
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.references.digits import by_transformers
 from weights import bind, leaf_values
 from zoo.checkpoints.inspect import inspect

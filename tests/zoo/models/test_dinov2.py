@@ -10,7 +10,7 @@ import pytest
 
 import converter
 import zoo
-from converter.judge.runtime import run
+from converter.verify.sessions import run
 from tests.conftest import GOLDEN
 from tests.seeded import leaves_of, state_of
 from tests.synthetic import digest, make_image

@@ -1,0 +1,1 @@
+"""What is called from outside: conversion, explanation, bisection, and what others register."""

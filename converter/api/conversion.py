@@ -1,0 +1,229 @@
+"""``to_onnx``: all the stages in a row."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from converter.errors import CheckError, SpecError
+from converter.frontend.interface import Subject
+from converter.frontend.specs import Spec
+from converter.frontend.trace import source_line
+from converter.ir import Graph, Node
+from converter.lower import lower
+from converter.model import saving
+from converter.model.functions.function_calls import outline
+from converter.model.metadata import Given, Metadata
+from converter.model.metadata import metadata as about
+from converter.model.results import Export, report
+from converter.model.tidy import tidy
+from converter.pipeline import passes
+from converter.pipeline.settings import Fuse, Settings
+from converter.targets import DEFAULT, AttentionLayout, find_target
+from converter.verify.checking import check
+from converter.verify.samples import samples
+from converter.verify.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+
+def to_onnx(
+    fn: Callable[..., Any],
+    specs: Sequence[Spec] | None = None,
+    *,
+    params: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
+    opset: int | None = None,
+    path: str | os.PathLike[str] | None = None,
+    external_data: bool | None = None,
+    attention_layout: AttentionLayout | None = None,
+    strict: bool = False,
+    fold: bool = True,
+    fuse: Fuse = True,
+    target: str = DEFAULT,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    channels_first: Collection[str] = (),
+    verify: bool | Sequence[Any] = False,
+    metadata: Given = None,
+    source_lines: bool = False,
+    functions: bool = False,
+) -> Export:
+    """Convert a JAX function or an Equinox module to ONNX.
+
+    Args:
+        fn: called as ``fn(*inputs)``, or ``fn(params, *inputs)`` where ``params`` is given. Or what
+            ``jax.jit(fn).trace(...)`` gives, which has its own ``specs`` and ``kwargs``.
+        specs: one per input: a shape (float32), a (shape, dtype) pair, an array or a
+            ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name,
+            ``("B", 3, 224, 224)``. Inputs are named after the arguments of ``fn``, those in a
+            pytree by their path (``batch.image``). Complex inputs, parameters and outputs are real
+            in the file, the real and the imaginary parts on a last axis of two. PRNG keys,
+            ``jax.random.key(0)`` as a spec, are uint32 [..., 2] in the file, as
+            ``jax.random.key_data`` has them; so are those that ``fn`` returns. What is drawn from
+            them follows ``jax_threefry_partitionable`` as it is set during the conversion.
+        params: a pytree whose array leaves become initializers named by their path; leaves may be
+            abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
+        kwargs: arguments by name: such a spec for an input, and numbers, words and functions, which
+            stay what they are: ``{"mask": ("B", 16), "training": False}``.
+        constraints: what holds of named dimensions, by ``>=``, ``<=`` or ``==``, as
+            ``jax.export.SymbolicScope`` takes it: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
+            Every name is at least 1. The file's metadata repeats them.
+        opset: 17 to 26, by default what the target takes best: 23, from which on attention and
+            rotary embeddings are fused, or for ``portable`` 18.
+        path: also save the model there.
+        external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
+            2 GB; false forbids that.
+        attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
+            or [batch, positions, heads * width] (``"3d"``); by default what the target runs best,
+            which for ONNX Runtime depends on where the operands come from.
+        strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
+            does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
+            what there is.
+        fold: let scales and shifts by parameters, as of a batch norm at inference or LayerScale,
+            change the weights of the convolution or product before them, instead of being
+            operators.
+        fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
+            wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
+            would fuse.
+        target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; ``"tensorrt"``,
+            ``"openvino"``, ``"web"``, ``"tract"``, ``"opencv"`` or ``"iree"``, of which
+            ``docs/how-to/conversion.md`` says what each gets; ``"portable"``, what all of them run;
+            or ``"standard"``, what ONNX defines and nothing else, for runtimes that have it all.
+        input_names: instead of the names found in ``fn``, which get a number (``x_1``) where
+            something else has them.
+        output_names: the same for outputs.
+        channels_first: names of inputs and outputs that are [batch, space…, channels] in the
+            function and [batch, channels, space…] in the file.
+        verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,
+            or on these; ``Export.verdict`` has the errors.
+        metadata: what the file says about itself: texts by name, or a ``Metadata`` with names,
+            versions and a description.
+        source_lines: each node's ``doc_string`` says where it comes from:
+            ``models/layers.py:44 (gelu)``.
+        functions: blocks that repeat, as those of a transformer, are written once, as functions
+            that are called with the parameters of each.
+
+    With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
+
+    Raises:
+        SpecError: an argument cannot be used.
+        Unsupported: a primitive has no rule at this opset.
+        CheckError: the file is not what JAX computes, where that was to be verified; or a step
+            changed a number, which is asked where the environment says so.
+    """
+    runtime = find_target(target)
+    if external_data is not None and path is None:
+        raise SpecError("external_data says how path is written: give one, or use Export.save")
+    settings = Settings(runtime.at(opset), attention_layout, strict, fold, fuse, target)
+    subject = Subject(
+        fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
+    )
+    look = Look(about(metadata), source_lines, functions)
+    dump = _Dump(os.environ.get("CONVERTER_DUMP"))
+    graph = subject.trace()
+    runtime.refuse_open(graph)
+    dump("trace", graph)
+    interface = subject.interface(graph)
+    if os.environ.get("CONVERTER_CHECK"):
+        export = _checked(graph, settings, dump, subject.trace, look)
+    else:
+        passes.run_passes(graph, settings, dump)
+        export = finish(graph, settings, subject.trace, look)
+    export = replace(export, interface=interface)
+    dump("model", export.model.graph)
+    if verify is not False:
+        export = _verified(export, subject, None if verify is True else verify)
+    if path is not None:
+        export.save(path, external_data=external_data)
+    return export
+
+
+def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) -> Export:
+    """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
+    if absent := saving.missing(export.model, export.graph):
+        raise SpecError(
+            f"a file without weights cannot be verified: {absent[0]} has no value; "
+            "give arrays in params, or check the file that Export.save writes"
+        )
+    verdict = check(export, subject.call, inputs)
+    if not verdict.passed:
+        raise CheckError(
+            f"the file is not what JAX computes: {verdict.differences[0]}; "
+            "converter.bisect names the step that changes it"
+        )
+    return replace(export, verdict=verdict)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What changes no number: what a file and its nodes say of themselves."""
+
+    metadata: Metadata = field(default_factory=Metadata)
+    source_lines: bool = False
+    functions: bool = False
+
+
+def finish(
+    graph: Graph, settings: Settings, retrace: Callable[[], Graph], look: Look | None = None
+) -> Export:
+    """What follows the passes: the model, its parameters bound if they have values."""
+    look = look or Look()
+    target = settings.runtime
+    model = tidy(lower(graph, settings.opset, target, lines=look.source_lines), target)
+    look.metadata.write(model)
+    functions = outline(model) if look.functions else []
+    deviations = _sentences(settings.deviations)
+    found = report(model, settings.notes, deviations, settings.newer, functions)
+    export = Export(model, graph, found, retrace)
+    if not saving.missing(model, graph):
+        saving.bind(model, graph)
+    return export
+
+
+def _checked(
+    graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph], look: Look
+) -> Export:
+    """All stages, evaluated on drawn inputs after each; a file is run if it has all parameters."""
+    watch = Watch(retrace, [*samples(graph)])
+
+    def both(stage: str, graph: Graph) -> None:
+        dump(stage, graph)
+        watch(stage, graph)
+
+    passes.run_passes(graph, settings, both)
+    export = finish(graph, settings, retrace, look)
+    if not saving.missing(export.model, graph):
+        watch.file(export)
+    return export
+
+
+class _Dump:
+    """Writes each stage as text into ``CONVERTER_DUMP``, where that is set."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = Path(folder) if folder else None
+        self._count = 0
+
+    def __call__(self, stage: str, content: object) -> None:
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            name = f"{self._count:02}_{stage.replace(' ', '_')}.txt"
+            (self._folder / name).write_text(f"{content}\n")
+        self._count += 1
+
+
+def _sentences(deviations: Sequence[tuple[str, Node]]) -> list[str]:
+    """Each sentence once, with how many nodes it is true of and where the first comes from."""
+    nodes: dict[str, list[Node]] = {}
+    for sentence, node in deviations:
+        nodes.setdefault(sentence, []).append(node)
+    return [
+        f"{sentence} ({len(found)} {found[0].op}, first from {source_line(found[0])})"
+        for sentence, found in nodes.items()
+    ]

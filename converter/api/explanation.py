@@ -1,0 +1,81 @@
+"""What stands in the way of a conversion, all of it at once, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from converter.errors import Unsupported
+from converter.frontend.specs import Spec
+from converter.frontend.trace import trace
+from converter.frontend.unwrap import unstaged
+from converter.lower import lower
+from converter.pipeline import passes
+from converter.pipeline.settings import Fuse, Settings
+from converter.targets import DEFAULT, find_target
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something that cannot be written, why and what to do, and the source lines it comes from."""
+
+    reason: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([self.reason, *(f"    {line}" for line in self.lines)])
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The obstacles, none of which is left where a function can be converted.
+
+    ``is_whole`` is false where tracing ended at an obstacle: what comes after it was not seen.
+    """
+
+    obstacles: list[Obstacle]
+    is_whole: bool = True
+
+    @property
+    def is_convertible(self) -> bool:
+        return not self.obstacles
+
+    def __str__(self) -> str:
+        if self.is_convertible:
+            return "everything can be converted"
+        rest = [] if self.is_whole else ["what comes after it was not looked at"]
+        return "\n".join([*map(str, self.obstacles), *rest])
+
+
+def explain(
+    fn: Callable[..., Any],
+    specs: Sequence[Spec] | None = None,
+    *,
+    params: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
+    opset: int | None = None,
+    strict: bool = False,
+    fuse: Fuse = True,
+    target: str = DEFAULT,
+) -> Explanation:
+    """What ``to_onnx`` could not write of a function; all arguments are as there."""
+    refused: list[Unsupported] = []
+    runtime = find_target(target)
+    opset = runtime.at(opset)
+    fn, specs, kwargs = unstaged(fn, specs, kwargs)
+    try:
+        graph = trace(fn, specs, params, kwargs, constraints)
+        passes.run_passes(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
+    except Unsupported as error:
+        return Explanation(_explanation_grouped([error]), is_whole=False)
+    lower(graph, opset, runtime, refused=refused)
+    return Explanation(_explanation_grouped(refused))
+
+
+def _explanation_grouped(refused: Sequence[Unsupported]) -> list[Obstacle]:
+    lines: dict[str, dict[str, None]] = {}
+    for error in refused:
+        lines.setdefault(error.reason, {})[error.line] = None
+    return [Obstacle(reason, tuple(filter(None, found))) for reason, found in lines.items()]

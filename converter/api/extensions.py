@@ -1,0 +1,82 @@
+"""What is registered from outside, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from jax.extend.core import Primitive
+
+from converter.decompositions import registered as expansions
+from converter.decompositions.registered import Applies, DecompositionFunction, always
+from converter.frontend.owners import is_users
+from converter.fuse import user_recognisers as recognisers
+from converter.ir import ops, outside
+from converter.ir.op import Op
+from converter.lower import lowerings as rules
+from converter.lower.lowerings import OLDEST, Lowering
+
+Meant: TypeAlias = Primitive | str
+
+
+def rule(
+    *operations: Meant, since: int = OLDEST, ignores: Iterable[str] = ()
+) -> Callable[[Lowering], Lowering]:
+    """Register a rule for one or more operations.
+
+    It gets the builder, the ONNX values of the operands, and the parameters by keyword:
+
+        @converter.rule("my_primitive")
+        def _(b, x, *, alpha):
+            return b.op("Elu", x, alpha=alpha)
+
+    ``b.op`` writes a node, ``b.const`` an initializer, ``b.shape`` a shape, also where it is
+    dynamic; ``b.out`` and ``b.operand()`` have shapes and dtypes.
+
+    Args:
+        operations: primitives, or names of them or of what a recogniser found. Where a program has
+            a primitive of its own of that name, no other is meant.
+        since: the opset that brought what it writes; of several rules the newest is taken.
+        ignores: parameters that it knowingly does not read. A node with any other is refused.
+    """
+    return rules.rules_from_outside(_meant(operations), since, ignores)
+
+
+def expansion(
+    *primitives: Meant, ignores: Iterable[str] = (), only: Applies = always
+) -> Callable[[DecompositionFunction], DecompositionFunction]:
+    """Register a JAX function that is traced in the place of one or more primitives.
+
+    It gets the operands by position and the primitive's parameters by keyword:
+
+        @converter.expansion("my_primitive")
+        def _(x, *, alpha):
+            return jax.numpy.where(x > 0, x, alpha * x)
+
+    Args:
+        primitives: as in ``rule``.
+        ignores: parameters that it knowingly does not read. A primitive with any other stays.
+        only: is asked with the types of the operands and the parameters whether it applies.
+    """
+    return expansions.decompositions_from_outside(_meant(primitives), ignores, only)
+
+
+@contextmanager
+def extensions() -> Iterator[None]:
+    """Rules, expansions and recognisers that are registered inside are forgotten at the end.
+
+    with converter.extensions():
+        converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))
+        export = converter.to_onnx(fn, specs)
+    """
+    with outside.rules_of.restored(), outside.expansions.restored(), recognisers.restored():
+        yield
+
+
+def _meant(operations: Sequence[Meant]) -> list[Op | str]:
+    return [op if isinstance(op, str) else _operation(op) for op in operations]
+
+
+def _operation(primitive: Primitive) -> Op | str:
+    return ops.of_user(primitive) if is_users(primitive) else ops.named(primitive.name)

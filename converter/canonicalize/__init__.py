@@ -1,0 +1,70 @@
+"""One spelling where JAX has several; constant folding, common subexpressions, dead code.
+
+The one spelling is ``reshape`` for every change of shape,
+slices for ``split`` and for indexing by numbers, ``einsum`` (labelled axes, no transposes around
+it) for ``dot_general``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from converter.canonicalize import (
+    einsum_labels,
+    identities,
+    reshaping,
+    slicing,
+    static_indexing,
+    zero_size,
+)
+from converter.canonicalize.constant_folding import fold_constants
+from converter.canonicalize.zero_size import fill_empty
+from converter.ir import Graph, Node, Value, ops
+from converter.ir.equality import merge_equals
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
+
+logger = logging.getLogger(__name__)
+
+ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
+
+FORWARDS = tuple(op for op in ops.stated() if op.forwards)
+FORMS = frozenset(
+    {
+        *(ops.squeeze, ops.expand_dims, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub),
+        *FORWARDS,
+    }
+)
+"""Operations that have another spelling, of which none is left."""
+
+
+def canonicalize(graph: Graph) -> None:
+    """Canonicalize in place."""
+    fill_empty(graph)
+    drop_dead(graph)
+    for turn in range(ROUNDS):
+        changed = sweep(graph, RULES).changed
+        if turn and not changed:
+            break  # what was folded and merged stays so until a rule changes something
+        drop_dead(graph)
+        folded, merged = fold_constants(graph), merge_equals(graph)
+        if not (changed or folded or merged):
+            break
+        drop_dead(graph)
+    logger.info("canonicalized to %d nodes", len(graph.nodes))
+
+
+def _forward(node: Node, _: Editor) -> Sequence[Value]:
+    return node.inputs
+
+
+RULES: dict[Op, Rule] = {
+    **dict.fromkeys(FORWARDS, _forward),
+    **reshaping.RULES,
+    **slicing.RULES,
+    **identities.RULES,
+    **einsum_labels.RULES,
+    **static_indexing.RULES,
+    **zero_size.RULES,
+}

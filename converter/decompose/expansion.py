@@ -1,0 +1,118 @@
+"""What ONNX has no operator or no type for becomes the JAX function that says what it means.
+
+A function is traced in the place of a node, and what it consists of is decomposed at once: whether
+a complex number is real is seen in what its operands have become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import jax
+
+from converter import decompositions
+from converter.decompositions.complex.rewriting import in_reals, is_expanded, is_known_real
+from converter.decompositions.registered import DecompositionFunction, Expansion
+from converter.errors import Unsupported
+from converter.frontend.array_forms import COMPLEX, OfHeld
+from converter.frontend.diagnostics import fitting
+from converter.frontend.graph_values import Constants
+from converter.frontend.inline import Inliner
+from converter.ir import Graph, Node, Value
+from converter.ir.complex_pairs import is_complex
+from converter.ir.names import Names
+from converter.ir.rewrite import Editor, drop_dead, sweep
+
+
+def decompose(graph: Graph) -> bool:
+    """Write out all nodes that stand for more, in place; whether there were any."""
+    drop_dead(graph)
+    constants, claimed = Constants([], Names()), graph.claimed()
+
+    def written(node: Node, editor: Editor) -> Sequence[Value] | None:
+        closed = _instead(node, claimed)
+        return None if closed is None else inlined(closed, node, editor.nodes, constants, claimed)
+
+    stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
+    return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written)).changed
+
+
+def inlined(
+    closed: Any,
+    node: Node,
+    nodes: list[Node],
+    constants: Constants | None = None,
+    claimed: frozenset[str] = frozenset(),
+) -> list[Value]:
+    """Append what stands in a node's place, decomposed; returns its outputs."""
+    written = Decomposer(constants or Constants([], Names()), node.source)
+    written.claimed = claimed
+    return written.inline(closed, node.inputs, nodes)
+
+
+class Decomposer(Inliner):
+    """Writes jaxprs that stand in the place of a node, which is where all of them come from."""
+
+    claimed: frozenset[str] = frozenset()
+
+    def inside(self, source: Any) -> Decomposer:
+        return self
+
+    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
+        closed = _instead(node, self.claimed)
+        if closed is None:
+            return super().write(node, nodes)
+        return self.inline(closed, node.inputs, nodes)
+
+
+def _stands_for_more(node: Node, claimed: Collection[str]) -> bool:
+    if isinstance(node.meaning, OfHeld):
+        return node.meaning.kind == COMPLEX
+    return decompositions.find_decomposition(node.op, claimed) is not None
+
+
+def _instead(node: Node, claimed: Collection[str]) -> Any:
+    """A jaxpr of the node's operands; ``None`` if it stays, for which there may be a refusal."""
+    if not _stands_for_more(node, claimed) or all(0 in v.shape for v in node.outputs):
+        return None
+    with fitting(node.op.name, node.inputs, node.source):
+        try:
+            if isinstance(node.meaning, OfHeld):
+                return _in_reals(node, node.meaning)
+            return _expanded(decompositions.find_decomposition(node.op, claimed), node)
+        except Unsupported as error:  # told by the lowering, together with all others
+            node.refusal = error.reason
+            return None
+
+
+def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any] | None = None) -> Any:
+    types = node.inputs if types is None else types
+    if expansion is None or not expansion.knows(node.params):
+        return None
+    if not expansion.applies(types, node.params):
+        return None
+    return _expansion_traced(expansion.called(node.params), types)
+
+
+def _in_reals(node: Node, meaning: OfHeld) -> Any:
+    """The jaxpr of what a node does to complex numbers, for arrays as the graph has them."""
+    primitive, types = meaning.primitive, meaning.types
+    real = [
+        is_complex(aval.dtype) and is_known_real(value)
+        for aval, value in zip(types, node.inputs, strict=True)
+    ]
+    whole = {**node.params, **meaning.hints}
+    function = in_reals(primitive, types, real, whole, node.params)
+    if function is not None:
+        return _expansion_traced(function, node.inputs)
+    is_any = is_expanded(primitive.name, types)
+    return (
+        _expanded(decompositions.find_decomposition(primitive.name), node, types)
+        if is_any
+        else None
+    )
+
+
+def _expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
+    return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))

@@ -1,0 +1,19 @@
+"""Complex numbers as real ones with a trailing axis of two: the real part, the imaginary part.
+
+What a primitive does to them is a short JAX function of both parts, by which decomposition replaces
+the primitive: no later pass knows of complex numbers.
+"""
+
+from __future__ import annotations
+
+from converter.decompositions.complex import (
+    algebra,
+    complex_indexing,
+    elementary,
+    fourier,
+    inverse,
+    order,
+)
+from converter.decompositions.complex.complex_rules import find_complex_rule
+
+__all__ = ["find_complex_rule"]

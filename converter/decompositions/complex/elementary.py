@@ -1,0 +1,176 @@
+"""Roots, exponentials and logarithms, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converter.decompositions.complex.algebra import (
+    chosen,
+    divided,
+    is_ordinary,
+    one_like,
+    sides,
+    size,
+)
+from converter.decompositions.complex.complex_rules import meaning
+from converter.ir.complex_pairs import Pair
+
+HINTS = ("accuracy",)
+
+
+def is_negative(x: jax.Array) -> jax.Array:
+    """Whether the sign is minus, that of a zero among them."""
+    return (x < 0) | (1 / x < 0)
+
+
+def signed(x: jax.Array, like: jax.Array) -> jax.Array:
+    """``x`` with the sign changed where ``like`` has a minus."""
+    return jnp.where(is_negative(like), -x, x)
+
+
+def root(x: Pair) -> Pair:
+    """The root in the first quadrant, of ``x`` with its imaginary part's magnitude.
+
+    By the half angle, from the side that does not cancel (Kahan, Branch Cuts for Complex Elementary
+    Functions, 1987).
+    """
+    high = jnp.abs(x.im)
+    long = jnp.sqrt(jnp.abs(x.re) / 2 + size(x) / 2)
+    short = high / jnp.where((long == 0) | (high == jnp.inf), 1, long + long)
+    forward = x.re >= 0
+    return Pair(jnp.where(forward, long, short), jnp.where(forward, short, long))
+
+
+@meaning("sqrt", ignores=HINTS)
+def sqrt(x: Pair) -> Pair:
+    """On the negative axis above it, whatever the sign of the zero, as in XLA."""
+    found = root(x)
+    return Pair(found.re, jnp.where(x.im < 0, -found.im, found.im))
+
+
+@meaning("rsqrt", ignores=HINTS)
+def rsqrt(x: Pair) -> Pair:
+    found = root(x)
+    return divided(one_like(x), Pair(found.re, signed(found.im, x.im)))
+
+
+def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
+    """The number of half a logarithm's ``length``, twice, so that only the result overflows."""
+    re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
+    return Pair(re, jnp.where(angle == 0, angle, im))
+
+
+@meaning("exp", ignores=HINTS)
+def exp(x: Pair) -> Pair:
+    return quarter_turned(jnp.exp(x.re / 2), x.im)
+
+
+@meaning("exp2", ignores=HINTS)
+def exp2(x: Pair) -> Pair:
+    return quarter_turned(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype))
+
+
+FAR = 20
+"""Where ``exp(-2 * x)`` is below the rounding of one, in float64 too."""
+
+
+@meaning("expm1", ignores=HINTS)
+def expm1(x: Pair) -> Pair:
+    """``expm1(a) cos(b) + (cos(b) - 1)``, the second of which is a square."""
+    large, half = exp(x), jnp.sin(x.im / 2)
+    re = jnp.expm1(x.re) * jnp.cos(x.im) - 2 * half * half
+    return Pair(jnp.where(x.re > FAR, large.re, re), large.im)
+
+
+def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
+    """The logarithm of the magnitude, ``above_one`` being the square of it, less one.
+
+    Near one that is what counts, else the larger side is.
+    """
+    large, small = sides(x)
+    near = (large > 0.5) & (large < 2)
+    ratio = small / jnp.where(is_ordinary(large), large, 1)
+    far = jnp.log(large) + jnp.log1p(ratio * ratio) / 2
+    return jnp.where(near, jnp.log1p(jnp.where(near, above_one, 0)) / 2, far)
+
+
+@meaning("log", ignores=HINTS)
+def log(x: Pair) -> Pair:
+    large, small = sides(x)
+    above_one = (large - 1) * (large + 1) + small * small
+    return Pair(log_size(x, above_one), jnp.arctan2(x.im, x.re))
+
+
+@meaning("log1p", ignores=HINTS)
+def log1p(x: Pair) -> Pair:
+    above_one = x.re * (x.re + 2) + x.im * x.im
+    y = Pair(1 + x.re, x.im)
+    return Pair(log_size(y, above_one), jnp.arctan2(y.im, y.re))
+
+
+@meaning("pow")
+def power(x: Pair, y: Any) -> Pair:
+    """By magnitude and angle. Integers may be exponents."""
+    if not isinstance(y, Pair):
+        exponent = y.astype(x.re.dtype)
+        y = Pair(exponent, jnp.zeros_like(exponent))
+    polar = log(x)
+    turn = jnp.where(y.im == 0, 0, y.im * polar.re)
+    length = jnp.power(size(x), y.re) * jnp.exp(-y.im * polar.im)
+    angle = turn + y.re * polar.im
+    return Pair(length * jnp.cos(angle), jnp.where(angle == 0, angle, length * jnp.sin(angle)))
+
+
+@meaning("logistic", ignores=HINTS)
+def logistic(x: Pair) -> Pair:
+    decay = exp(Pair(-x.re, -x.im))
+    return divided(one_like(x), Pair(1 + decay.re, decay.im))
+
+
+@meaning("sinh", ignores=HINTS)
+def sinh(x: Pair) -> Pair:
+    re, im = jnp.sinh(x.re) * jnp.cos(x.im), jnp.cosh(x.re) * jnp.sin(x.im)
+    return Pair(re, jnp.where(x.im == 0, x.im, im))
+
+
+@meaning("cosh", ignores=HINTS)
+def cosh(x: Pair) -> Pair:
+    re, im = jnp.cosh(x.re) * jnp.cos(x.im), jnp.sinh(x.re) * jnp.sin(x.im)
+    return Pair(re, jnp.where((x.re == 0) | (x.im == 0), 0, im))
+
+
+def times_i(x: Pair) -> Pair:
+    return Pair(-x.im, x.re)
+
+
+def times_minus_i(x: Pair) -> Pair:
+    return Pair(x.im, -x.re)
+
+
+@meaning("sin", ignores=HINTS)
+def sin(x: Pair) -> Pair:
+    return times_minus_i(sinh(times_i(x)))
+
+
+@meaning("cos", ignores=HINTS)
+def cos(x: Pair) -> Pair:
+    return cosh(times_i(x))
+
+
+@meaning("tanh", ignores=HINTS)
+def tanh(x: Pair) -> Pair:
+    """``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not cancel."""
+    high, wide = jnp.sinh(x.re), jnp.cos(x.im)
+    length = high * high + wide * wide
+    inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * wide / length)
+    far = jnp.abs(x.re) > FAR
+    return chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
+
+
+@meaning("tan", ignores=HINTS)
+def tan(x: Pair) -> Pair:
+    return times_minus_i(tanh(times_i(x)))

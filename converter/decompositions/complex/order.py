@@ -1,0 +1,99 @@
+"""Complex numbers in the order of their real parts, then of their imaginary ones; products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from converter.decompositions.complex.algebra import chosen, times
+from converter.decompositions.complex.complex_rules import meaning
+from converter.decompositions.generic_reduce import combined, lines
+from converter.decompositions.window_reductions import Pads, in_windows, pads
+from converter.ir.complex_pairs import Pair, parts, whole_number
+
+
+def _later(compare: Callable[..., Any]) -> Callable[[Pair, Pair], Pair]:
+    def either(x: Pair, y: Pair) -> Pair:
+        first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
+        return chosen(first, x, y)
+
+    return either
+
+
+larger = meaning("max")(_later(lax.gt))
+smaller = meaning("min")(_later(lax.lt))
+
+
+@meaning("sort")
+def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
+    """A complex key is two real ones."""
+    flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]
+    keys = sum(2 if isinstance(x, Pair) else 1 for x in operands[:num_keys])
+    found = iter(lax.sort(flat, dimension=dimension, num_keys=keys))
+    return tuple(
+        Pair(next(found), next(found)) if isinstance(x, Pair) else next(found) for x in operands
+    )
+
+
+def _order_reduced(combine: Callable[..., Pair], x: Pair, axes: tuple[int, ...]) -> Pair:
+    """Neighbours are combined until one is left."""
+    re, im = combined(lambda a, b: combine(Pair(*a), Pair(*b)), [lines(x_, axes) for x_ in x])
+    return Pair(re[..., 0], im[..., 0])
+
+
+@meaning("reduce_prod", ignores=("out_sharding",))
+def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+    if 0 in x.re.shape:
+        left = lax.reduce_prod(x.re, axes)
+        return Pair(left, jnp.zeros_like(left))
+    return _order_reduced(times, x, axes)
+
+
+@meaning("reduce_max", ignores=("out_sharding",))
+def reduce_max(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+    return _order_reduced(larger, x, axes)
+
+
+@meaning("reduce_min", ignores=("out_sharding",))
+def reduce_min(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+    return _order_reduced(smaller, x, axes)
+
+
+def _cumulative(combine: Callable[..., Any]) -> Callable[..., Pair]:
+    def running(x: Pair, *, axis: int, reverse: bool) -> Pair:
+        return parts(lax.associative_scan(combine, whole_number(x), axis=axis, reverse=reverse))
+
+    return running
+
+
+cumprod = meaning("cumprod")(_cumulative(lax.mul))
+cummax = meaning("cummax")(_cumulative(lax.max))
+cummin = meaning("cummin")(_cumulative(lax.min))
+
+
+def _extreme(combine: Callable[[Pair, Pair], Pair], start: float) -> Callable[..., Pair]:
+    def reduce_window(
+        x: Pair,
+        *,
+        window_dimensions: Sequence[int],
+        window_strides: Sequence[int],
+        padding: Pads,
+        base_dilation: Sequence[int],
+        window_dilation: Sequence[int],
+    ) -> Pair:
+        room = pads(padding, base_dilation)
+        padded = [
+            lax.pad(part, jnp.asarray(filler, part.dtype), room)
+            for part, filler in zip(x, (start, 0), strict=True)
+        ]
+        window = (window_dimensions, window_strides, window_dilation)
+        return Pair(*in_windows(padded, lambda a, b: combine(Pair(*a), Pair(*b)), *window))
+
+    return reduce_window
+
+
+reduce_window_max = meaning("reduce_window_max")(_extreme(larger, -jnp.inf))
+reduce_window_min = meaning("reduce_window_min")(_extreme(smaller, jnp.inf))

@@ -1,0 +1,149 @@
+"""Products of groups of rows, of scaled blocks, and the high half of an integer product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from converter.decompositions.registered import decomposition
+from converter.errors import Unsupported
+
+# ------------------------------------------------------------------------------------ ragged groups
+
+
+@decomposition("ragged_dot_general")
+def ragged_dot_general(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    *,
+    ragged_dot_dimension_numbers: Any,
+    precision: Any,
+    preferred_element_type: Any,
+    group_offset: Any,
+) -> jax.Array:
+    """Groups of neighbours along one axis of ``lhs``, each with a ``rhs`` of its own.
+
+    Where that axis is contracted, each group gives a result. Rows behind the last group give zero.
+    """
+    if group_offset is not None:
+        raise Unsupported(
+            "primitive 'ragged_dot_general' cannot be written with a group_offset; leave out the "
+            "groups before it"
+        )
+    numbers = ragged_dot_dimension_numbers
+    (l_contract, r_contract), (l_batch, r_batch) = numbers.dot_dimension_numbers
+    (ragged,) = numbers.lhs_ragged_dimensions
+    how = {"precision": precision, "preferred_element_type": preferred_element_type}
+    if ragged in l_batch:
+        return lax.dot_general(lhs, rhs, numbers.dot_dimension_numbers, **how)
+    others = [i for i in range(lhs.ndim) if i not in (*l_contract, *l_batch)]
+    of_groups = l_contract if ragged in l_contract else others
+    outer = (*l_batch, *of_groups[: of_groups.index(ragged)])
+    left = _ragged_products_grouped(lhs, group_sizes, ragged, outer)
+    if ragged not in l_contract:
+        (groups,) = numbers.rhs_group_dimensions
+        contract = ([0, *_next(l_contract)], [groups, *r_contract])
+        return lax.dot_general(left, rhs, (contract, (_next(l_batch), r_batch)), **how)
+    same = r_contract[l_contract.index(ragged)]
+    before = r_contract[: r_contract.index(same)]
+    right = _ragged_products_grouped(rhs, group_sizes, same, (*r_batch, *before))
+    contract = (_next(l_contract), _next(r_contract))
+    batch = ([0, *_next(l_batch)], [0, *_next(r_batch)])
+    return lax.dot_general(left, right, (contract, batch), **how)
+
+
+def _next(axes: Sequence[int]) -> list[int]:
+    """The axes behind a new first one."""
+    return [axis + 1 for axis in axes]
+
+
+def _ragged_products_grouped(
+    x: jax.Array, sizes: jax.Array, axis: int, outer: Sequence[int]
+) -> jax.Array:
+    """[groups, *x.shape]: of each group what is its own along an axis, and zeros.
+
+    ``sizes`` are [groups], or [*outer, groups] where they differ along the axes ``outer``.
+    """
+    ends = jnp.cumsum(sizes, -1)
+    place = lax.broadcasted_iota(sizes.dtype, (*sizes.shape, x.shape[axis]), sizes.ndim)
+    inside = ((ends - sizes)[..., None] <= place) & (place < ends[..., None])
+    inside = jnp.moveaxis(inside, -2, 0)
+    axes = [*(outer if sizes.ndim > 1 else ()), axis]
+    turned = inside.transpose(0, *(1 + i for i in sorted(range(len(axes)), key=axes.__getitem__)))
+    shape = [x.shape[i] if i in axes else 1 for i in range(x.ndim)]
+    return jnp.where(turned.reshape(-1, *shape), x, jnp.zeros((), x.dtype))
+
+
+# ----------------------------------------------------------------------------------- scaled blocks
+
+
+@decomposition("scaled_dot")
+def scaled_dot(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    lhs_scale: jax.Array,
+    rhs_scale: jax.Array,
+    *,
+    dimension_numbers: Any,
+    preferred_element_type: Any,
+) -> jax.Array:
+    """Blocks of the axes that are contracted have one scale each; in bfloat16, as in JAX."""
+    x, y = (
+        v.astype(jnp.bfloat16) * _ragged_products_spread(scale.astype(jnp.bfloat16), v.shape)
+        for v, scale in ((lhs, lhs_scale), (rhs, rhs_scale))
+    )
+    return lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred_element_type)
+
+
+@decomposition("scaled_matmul", "scaled_matmul_wrapper")
+def scaled_matmul(
+    a: jax.Array,
+    b: jax.Array,
+    a_scale: jax.Array,
+    b_scale: jax.Array,
+    *,
+    preferred_element_type: Any,
+) -> tuple[jax.Array]:
+    """[batch, m, k] with [batch, n, k]; scales are one for a block along k. In float32."""
+    x, y = (
+        v.astype(jnp.float32) * _ragged_products_spread(scale.astype(jnp.float32), v.shape)
+        for v, scale in ((a, a_scale), (b, b_scale))
+    )
+    return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
+
+
+def _ragged_products_spread(scale: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """One scale for each element."""
+    for axis, size in enumerate(shape):
+        scale = jnp.repeat(scale, size // scale.shape[axis], axis)
+    return scale
+
+
+# ------------------------------------------------------------------------------------ the high half
+
+
+@decomposition("mulhi")
+def mulhi(x: jax.Array, y: jax.Array) -> jax.Array:
+    """The upper bits of the product of two integers, from products of their halves."""
+    bits = 8 * x.dtype.itemsize
+    unsigned = jnp.dtype(f"uint{bits}")
+    a, b = x.astype(unsigned), y.astype(unsigned)
+    half = jnp.asarray(bits // 2, unsigned)
+    mask = jnp.asarray((1 << bits // 2) - 1, unsigned)
+    (a_low, a_high), (b_low, b_high) = ((v & mask, v >> half) for v in (a, b))
+    middle = a_high * b_low + (a_low * b_low >> half)
+    carried = (middle & mask) + a_low * b_high
+    high = (a_high * b_high + (middle >> half) + (carried >> half)).astype(x.dtype)
+    if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
+        return high
+    return high - jnp.where(x < 0, y, 0) - jnp.where(y < 0, x, 0)
+
+
+@decomposition("log2", ignores=("accuracy",))
+def log2(x: jax.Array) -> jax.Array:
+    return jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype))

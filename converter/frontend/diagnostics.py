@@ -1,0 +1,218 @@
+"""Why a function that can be traced with numbers cannot be with names in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import jax
+from jax import errors, export
+
+from converter.errors import Unsupported
+from converter.frontend.source_lines import line_of
+from converter.frontend.symbolic_scope import all_names
+from converter.ir import Value
+from converter.ir.dims import Shape, is_symbolic, size_product
+from converter.ir.named_sizes import size_names as names_in
+
+Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
+Works: TypeAlias = Callable[[Mapping[str, int | str]], bool]
+"""Whether a function can be traced with these numbers or texts in the place of names."""
+
+RAISED = (
+    errors.InconclusiveDimensionOperation,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+"""What has been seen where JAX, numpy or Python meets a dimension without a number: of JAX's own
+errors all are ``TypeError`` or ``LookupError`` but the first."""
+
+SIZE = 48
+"""A number for a dimension, large and divisible enough that networks take it."""
+
+FACTORS = (2, 4, 8, 14, 16, 32)
+"""Of what sizes usually are multiples: strides, and the patches of vision transformers."""
+
+LOOKS = (
+    errors.ConcretizationTypeError,
+    errors.JAXIndexError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
+
+_COMPARED = re.compile(r"comparison '(.+)' (>=|<=|>|<) '(.+)' is inconclusive")
+_REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
+
+
+def refusal(
+    error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
+) -> Unsupported | None:
+    """What to say of an error of the trace; none where it is the function's own affair.
+
+    It is about names where the function can be traced with numbers for them.
+    """
+    text, names = first_line(error), all_names(structs)
+
+    def works(numbers: Mapping[str, int | str]) -> bool:
+        try:
+            run([_with(struct, numbers) for struct in structs])
+        except RAISED:
+            return False
+        return True
+
+    if isinstance(error, errors.InconclusiveDimensionOperation) or any(
+        map(is_symbolic, error.args)
+    ):
+        blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
+        return _sentence(blamed, text, _advice(text, blamed), line)
+    if names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
+        blamed = _fewest(names, works)
+        return _sentence(blamed, text, _multiple(blamed, works) or _advice(text, blamed), line)
+    return (
+        _unequal(names, works, text, line)
+        or _unlike(names, works, error, line)
+        or _looks(error, text, line)
+    )
+
+
+@contextmanager
+def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Iterator[None]:
+    """**Raises** `Unsupported` where what stands for a primitive cannot be traced with names."""
+    try:
+        yield
+    except RAISED as error:
+        named = sorted(set[str]().union(*(names_in(d) for v in operands for d in v.shape)))
+        if not named:
+            raise
+        types, text = ", ".join(v.type_text() for v in operands), first_line(error)
+        raise Unsupported(
+            f"primitive '{name}' ({types}) cannot be written with {_dimensions(named)}: {text}; "
+            f"{_advice(text, named)}",
+            line_of(sources),
+        ) from error
+
+
+def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
+    """**Raises** `Unsupported` where a reshape takes a name for a number, which JAX lets pass."""
+    before, after = map(size_product, shapes)
+    if odd := sorted(names_in(before) ^ names_in(after)):
+        raise Unsupported(
+            f"primitive 'reshape' cannot be written with {_dimensions(odd)}: {before} elements "
+            f"become {after}; {_advice('', odd)}",
+            line_of(sources),
+        )
+
+
+def _fewest(names: Sequence[str], works: Works) -> list[str]:
+    """So few of the names that the function can be traced with numbers for them."""
+    blamed = list(names)
+    for name in names:
+        others = [other for other in blamed if other != name]
+        if others and works(dict.fromkeys(others, SIZE)):
+            blamed = others
+    return blamed
+
+
+def _multiple(names: Sequence[str], works: Works) -> str:
+    """What to say where it is enough that sizes are multiples."""
+    for factor in FACTORS:
+        if works({name: f"({factor}*{name})" for name in names}):
+            texts = [f"mod({name}, {factor}) == 0" for name in names]
+            return f"if they always are multiples, say so: constraints={texts}"
+    return ""
+
+
+def _unequal(names: Sequence[str], works: Works, text: str, line: str) -> Unsupported | None:
+    """Where two names have to be one."""
+    for one, other in combinations(names, 2):
+        if works({one: other}) or works(dict.fromkeys(names, SIZE) | {one: SIZE, other: SIZE}):
+            advice = f"give them one name, or say so: constraints=['{one} == {other}']"
+            return _sentence([one, other], text, advice, line)
+    return None
+
+
+def _unlike(names: Sequence[str], works: Works, error: Exception, line: str) -> Unsupported | None:
+    """Where a name has to be the one number that JAX speaks of, or one."""
+    text = first_line(error)
+    for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", str(error))]):
+        for name in names:
+            if works({name: size}):
+                advice = f"it can with {size}: give that in specs in its place"
+                return _sentence([name], text, advice, line)
+    return None
+
+
+def _looks(error: Exception, text: str, line: str) -> Unsupported | None:
+    """Where Python asks for numbers that only an input has."""
+    if not isinstance(error, LOOKS):
+        return None
+    return Unsupported(
+        f"the function asks for numbers that are known only when it runs: {text}; choose by "
+        "jnp.where or jax.lax.cond, repeat by jax.lax.while_loop, and give a `size=` to what "
+        "returns as many elements as there are",
+        line,
+    )
+
+
+def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax.ShapeDtypeStruct:
+    """Other sizes, or other names, in the place of names."""
+    if not any(map(is_symbolic, struct.shape)):
+        return struct
+    (scope,) = {dim.scope for dim in struct.shape if is_symbolic(dim)}
+    text = ",".join(
+        re.sub(r"[A-Za-z_]\w*", lambda word: str(numbers.get(word[0], word[0])), str(dim))
+        for dim in struct.shape
+    )
+    return jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), struct.dtype)
+
+
+def _sentence(names: Sequence[str], text: str, advice: str, line: str) -> Unsupported:
+    return Unsupported(
+        f"the function cannot be traced with {_dimensions(names)}: {text}; {advice}", line
+    )
+
+
+def _dimensions(names: Sequence[str]) -> str:
+    which = " and ".join(map(repr, names))
+    return f"the dimensions {which}" if len(names) > 1 else f"the dimension {which}"
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
+
+
+def _advice(text: str, names: Sequence[str]) -> str:
+    if compared := _COMPARED.search(text):
+        return _diagnostics_either(*compared.groups())
+    if remainder := _REMAINDER.search(text):
+        name, factor = remainder.groups()
+        return f"if it always is a multiple, say so: constraints=['mod({name}, {factor}) == 0']"
+    which = " and ".join(map(repr, names))
+    return (
+        f"Python and numpy need a number there: give one for {which} in specs, or compute with "
+        "the size in jax.numpy"
+    )
+
+
+def _diagnostics_either(left: str, comparison: str, right: str) -> str:
+    """The constraints that would decide a comparison of whole numbers."""
+    more, less = _plus(right, 1), _plus(right, -1)
+    yes, no = {
+        ">": (f">= {more}", f"<= {right}"),
+        "<=": (f"<= {right}", f">= {more}"),
+        ">=": (f">= {right}", f"<= {less}"),
+        "<": (f"<= {less}", f">= {right}"),
+    }[comparison]
+    return f"say which it is: constraints=['{left} {yes}'] or ['{left} {no}']"
+
+
+def _plus(dim: str, number: int) -> str:
+    return str(int(dim) + number) if dim.lstrip("-").isdigit() else f"{dim} {number:+}"

@@ -1,0 +1,288 @@
+"""Jaxprs written into lists of nodes, calls inlined. Differences between JAX versions end here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.extend import core as jex
+
+from converter import decompositions
+from converter.errors import Unsupported
+from converter.frontend import key_types
+from converter.frontend.array_forms import OfHeld, graph_type, key_kind
+from converter.frontend.calls import instead
+from converter.frontend.checks import unchecked
+from converter.frontend.diagnostics import fitting, refuse_equated
+from converter.frontend.graph_values import Constants, literal, value_of
+from converter.frontend.owners import is_users
+from converter.frontend.refused import AT_ONCE, REFUSED
+from converter.frontend.source_lines import line_of
+from converter.frontend.users import users_own
+from converter.ir import Graph, Node, Value, const, make_node, ops
+from converter.ir.dims import as_shape
+from converter.ir.nodes import Meaning
+
+# Dimension numbers: named tuples of axes.
+NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
+
+# Parameters that say how or where to compute, and nothing of the result: nodes do not have them.
+# What a scatter does with its updates is in its name; one that applies a function is expanded.
+HINTS = frozenset(
+    {
+        *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
+        *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
+        *("recall_target", "reduction_input_size_override"),
+        "is_stable",  # what sorts is stable
+    }
+)
+
+UNSET = frozenset({"out_dtype"})
+"""Parameters that say nothing as long as they are ``None``."""
+
+
+DROPPED = {
+    "check": "jax.experimental.checkify.check: a file raises nothing",
+    "dce_sink": "jax.lax.dce_sink: a file computes what it gives",
+    "debug_callback": "jax.debug.callback: a file calls no Python",
+    "debug_print": "jax.debug.print: a file prints nothing",
+    "error_if": "equinox.error_if: a file raises nothing",
+    "inspect_sharding": "jax.debug.inspect_array_sharding: a file calls no Python",
+    "layout_constraint": "jax.experimental.layout.with_layout_constraint: a runtime lays out",
+    "optimization_barrier": "jax.lax.optimization_barrier: a runtime optimises as it likes",
+    "relayout": "a change of layout: a runtime lays out",
+    "reshard": "jax.sharding.reshard: a file is for one device",
+    "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
+}
+"""Primitives that hand on their operands, if they have results, and what to say of them; with them
+checks that are conditions."""
+
+
+class Inliner:
+    """Writes jaxprs into lists of nodes, calls inlined.
+
+    ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
+    of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
+    the primitives that were left out, ``within`` are users' whose impl is being written.
+    """
+
+    def __init__(
+        self,
+        constants: Constants,
+        sources: tuple[Any, ...] = (),
+        dropped: set[str] | None = None,
+        within: frozenset[Any] = frozenset(),
+    ) -> None:
+        self.constants = constants
+        self.sources = sources
+        self.dropped: set[str] = set() if dropped is None else dropped
+        self.within = within
+
+    def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
+        """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
+        jaxpr = closed.jaxpr
+        given = [self.constants.value(c) for c in closed.consts]
+        env: dict[Any, Value] = dict(zip(jaxpr.constvars, given, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Any) -> Value:
+            is_literal = isinstance(atom, jex.Literal)
+            return literal(atom) if is_literal else env[atom]
+
+        for eqn in jaxpr.eqns:
+            inputs = [read(a) for a in eqn.invars]
+            env.update(zip(eqn.outvars, self._equation(eqn, inputs, nodes), strict=True))
+        return [read(a) for a in jaxpr.outvars]
+
+    def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        inner = self.inside(eqn.source_info)
+        if is_users(eqn.primitive):
+            return inner.users(eqn, inputs, nodes)
+        name = eqn.primitive.name
+        if name == "cond" and (rest := unchecked(eqn)) is not None:
+            self.dropped.add("error_if")
+            return inner.inline(rest, inputs[1:], nodes)
+        if name in DROPPED:
+            self.dropped.add(name)
+            return inputs[: len(eqn.outvars)]
+        if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
+            return [_nothing(v.aval.shape, nodes) for v in eqn.outvars]
+        if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
+            return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
+        if name in key_types.UNCHANGED:
+            return inputs
+        if name == "reshape":
+            refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
+        with fitting(name, inputs, inner.sources):
+            replaced = instead(eqn, HINTS)
+        if replaced is not None:
+            return inner.inline(replaced, inputs, nodes)
+        is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL)
+        if is_lost and decompositions.find_decomposition(name) is None:
+            raise _refused(name, inner.sources)
+        node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
+        node.source = inner.sources
+        return inner.write(node, nodes)
+
+    def inside(self, source: Any) -> Inliner:
+        """What writes the jaxpr of an equation that comes from there."""
+        return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
+
+    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Append a node; returns its outputs."""
+        nodes.append(node)
+        return node.outputs
+
+    def users(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        """Append what stands for a primitive of a user's own."""
+        primitive = eqn.primitive
+        if not eqn.outvars:
+            raise _refused(primitive.name, self.sources)
+        closed, refusal = users_own(eqn, self.within)
+        if closed is not None:
+            inner = Inliner(self.constants, self.sources, self.dropped, self.within | {primitive})
+            return inner.inline(closed, inputs, nodes)
+        params = {k: _plain_ints(v) for k, v in eqn.params.items()}
+        node = make_node(
+            ops.of_user(primitive),
+            inputs,
+            _types(eqn.outvars),
+            params,
+            meaning=_meaning(primitive, {}),
+            source=self.sources,
+        )
+        node.refusal = refusal
+        return self.write(node, nodes)
+
+    def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
+        """A nested graph: the first arguments are captured from outside, the rest its inputs."""
+        inner = [value_of(v.aval, "input") for v in closed.jaxpr.invars[len(captured) :]]
+        nodes: list[Node] = []
+        outputs = self.inline(closed, [*captured, *inner], nodes)
+        return Graph(inner, outputs, nodes)
+
+
+def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
+    """What has an effect and no result would vanish unseen."""
+    why = REFUSED.get(name, "it has an effect and no result, and a file has results only")
+    return Unsupported(f"primitive '{name}' cannot be written: {why}", line_of(sources))
+
+
+def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:
+    """What stands for the derivative of integers, whose dtype has no numbers."""
+    params = {"shape": as_shape(shape), "broadcast_dimensions": ()}
+    types = [(as_shape(shape), np.dtype(bool))]
+    nodes.append(make_node(ops.broadcast_in_dim, [const(False)], types, params))
+    return nodes[-1].out
+
+
+def _chosen(eqn: Any, index: Value) -> Any:
+    """The branch of an index that is known; those out of range go to the nearest."""
+    branches = eqn.params["branches"]
+    return branches[int(np.clip(int(index.const), 0, len(branches) - 1))]
+
+
+def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    return [graph_type(v.aval) for v in variables]
+
+
+def _plain(eqn: Any, inputs: list[Value]) -> Node:
+    hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
+    params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
+    op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
+    if what := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
+        types = tuple(v.aval for v in eqn.invars)
+        meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
+        if key_kind(types) or op.name not in REFUSED:
+            op = ops.of_kind(op.name, what)
+    node = Node(op, inputs, params, meaning=meaning)
+    for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
+        node.outputs.append(Value(shape, dtype, node=node, index=i))
+    return node
+
+
+def _plain_ints(param: Any) -> Any:
+    """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
+    if isinstance(param, NUMBERS):
+        return type(param)(*(_plain_ints(x) for x in param))
+    if type(param) is tuple:
+        return tuple(_plain_ints(x) for x in param)
+    return int(param) if isinstance(param, np.integer) else param
+
+
+def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
+    node = make_node(ops.named(eqn.primitive.name), inputs, _types(eqn.outvars), params)
+    node.bodies = bodies
+    return node
+
+
+def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
+    fixed, carried = _scan_counts(eqn.params)
+    kept = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
+    body = inliner.body(eqn.params["jaxpr"], inputs[:fixed])
+    return _control(eqn, inputs[fixed:], kept, body=body)
+
+
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands of a scan are loop invariant, how many are carried."""
+    if "ft_in" in params:  # jax >= 0.12
+        fixed, carried, _ = (len(part) for part in params["ft_in"].unpack())
+        return fixed, carried
+    return params["num_consts"], params["num_carry"]
+
+
+def _while(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
+    n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
+    body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
+    if cond.outputs[0].shape:
+        (live,) = inliner.inline(
+            eqn.params["cond_jaxpr"], [*inputs[:n_cond], *body.inputs], body.nodes
+        )
+        _freeze_finished(cond, body, live)
+    return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+
+
+def _freeze_finished(cond: Graph, body: Graph, live: Value) -> None:
+    """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state."""
+    lanes = cond.outputs[0]
+    any_lane = make_node(
+        ops.reduce_or, [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
+    )
+    cond.nodes.append(any_lane)
+    cond.outputs = any_lane.outputs
+    for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
+        spread = make_node(
+            ops.broadcast_in_dim,
+            [live],
+            [(old.shape, live.dtype)],
+            {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
+        )
+        chosen = make_node(ops.select_n, [spread.out, old, new], [(old.shape, old.dtype)])
+        body.nodes += [spread, chosen]
+        body.outputs[i] = chosen.out
+
+
+def _cond(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
+    branches = [inliner.body(b, inputs[1:]) for b in eqn.params["branches"]]
+    return _control(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
+
+
+CONTROL: dict[str, Callable[[Inliner, Any, list[Value]], Node]] = {
+    "scan": _inline_scan,
+    "while": _while,
+    "cond": _cond,
+}
+
+
+def _meaning(primitive: Any, hints: Mapping[str, Any]) -> Meaning:
+    """What a primitive does to concrete or traced arrays."""
+
+    def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+        out = primitive.bind(*args, **primitive.get_bind_params({**params, **hints}))
+        return list(out) if primitive.multiple_results else [out]
+
+    return apply

@@ -1,0 +1,157 @@
+"""What is converted, and how the file's inputs and outputs are those of the function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from converter.errors import SpecError
+from converter.frontend.specs import Fill, Spec, arguments, by_place
+from converter.frontend.trace import trace
+from converter.frontend.unwrap import unstaged
+from converter.ir import Graph, Value, make_node, ops
+from converter.ir.names import Names
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How what a file takes and gives becomes what the function does.
+
+    ``fill`` makes of the inputs the function's arguments, by place and by name. The ``inputs`` and
+    ``outputs`` at these places are channels-last in the function and channels-first in the file.
+    """
+
+    fill: Fill = by_place
+    inputs: frozenset[int] = frozenset()
+    outputs: frozenset[int] = frozenset()
+
+    def taken(self, arrays: Sequence[Any]) -> list[Any]:
+        """Arrays as the function takes them, as the file does."""
+        return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
+
+    def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """The function, of the inputs of the file, to its outputs."""
+
+        moved = jax.numpy.moveaxis
+
+        def call(*arrays: Any) -> list[Any]:
+            turned = [moved(a, 1, -1) if i in self.inputs else a for i, a in enumerate(arrays)]
+            positional, named = self.fill(turned)
+            results = jax.tree.leaves(fn(*positional, **named))
+            return [moved(r, -1, 1) if i in self.outputs else r for i, r in enumerate(results)]
+
+        return call
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is converted: arguments of ``to_onnx`` that say what, and under which names.
+
+    Those in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
+    channels] in the function.
+    """
+
+    fn: Callable[..., Any]
+    specs: Sequence[Spec] | None
+    params: Any = None
+    kwargs: Mapping[str, Any] | None = None
+    constraints: Sequence[str] = ()
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    channels_first: Collection[str] = ()
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The function of its inputs alone."""
+        fn, _, _ = unstaged(self.fn, self.specs, self.kwargs)
+        return fn if self.params is None else partial(fn, self.params)
+
+    def trace(self) -> Graph:
+        """The graph before any pass, its inputs and outputs as they are in the file."""
+        fn, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
+        graph = trace(fn, specs, self.params, kwargs, self.constraints)
+        _rename(graph, self.input_names, self.output_names)
+        _turn(graph, self.channels_first)
+        return graph
+
+    def interface(self, graph: Graph) -> Interface:
+        _, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
+        return Interface(
+            arguments(specs, kwargs, self.constraints).fill,
+            frozenset(_places([v.name for v in graph.inputs], self.channels_first)),
+            frozenset(_places(graph.output_names, self.channels_first)),
+        )
+
+
+def _places(names: Sequence[str], chosen: Collection[str]) -> list[int]:
+    return [i for i, name in enumerate(names) if name in chosen]
+
+
+def _turn(graph: Graph, names: Collection[str]) -> None:
+    """Give these inputs and outputs their channels first, by a transposition each."""
+    known = [*(v.name for v in graph.inputs), *graph.output_names]
+    if isinstance(names, str) or set(names) - set(known):
+        raise SpecError(
+            f"channels_first must be a list of inputs and outputs, of {', '.join(known)}; "
+            f"received {names!r}"
+        )
+    table: dict[int, Value] = {}
+    for place in _places([v.name for v in graph.inputs], names):
+        inner = graph.inputs[place]
+        first, last = _orders(inner, inner.name)
+        shape, kept = tuple(inner.shape[axis] for axis in first), (inner.shape, inner.dtype)
+        outer = Value(shape, inner.dtype, kind="input", name=inner.name)
+        node = make_node(ops.transpose, [outer], [kept], {"permutation": last})
+        graph.inputs[place], table[id(inner)] = outer, node.out
+        graph.nodes.insert(0, node)
+    graph.replace_operands(lambda v: table.get(id(v), v))
+    for place in _places(graph.output_names, names):
+        inner = graph.outputs[place]
+        first, _ = _orders(inner, graph.output_names[place])
+        shape = tuple(inner.shape[axis] for axis in first)
+        node = make_node(ops.transpose, [inner], [(shape, inner.dtype)], {"permutation": first})
+        graph.outputs[place] = node.out
+        graph.nodes.append(node)
+
+
+def _orders(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """From channels-last to channels-first, and back."""
+    rank = value.rank
+    if rank < 3:
+        raise SpecError(
+            f"channels_first is for [batch, space..., channels], and {name!r} is "
+            f"{value.type_text()}; leave it out"
+        )
+    return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+
+
+def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
+    """Given names stand; those found in ``fn`` get a number where something else has them.
+
+    Parameters are bound by their names, so these stand too; inputs go before outputs.
+    """
+    for given, count, what in (
+        (inputs, len(graph.inputs), "input_names"),
+        (outputs, len(graph.outputs), "output_names"),
+    ):
+        if given is not None and (len(given) != count or len(set(given)) != count):
+            raise SpecError(f"{what} needs {count} different names, received {list(given)}")
+    explicit = [*(inputs or ()), *(outputs or ())]
+    fixed = [*(v.name for v in graph.params), *explicit]
+    clash = [name for name, times in Counter(fixed).items() if times > 1]
+    if clash:
+        raise SpecError(
+            f"{clash[0]!r} can name only one of a model's parameters, inputs and outputs; "
+            "give another name in input_names or output_names"
+        )
+    free = Names(fixed)
+    found = [v.name for v in graph.inputs] if inputs is None else []
+    for value, name in zip(graph.inputs, inputs or map(free.take, found), strict=True):
+        value.name = name
+    graph.output_names = list(outputs or map(free.take, graph.output_names))

@@ -1,0 +1,228 @@
+"""What a conversion is given: the shapes of inputs, and the names of what a function holds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from jax import export
+
+from converter.errors import SpecError
+from converter.frontend import symbolic_scope
+from converter.frontend.array_forms import given as given_as
+from converter.ir.dims import is_symbolic
+
+Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
+Path = tuple[Any, ...]
+
+
+def is_array_like(leaf: Any) -> bool:
+    """A concrete or abstract array."""
+    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
+
+
+Fill: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+"""Puts arrays in their places: positional arguments, and those by name.
+
+Keys may be given by the numbers that they hold.
+"""
+
+
+def by_place(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(arrays), {}
+
+
+def flat(fn: Callable[..., Any], fill: Fill) -> Callable[..., Any]:
+    """``fn`` as a function of all its arrays in a row."""
+
+    def call(*arrays: Any) -> Any:
+        positional, named = fill(arrays)
+        return fn(*positional, **named)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a function is called with: the type and the path of every array, and how they and what
+    is no array become its arguments.
+    """
+
+    structs: list[jax.ShapeDtypeStruct]
+    paths: list[Path]
+    fill: Fill
+    constraints: tuple[str, ...] = ()
+
+
+def arguments(
+    specs: Sequence[Spec],
+    kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
+) -> Arguments:
+    """Read what a user gives for each argument, and says of the dimensions that it names."""
+    if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
+        raise SpecError(
+            f"specs must be a list with one entry per input, received {specs!r}; "
+            f"for one input write [{specs!r}]"
+        )
+    given = (tuple(specs), dict(kwargs or {}))
+
+    def is_spec(part: Any) -> bool:
+        return part is not given and part is not given[0] and _is_leaf(part)
+
+    leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=is_spec)
+    slots = [i for i, (path, leaf) in enumerate(leaves) if _is_array(path, leaf)]
+    scope = symbolic_scope.scope([leaves[i][1] for i in slots], constraints)
+    structs = [_struct(leaves[i][1], scope) for i in slots]
+
+    def fill(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        every = [leaf for _, leaf in leaves]
+        for slot, struct, array in zip(slots, structs, arrays, strict=True):
+            every[slot] = given_as(array, struct)
+        positional, named = jax.tree_util.tree_unflatten(tree, every)
+        return positional, named
+
+    texts = symbolic_scope.constraints(scope)
+    return Arguments(structs, [leaves[i][0] for i in slots], fill, texts)
+
+
+def _is_array(path: Path, leaf: Any) -> bool:
+    """Numbers, words and functions that are given by name stay what they are."""
+    return not _is_named(path) or is_array_like(leaf) or isinstance(leaf, (list, tuple))
+
+
+def _is_named(path: Path) -> bool:
+    """Whether an argument is given by name; paths begin in the pair of both kinds."""
+    return bool(path[0].idx == 1)
+
+
+def _is_leaf(spec: Any) -> bool:
+    """Whether something is one spec, and no pytree of them."""
+    if not isinstance(spec, (list, tuple)):
+        return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
+    if _is_pair(spec):
+        return _is_leaf(spec[0])
+    is_shape = any(isinstance(d, (int, str)) or is_symbolic(d) for d in spec)
+    return (is_shape or not spec) and not hasattr(spec, "_fields")
+
+
+def _is_pair(spec: Any) -> bool:
+    """A shape and a dtype."""
+    if not isinstance(spec, (list, tuple)) or len(spec) != 2:
+        return False
+    shape, dtype = spec
+    return isinstance(shape, (list, tuple)) and isinstance(dtype, (str, np.dtype, type))
+
+
+def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
+    dtype: Any = np.float32
+    if isinstance(spec, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)):
+        return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
+    if _is_pair(spec):
+        spec, dtype = spec
+    if not isinstance(spec, (list, tuple)):
+        raise SpecError(
+            f"an input spec must be a shape, a (shape, dtype) pair, an array or a "
+            f"jax.ShapeDtypeStruct, received {spec!r}"
+        )
+    text = ",".join(str(d) for d in spec)
+    try:
+        shape = export.symbolic_shape(text, scope=scope) if text else ()
+    except symbolic_scope.UNREADABLE as error:
+        raise SpecError(f"shape {tuple(spec)!r} cannot be read: {error}") from error
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
+
+
+def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool) -> list[str]:
+    """The names of arguments, and the path of each array in its own: ``x``, ``batch.image``."""
+    count = 1 + max((path[1].idx for path in paths if not _is_named(path)), default=-1)
+    positional = _positional_names(fn, count, skip_params)
+    named = [
+        (path[1].key if _is_named(path) else positional[path[1].idx], path_name(path[2:]))
+        for path in paths
+    ]
+    return [f"{argument}.{inner}" if inner else str(argument) for argument, inner in named]
+
+
+def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
+    """The function's own argument names where they can be told, else ``input_<i>``."""
+    fallback = [f"input_{i}" for i in range(count)]
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return fallback
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    names = positional[1:] if skip_params and len(positional) > count else positional
+    return names[:count] if len(names) >= count else fallback
+
+
+def output_names(tree: Any) -> list[str]:
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [
+        name if name and not name[0].isdigit() else f"output_{i}"
+        for i, name in enumerate(path_name(path) for path, _ in paths)
+    ]
+
+
+def path_name(path: Any) -> str:
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    # eqx.filter_vmap and eqx.filter_jit keep what they wrap in a field of that name
+    while name.startswith("_fun."):
+        name = name.removeprefix("_fun.")
+    return name
+
+
+def array_leaves(tree: Any) -> list[tuple[Any, Any]]:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(path, leaf) for path, leaf in leaves if is_array_like(leaf)]
+
+
+def array_slots(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
+    """(path, leaf) of every array in a pytree, and what gives the pytree with others there."""
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
+    slots = [i for i, (_, leaf) in enumerate(leaves) if is_array_like(leaf)]
+
+    def fill(arrays: Sequence[Any]) -> Any:
+        filled = [leaf for _, leaf in leaves]
+        for slot, array in zip(slots, arrays, strict=True):
+            filled[slot] = array
+        return jax.tree_util.tree_unflatten(treedef, filled)
+
+    return [(path_name(leaves[i][0]) or "param", leaves[i][1]) for i in slots], fill
+
+
+def _found_in(tree: Any) -> list[tuple[Any, Any]]:
+    """The arrays of something that need not be a pytree, such as a dictionary by functions."""
+    try:
+        return array_leaves(tree)
+    except ValueError:
+        return []
+
+
+def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """(path, array) of the modules that a plain function wraps or closes over.
+
+    Only names come from here: ``jax.vmap(model)`` and ``lambda x: model(x)`` give the parameters
+    their paths in ``model``.
+    """
+    inner = inspect.unwrap(fn)
+    found = array_leaves(inner)
+    if found or not inspect.isfunction(inner):
+        return [(path_name(path), leaf) for path, leaf in found]
+    variables = inspect.getclosurevars(inner)
+    scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
+    named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
+    trees = sum(any(path for path, _ in leaves) for leaves in named.values())
+    result: list[tuple[str, Any]] = []
+    for name, leaves in named.items():
+        for path, leaf in leaves:
+            parts = [name] if trees > 1 or not path else []
+            parts += [path_name(path)] if path else []
+            result.append((".".join(parts), leaf))
+    return result

@@ -1,0 +1,113 @@
+"""Named dimensions of inputs: the scope that they share, and what is said of them."""
+
+from __future__ import annotations
+
+import math
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+
+from converter.errors import SpecError
+from converter.ir.dims import is_symbolic
+from converter.ir.named_sizes import size_names
+
+UNREADABLE = (ValueError, NotImplementedError, tokenize.TokenError)
+"""What JAX raises where a dimension or a constraint cannot be read."""
+
+_NAME = r"\s*([A-Za-z_]\w*)\s*"
+_MULTIPLE = re.compile(rf"\s*mod\({_NAME},\s*([1-9]\d*)\s*\)\s*==\s*0\s*")
+_EQUAL = re.compile(rf"{_NAME}=={_NAME}")
+
+
+def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
+    """The scope of the symbolic dimensions in ``specs``, or one with these constraints."""
+    given = {id(dim.scope): dim.scope for dim in _dims(specs) if is_symbolic(dim)}
+    if len(given) > 1:
+        raise SpecError(
+            "the inputs' symbolic dimensions are of several scopes; make all of them with one "
+            "jax.export.SymbolicScope, or give their names as words"
+        )
+    if given and constraints:
+        raise SpecError(
+            "the inputs' symbolic dimensions have a scope already; give the constraints to it, "
+            "jax.export.SymbolicScope(constraints), or give the dimensions' names as words"
+        )
+    if given:
+        return next(iter(given.values()))
+    if isinstance(constraints, str):
+        raise SpecError(f"constraints must be a list; for one write [{constraints!r}]")
+    return _constrained(specs, constraints)
+
+
+def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
+    """Each constraint alone first, so that a sentence can name it."""
+    for texts in (*((text,) for text in constraints), constraints):
+        try:
+            made = export.SymbolicScope(_spelled(texts) if len(texts) > 1 else texts)
+        except UNREADABLE as error:
+            what = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
+            raise SpecError(
+                f"constraint {what!r} cannot be used: {error}; write it as 'B >= 2', 'B <= 64', "
+                "'mod(h, 16) == 0' or 'h == w'"
+            ) from error
+    words = {word for dim in _dims(specs) if isinstance(dim, str) for word in _words(dim)}
+    for text in constraints:
+        if unknown := sorted(set(_words(text)) - words - {"mod", "floordiv", "max", "min"}):
+            raise SpecError(
+                f"constraint {text!r} speaks of {unknown[0]!r}, which no input's shape does"
+            )
+    return made if len(constraints) > 1 else export.SymbolicScope(_spelled(constraints))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", text)
+
+
+def _spelled(constraints: Sequence[str]) -> list[str]:
+    """``mod(h, 16) == 0`` as ``h == 16*h_16``.
+
+    Of a dimension that is written as a multiple JAX can tell all that is, of a remainder less.
+    """
+    found = [_MULTIPLE.fullmatch(text) for text in constraints]
+    factors: dict[str, int] = {}
+    for match in filter(None, found):
+        factors[match[1]] = math.lcm(factors.get(match[1], 1), int(match[2]))
+    others = [text for text, match in zip(constraints, found, strict=True) if match is None]
+    return [
+        *(f"{name} == {factor}*{name}_{factor}" for name, factor in factors.items()),
+        *(_symbolic_scope_turned(text, factors) for text in others),
+    ]
+
+
+def _symbolic_scope_turned(text: str, known: dict[str, int]) -> str:
+    """``h == w`` as ``w == h`` where something is known of ``h`` alone: JAX rewrites the left."""
+    match = _EQUAL.fullmatch(text)
+    if match and match[1] in known and match[2] not in known:
+        return f"{match[2]} == {match[1]}"
+    return text
+
+
+def constraints(scope: export.SymbolicScope) -> tuple[str, ...]:
+    """The constraints of a scope, as text: what it says of itself after its first line."""
+    lines = str(scope).partition("with constraints:")[2].splitlines()
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _dims(specs: Sequence[Any]) -> Iterator[Any]:
+    """What stands in shapes; dtypes among them do no harm."""
+    for leaf in jax.tree.leaves(specs):
+        if isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
+            yield from leaf.shape
+        else:
+            yield leaf
+
+
+def all_names(structs: Sequence[jax.ShapeDtypeStruct]) -> list[str]:
+    """The names in the shapes of inputs."""
+    found = (size_names(dim) for struct in structs for dim in struct.shape)
+    return sorted(set[str]().union(*found))

@@ -1,0 +1,153 @@
+"""From a JAX function to a ``Graph``.
+
+JAX traces the function and applies its own transformations; what comes back is a jaxpr whose calls
+(``jit``, ``custom_jvp_call``, ``remat`` …) are inlined in ``converter/jaxprs``.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from converter.errors import SpecError, Unsupported
+from converter.frontend import concretize, diagnostics
+from converter.frontend.array_forms import graph_type
+from converter.frontend.graph_values import Constants, canonical, parameter, value_of
+from converter.frontend.inline import DROPPED, Inliner
+from converter.frontend.key_types import is_key
+from converter.frontend.source_lines import is_users_line, line_of
+from converter.frontend.specs import (
+    Spec,
+    arguments,
+    array_leaves,
+    array_slots,
+    closed_over,
+    flat,
+    input_names,
+    output_names,
+)
+from converter.ir import Graph, Node
+from converter.ir.names import Names
+
+
+def trace(
+    fn: Callable[..., Any],
+    specs: Sequence[Spec],
+    params: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
+) -> Graph:
+    """Trace ``fn`` to a ``Graph``.
+
+    With ``params``, ``fn(params, *inputs)`` is traced and the array leaves of ``params`` become the
+    graph's parameters; without, ``fn(*inputs)`` is, and ``fn``'s own array leaves do if it is a
+    pytree (an Equinox module). Arrays that ``fn`` closes over become parameters where they can be
+    found in the module it wraps, else constants; so are those that ``fn`` looks at in Python.
+    """
+    call: Callable[..., Any] = fn
+    separate = params is not None
+    if params is None and array_leaves(fn):
+        params, call = fn, _call_module
+    given = arguments(specs, kwargs, constraints)
+    leaves, fill = array_slots(params)
+
+    def called(arrays: Sequence[Any], *args: Any) -> Any:
+        head = () if params is None else (fill(arrays),)
+        return flat(partial(call, *head), given.fill)(*args)
+
+    (closed, out_tree), known = _trace_traced(called, given.structs, leaves)
+    _refuse_empty_types(closed.out_avals)
+    if not closed.out_avals:
+        raise SpecError("the function returns no array, so there is nothing for a file to compute")
+    names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
+    values = [parameter(names.take(path), leaf) for path, leaf in abstract]
+    inputs = [value_of(s, "input") for s in given.structs]
+    for value, name in zip(inputs, input_names(fn, given.paths, separate), strict=True):
+        value.name = name
+    numbers = {id(leaves[i][1]) for i in known}
+    constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
+    nodes: list[Node] = []
+    variables = closed.jaxpr.invars
+    read = [
+        canonical(value, graph_type(variable.aval)[1], nodes)
+        for value, variable in zip((*values, *inputs), variables, strict=True)
+    ]
+    inliner = Inliner(constants)
+    outputs = inliner.inline(closed, read, nodes)
+    for name in sorted(inliner.dropped):
+        warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
+    extra = constants.params()
+    parameters, named = [*values, *extra], output_names(out_tree)
+    return Graph(inputs, outputs, nodes, parameters, named, given.constraints)
+
+
+def _trace_traced(
+    fn: Callable[..., Any],
+    inputs: Sequence[jax.ShapeDtypeStruct],
+    leaves: Sequence[tuple[str, Any]],
+) -> tuple[Any, concretize.Places]:
+    """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
+
+    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, concretize.Places]:
+        return concretize.traced(partial(_jaxpr, fn, structs, leaves), leaves)
+
+    try:
+        return run(inputs)
+    except diagnostics.RAISED as error:
+        if said := diagnostics.refusal(error, inputs, run, _raised_at(error)):
+            raise said from error
+        raise
+
+
+def _jaxpr(
+    fn: Callable[..., Any],
+    inputs: Sequence[jax.ShapeDtypeStruct],
+    leaves: Sequence[tuple[str, Any]],
+    known: concretize.Places,
+) -> Any:
+    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``known`` are numbers."""
+
+    def whole(arrays: Mapping[int, Any], *args: Any) -> Any:
+        every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
+        return fn(every, *args)
+
+    held = {i: _trace_taken(leaf) for i, (_, leaf) in enumerate(leaves) if i not in known}
+    return jax.make_jaxpr(whole, return_shape=True)(held, *map(_trace_taken, inputs))
+
+
+def _trace_taken(array: Any) -> jax.ShapeDtypeStruct:
+    """As JAX takes it: of 64 bits only if it is set to, about which jax >= 0.12 would warn."""
+    dtype = array.dtype if is_key(array) else jax.dtypes.canonicalize_dtype(array.dtype)
+    return jax.ShapeDtypeStruct(array.shape, dtype)
+
+
+def _refuse_empty_types(outputs: Sequence[Any]) -> None:
+    for index, aval in enumerate(outputs):
+        if aval.dtype == jax.dtypes.float0:
+            raise Unsupported(
+                f"output {index} is a derivative of integers or booleans (its dtype is float0), "
+                "which has no numbers to write; leave it out of what the function returns"
+            )
+
+
+def source_line(node: Node) -> str:
+    """The user's own source line that a node came from."""
+    return line_of(node.source or ())
+
+
+def _raised_at(error: Exception) -> str:
+    """The user's own line that raised; nothing where only libraries ran."""
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        code = frame.f_code
+        if is_users_line(code.co_filename):
+            return f"{code.co_filename}:{line} ({code.co_name})"
+    return ""
+
+
+def _call_module(module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return module(*args, **kwargs)

@@ -1,0 +1,169 @@
+"""Which axis plays which part.
+
+The softmax's axes are numbered, and further ones get numbers behind them. An axis of queries and
+keys is a batch or head axis, one of queries alone a position (or a group of heads that share their
+keys), the softmax's own the key position; what only queries and keys have is the width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from converter.fuse.match import Uses, converts_float, operand, peel
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Dim
+from converter.ir.scalars import scalar
+
+
+@dataclass(frozen=True)
+class AttentionOperand:
+    """A value without axes of size one, and the number of each of its axes."""
+
+    value: Value
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Queries, keys and values, and what their axes are."""
+
+    query: AttentionOperand
+    key: AttentionOperand
+    value: AttentionOperand
+    scale: float  # of queries and keys, before the product
+    out: tuple[int, ...]  # of the result, without axes of size one
+    sizes: dict[int, Dim]
+    outer: tuple[int, ...]  # batch axes
+    heads: tuple[int, ...]  # the batch axis that counts as heads
+    groups: tuple[int, ...]  # query axes that are heads sharing keys and values
+    rows: tuple[int, ...]  # query positions
+    columns: int  # key positions
+    width: tuple[int, ...]
+    value_width: tuple[int, ...]
+
+    def values(self) -> tuple[Value, Value, Value]:
+        return self.query.value, self.key.value, self.value.value
+
+    def result(self) -> tuple[int, ...]:
+        """The axes of what attention gives, in ONNX's order."""
+        return (*self.outer, *self.heads, *self.groups, *self.rows, *self.value_width)
+
+
+def axis_parts(node: Node, side: int, weights: View, product: View, uses: Uses) -> Parts | str:
+    """``node`` multiplies values with the weights on its ``side``, ``product`` gave the scores."""
+    shape, columns, first = weights.base.shape, weights.node().params["axis"], product.node()
+    between = _behind(node.inputs[side], weights.base)
+    if between is None or not product.fills(shape):
+        return "the scores are broadcast between the two products"
+    own, other = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
+    numbers = _Numbers(len(shape))
+    upper = {first.params["out"][a]: i for i, a in enumerate(product.axes) if a is not None}
+    lower = {label: i for label, i in zip(node.params[own], between, strict=True) if i is not None}
+    (x, x_scale), (y, y_scale) = (_unscaled(v, uses) for v in first.inputs)
+    left = numbers.operand(x, first.params["lhs"], upper)
+    right = numbers.operand(y, first.params["rhs"], upper)
+    value = numbers.operand(node.inputs[1 - side], node.params[other], lower)
+    labels = zip(node.params["out"], node.out.shape, strict=True)
+    out = tuple(lower[label] for label, d in labels if not dims.same(d, 1))
+    for query, key in ((left, right), (right, left)):
+        if columns in key.axes and columns not in query.axes and columns in value.axes:
+            scale = x_scale * y_scale
+            return _roles(len(shape), query, key, value, scale, out, numbers.sizes, columns)
+    return "the softmax does not run over the positions of one operand"
+
+
+def _behind(value: Value, base: Value) -> list[int | None] | None:
+    """The axis of ``base`` behind each axis of ``value``, layouts and roundings between them."""
+    view = peel(along(value))
+    while view.base is not base:
+        assert converts_float(view.node())
+        view = operand(view, 0)
+    return list(view.axes) if view.fills(value.shape) else None
+
+
+def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
+    """Queries are often scaled before the product; the number joins the others."""
+    node = value.node
+    if node is None or not uses.single_use(value):
+        return value, 1.0
+    for index in {ops.mul: (0, 1), ops.div: (1,)}.get(node.op, ()):
+        number, other = scalar(node.inputs[index]), node.inputs[1 - index]
+        if number and dims.same_shape(other.shape, value.shape):
+            return other, float(number) if node.op is ops.mul else 1 / float(number)
+    return value, 1.0
+
+
+class _Numbers:
+    """Numbers for axes: the softmax's own first, then one for each further label."""
+
+    def __init__(self, rank: int) -> None:
+        self._next = rank
+        self.sizes: dict[int, Dim] = {}
+
+    def operand(self, value: Value, labels: list[int], known: dict[int, int]) -> AttentionOperand:
+        axes: list[int] = []
+        for label, size in zip(labels, value.shape, strict=True):
+            if dims.same(size, 1):
+                continue
+            if label not in known:
+                known[label] = self._next
+                self._next += 1
+            self.sizes[known[label]] = size
+            axes.append(known[label])
+        return AttentionOperand(value, tuple(axes))
+
+
+def _roles(
+    rank: int,
+    query: AttentionOperand,
+    key: AttentionOperand,
+    value: AttentionOperand,
+    scale: float,
+    out: tuple[int, ...],
+    sizes: dict[int, Dim],
+    columns: int,
+) -> Parts | str:
+    shared = [i for i in (*value.axes, *key.axes) if i < rank and i != columns]
+    alone = [i for i in query.axes if i < rank and i not in shared]
+    ordered = sorted(
+        dict.fromkeys(shared), key=lambda i: query.axes.index(i) if i in query.axes else -1
+    )
+    groups = _groups(alone, sizes)
+    heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
+    if groups and ordered == list(query.axes[:1]):
+        heads = []  # a batch in which all heads share their keys
+    found = Parts(
+        query=query,
+        key=key,
+        value=value,
+        scale=scale,
+        out=out,
+        sizes=sizes,
+        outer=tuple(i for i in ordered if i not in heads),
+        heads=tuple(heads),
+        groups=tuple(groups),
+        rows=tuple(i for i in alone if i not in groups),
+        columns=columns,
+        width=tuple(i for i in query.axes if i >= rank),
+        value_width=tuple(i for i in value.axes if i >= rank),
+    )
+    return _misfit(found, rank) or found
+
+
+def _groups(alone: list[int], sizes: dict[int, Dim]) -> list[int]:
+    """All but the positions, which are what has no fixed size, or else the largest axis."""
+    dynamic = [i for i in alone if not dims.is_static(sizes[i])]
+    rows = dynamic or sorted(alone, key=lambda i: int(sizes[i]))[-1:]
+    return [i for i in alone if i not in rows]
+
+
+def _misfit(parts: Parts, rank: int) -> str:
+    """Why the parts are not those of attention, if they are not."""
+    if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
+        return "queries and keys do not share their width"
+    if any(dims.same(d, 0) for d in parts.sizes.values()):
+        return "something is empty, which the runtime's operator does not take"
+    if sorted(parts.out) != sorted(parts.result()):
+        return "the second product does not sum over the positions alone"
+    return ""

@@ -1,0 +1,61 @@
+"""What a value rests on: constants alone, parameters, named sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from converter.ir import Node, Value
+from converter.ir.nodes import Fact
+from converter.ir.numpy_evaluation import compute, is_computable
+from converter.ir.origins import ancestors, sources
+from converter.ir.rewrite import Editor
+from converter.weight_folding.weight_programs import taken_out
+
+
+def known(value: Value) -> np.ndarray | None:
+    """The array behind a value that is made from constants alone."""
+    if not rests_on(value, is_const, is_computable):
+        return None
+    return np.asarray(compute(value, lambda leaf: leaf.const))
+
+
+def bound(value: Value, memo: dict[int, Any]) -> np.ndarray | None:
+    """The array behind a value that is made from constants, and parameters that have values now:
+    what is concluded from it has to be relied on by ``rely``.
+    """
+    if not rests_on(value, lambda leaf: _numbers(leaf) is not None, is_computable):
+        return None
+    return np.asarray(compute(value, _numbers, memo))
+
+
+def _numbers(leaf: Value) -> Any:
+    return leaf.bound if leaf.const is None else leaf.const
+
+
+def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
+    """Record what was concluded from a value's numbers; those of constants stay what they are."""
+    if any(leaf.kind == "param" for leaf in sources(value).values()):
+        fact = Fact(taken_out(value, {}), holds)
+        editor.facts.setdefault((value, sentence), fact)
+
+
+def is_const(leaf: Value) -> bool:
+    return leaf.kind == "const"
+
+
+def is_sized(value: Value) -> bool:
+    """Made from constants and named sizes alone."""
+    return rests_on(value, is_const, lambda node: not node.bodies)
+
+
+def is_weight(value: Value) -> bool:
+    """Made from parameters and constants alone, all shapes known."""
+    return rests_on(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)
+
+
+def rests_on(value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]) -> bool:
+    """True where everything that a value is computed from passes the tests."""
+    return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))

@@ -1,0 +1,185 @@
+"""Dimensions: plain integers, or JAX's symbolic expressions over named sizes.
+
+Everything that asks "is this known", "are these equal", "what is the product" about dimensions
+asks it here; ``lower/sizes.py`` turns the symbolic ones into ONNX arithmetic.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from jax import errors, export
+
+from converter.errors import SpecError
+
+T = TypeVar("T")
+
+# JAX's symbolic dimension expression has no public class; it behaves like an integer.
+Dim: TypeAlias = Any
+Shape: TypeAlias = tuple[Dim, ...]
+
+
+def is_static(dim: Dim) -> bool:
+    """True for a plain integer."""
+    return isinstance(dim, int)
+
+
+def all_static(shape: Iterable[Dim]) -> bool:
+    return all(is_static(d) for d in shape)
+
+
+def as_dim(dim: Dim) -> Dim:
+    """Numpy integers and 0-d arrays become ``int``; symbolic expressions stay."""
+    if type(dim) is int:
+        return dim
+    return int(dim) if not is_symbolic(dim) else dim
+
+
+def as_shape(shape: Iterable[Dim]) -> Shape:
+    return tuple(as_dim(d) for d in shape)
+
+
+def size_product(dims: Sequence[Dim]) -> Dim:
+    """Product of dimensions; ``math.prod`` keeps integers exact and multiplies expressions."""
+    return as_dim(math.prod(dims))
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """Provably equal."""
+    if type(a) is type(b):  # the usual case of what is asked most
+        return a is b or bool(a == b)
+    return is_static(a) == is_static(b) and bool(a == b)
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def is_at_least(dim: Dim, least: int) -> bool:
+    """Provably not less, whatever the named sizes are."""
+    try:
+        return bool(dim >= least)
+    except errors.InconclusiveDimensionOperation:
+        return False
+
+
+def at_least_zero(dim: Dim) -> Dim:
+    """The dimension, or zero where it would be negative."""
+    if is_static(dim):
+        return max(dim, 0)
+    if is_at_least(dim, 0):
+        return dim
+    return export.symbolic_shape(f"max({dim}, 0)", scope=dim.scope)[0]
+
+
+def divides(part: Dim, whole: Dim) -> Dim | None:
+    """``whole / part`` where that is exact, else ``None``."""
+    if is_static(whole) and is_static(part):
+        return whole // part if part and whole % part == 0 else None
+    if same(part, whole):
+        return 1
+    if is_static(part) and part == 1:
+        return whole
+    if is_static(whole) or same(part, 0):
+        return None
+    quotient = whole // part
+    return as_dim(quotient) if same(as_dim(quotient * part), whole) else None
+
+
+def multiple(dim: Dim) -> tuple[str, int]:
+    """``h`` -> (h, 1), ``16*h`` -> (h, 16), anything else -> ("", 0)."""
+    factor, _, name = str(dim).rpartition("*")
+    if not name.isidentifier() or not (factor == "" or factor.isdigit()):
+        return "", 0
+    return name, int(factor or 1)
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape | None:
+    """Numpy's broadcast of the shapes, or ``None`` where they do not fit."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Dim] = [1] * rank
+    for shape in shapes:
+        for i, dim in enumerate(shape, rank - len(shape)):
+            if same(out[i], 1):
+                out[i] = dim
+            elif not (same(dim, 1) or same(dim, out[i])):
+                return None
+    return tuple(out)
+
+
+def shape_text(shape: Shape) -> str:
+    return ",".join(str(d) for d in shape)
+
+
+def is_symbolic(dim: Any) -> bool:
+    return export.is_symbolic_dim(dim)
+
+
+# --------------------------------------------------------------------------- symbolic expressions
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Pow: "pow",
+}
+
+
+def fold_dims(dim: Dim, leaf: Callable[[str | int], T], apply: Callable[[str, list[T]], T]) -> T:
+    """Fold a dimension expression bottom up.
+
+    ``leaf`` gets names and integers, ``apply`` an operation (add, sub, mul, pow, neg, floordiv,
+    mod, max, min) and its operands. The grammar is that of ``jax.export.symbolic_shape``.
+    """
+
+    def go(node: ast.expr) -> T:
+        match node:
+            case ast.Constant(value=int(number)):
+                return leaf(number)
+            case ast.Name(id=name):
+                return leaf(name)
+            case ast.BinOp(left=left, op=op, right=right):
+                return apply(_OPERATORS[type(op)], [go(left), go(right)])
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return apply("neg", [go(operand)])
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return apply(name, [go(a) for a in args])
+            case _:
+                raise SpecError(f"dimension {dim} holds an expression that is not understood")
+
+    return go(ast.parse(str(dim).replace("^", "**"), mode="eval").body)
+
+
+INTEGER: dict[str, Callable[..., int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "pow": operator.pow,
+    "neg": operator.neg,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "max": max,
+    "min": min,
+}
+
+
+def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The dimension's value for the given sizes of its names."""
+    if is_static(dim):
+        return dim
+    return fold_dims(
+        dim, lambda x: x if isinstance(x, int) else sizes[x], lambda op, args: INTEGER[op](*args)
+    )
+
+
+def concrete(params: Any, sizes: Mapping[str, int]) -> Any:
+    """Node parameters with every symbolic dimension replaced by its value."""
+    if isinstance(params, dict):
+        return {k: concrete(v, sizes) for k, v in params.items()}
+    if type(params) in (tuple, list):
+        return type(params)(concrete(v, sizes) for v in params)
+    return evaluate_dim(params, sizes) if is_symbolic(params) else params

@@ -1,0 +1,107 @@
+"""Common subexpressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from converter.ir import Graph, Node, Value
+
+
+def merge_equals(graph: Graph) -> bool:
+    """Common subexpressions become one, in place; equal small constants too.
+
+    Whether there were any.
+    """
+    table: dict[int, Value] = {}
+    _merge(graph, {}, {}, table)
+    return bool(table)
+
+
+def _merge(
+    graph: Graph, seen: dict[Any, Node], constants: dict[Any, Value], table: dict[int, Value]
+) -> None:
+    def resolve(value: Value) -> Value:
+        if value.kind != "const":
+            return table.get(id(value), value)
+        if isinstance(value.const, np.ndarray) and value.const.nbytes <= 4096:
+            key = (value.dtype, value.shape, value.const.tobytes())
+            return constants.setdefault(key, value)
+        return value
+
+    kept: list[Node] = []
+    for node in graph.nodes:
+        node.inputs = [resolve(v) for v in node.inputs]
+        for body in node.bodies.values():
+            _merge(body, dict(seen), constants, table)
+        if node.bodies:
+            kept.append(node)
+            continue
+        key = (tuple(map(id, node.inputs)), _frozen(node))
+        twin = seen.setdefault(key, node)
+        if twin is node:
+            kept.append(node)
+        else:
+            table.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
+    graph.nodes = kept
+    graph.outputs = [resolve(v) for v in graph.outputs]
+
+
+def _frozen(node: Node) -> tuple[Any, ...]:
+    """What a node does to its operands, as a key."""
+    types = [(v.shape, v.dtype) for v in node.outputs]
+    params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
+    return (node.op, *types, *params)
+
+
+def _hashable(param: Any) -> Any:
+    """A parameter as part of a key: by value, numbers to the bit, or else the object itself.
+
+    Two that print alike may differ: jaxprs in their constants, long arrays in the middle.
+    """
+    kind = type(param)
+    if isinstance(param, (list, tuple)):
+        return kind if kind not in (list, tuple) else None, *map(_hashable, param)
+    if isinstance(param, Mapping):
+        return kind, frozenset((_hashable(k), _hashable(v)) for k, v in param.items())
+    if isinstance(param, (float, complex, np.generic, np.ndarray)):
+        array = np.asarray(param)
+        return array.dtype, array.shape, array.tobytes()
+    # `True` is not `1`: an object is equal to others of its class alone.
+    return kind, param if _has_hash(param) else id(param)
+
+
+def _has_hash(param: Any) -> bool:
+    try:
+        hash(param)
+    except TypeError:  # a frozen record of what cannot be hashed
+        return False
+    return True
+
+
+def same_program(a: Value, b: Value) -> bool:
+    """The same operations on the same constants, step by step; neither reads anything else."""
+    pairs: set[tuple[int, int]] = set()
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if (id(x), id(y)) in pairs:
+            continue
+        pairs.add((id(x), id(y)))
+        if x.node is None or y.node is None:
+            if not _same_constant(x, y):
+                return False
+            continue
+        if x.index != y.index or x.node.bodies or _frozen(x.node) != _frozen(y.node):
+            return False
+        if len(x.node.inputs) != len(y.node.inputs):
+            return False
+        stack.extend(zip(x.node.inputs, y.node.inputs, strict=True))
+    return True
+
+
+def _same_constant(x: Value, y: Value) -> bool:
+    known = x.kind == y.kind == "const" and x.dtype == y.dtype
+    return known and np.array_equal(x.const, y.const)

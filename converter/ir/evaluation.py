@@ -1,0 +1,169 @@
+"""What every node means, in JAX: a primitive is itself, a composite is its formula in jnp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.errors import CheckError
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir import named_sizes as named
+from converter.ir.op import Op
+from converter.ir.origins import ancestors, steps
+
+Sizes = Mapping[str, int]
+Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
+
+
+def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    """One node without bodies, on arrays."""
+    args = jax.device_put(list(args))  # operations on numpy's are compiled twice
+    params = dims.concrete(node.params, sizes)
+    if node.op.broadcasts and node.op.formula is not None:
+        shape = dims.concrete(node.out.shape, sizes)
+        return [node.op.formula(*(jnp.broadcast_to(a, shape) for a in args))]
+    if node.op is ops.dim_as_value:
+        return [jnp.asarray(params["dim"], node.out.dtype)]
+    if node.op.formula is not None:
+        out = node.op.formula(*args, **params)
+        return list(out) if isinstance(out, tuple) else [out]
+    assert node.meaning is not None, f"what does {node.op} mean?"
+    return node.meaning(args, params)
+
+
+def evaluate(
+    graph: Graph,
+    args: Sequence[Any],
+    params: Mapping[str, Any] | None = None,
+    apply: Apply = run_node,
+) -> list[Any]:
+    """Run ``graph`` on ``args``; parameters by name, bound ones may be left out.
+
+    ``apply`` says what nodes without bodies give.
+    """
+    if len(args) != len(graph.inputs):
+        raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
+    sizes = named.read([v.shape for v in graph.inputs], [np.shape(a) for a in args])
+    env: dict[int, Any] = {}
+    with precision(all_nodes(graph)):
+        for value in graph.params:
+            env[id(value)] = _parameter(value.program or value, params or {}, env, apply)
+        arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
+        return _evaluation_run(graph, arrays, env, _Context(sizes, apply))
+
+
+def _array(value: Value, array: Any) -> Any:
+    """What is given for a value, in JAX."""
+    return jnp.asarray(array, value.dtype)
+
+
+def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
+    """JAX with 64 bits where values have them: the arrangement's may, whatever JAX is set to."""
+    values = (v for node in nodes for v in (*node.inputs, *node.outputs))
+    return jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or any(map(_is_wide, values)))
+
+
+def _is_wide(value: Value) -> bool:
+    return value.dtype.itemsize >= (16 if value.dtype.kind == "c" else 8)
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph, and of the programs of its parameters."""
+    yield from graph.walk()
+    for value in graph.params:
+        if value.program is not None:
+            yield from (v.node for v in ancestors(value.program) if v.node is not None)
+
+
+def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply) -> Any:
+    """A parameter by name, or what a weight program makes of others."""
+
+    def read(value: Value) -> Any:
+        if value.node is not None:
+            return env[id(value)]
+        is_param = value.kind == "param"
+        return _array(value, params.get(value.name, value.bound) if is_param else value.const)
+
+    for node in steps(value, env):
+        results = apply(node, [read(v) for v in node.inputs], {})
+        env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return read(value)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What holds for all graphs of one evaluation."""
+
+    sizes: Sizes
+    apply: Apply
+
+
+def _evaluation_run(
+    graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], context: _Context
+) -> list[Any]:
+    env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
+
+    def read(value: Value) -> Any:
+        if value.kind != "const":
+            return env[id(value)]
+        return _array(value, value.const)
+
+    for node in graph.nodes:
+        inputs = [read(v) for v in node.inputs]
+        if node.op in CONTROL:
+            results = CONTROL[node.op](node, inputs, env, context)
+        else:
+            results = context.apply(node, inputs, context.sizes)
+        env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return [read(v) for v in graph.outputs]
+
+
+def _evaluation_scan(
+    node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Context
+) -> list[Any]:
+    n, body = node.params["num_carry"], node.bodies["body"]
+
+    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+        results = _evaluation_run(body, [*carry, *x], env, context)
+        return results[:n], results[n:]
+
+    length = dims.evaluate_dim(node.params["length"], context.sizes)
+    carry, ys = lax.scan(
+        step, inputs[:n], inputs[n:], length=length, reverse=node.params["reverse"]
+    )
+    return [*carry, *ys]
+
+
+def _while(node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Context) -> list[Any]:
+    return lax.while_loop(
+        lambda state: _evaluation_run(node.bodies["cond"], state, env, context)[0],
+        lambda state: _evaluation_run(node.bodies["body"], state, env, context),
+        inputs,
+    )
+
+
+def _cond(node: Node, inputs: list[Any], env: Mapping[int, Any], context: _Context) -> list[Any]:
+    branches = [lambda b=b: _evaluation_run(b, [], env, context) for b in node.bodies.values()]
+    return lax.switch(inputs[0].astype(jnp.int32), branches)
+
+
+CONTROL: dict[Op, Callable[..., list[Any]]] = {
+    ops.scan: _evaluation_scan,
+    ops.while_: _while,
+    ops.cond: _cond,
+}
+
+
+def size_in_bytes(value: Value) -> float:
+    """Bytes of a value; infinite where a dimension is symbolic."""
+    if not dims.all_static(value.shape):
+        return math.inf
+    return math.prod(value.shape) * value.dtype.itemsize

@@ -1,0 +1,166 @@
+"""The sizes of named dimensions: where they are read off, and what is said of them beforehand."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jax import export
+
+from converter.ir import dims
+from converter.ir.dims import Dim, Shape
+
+Sizes: TypeAlias = Mapping[str, int]
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Axis ``axis`` of input ``index`` is ``factor`` times the name, and ``rest`` more."""
+
+    index: int
+    axis: int
+    factor: int = 1
+    rest: Dim = 0
+
+
+def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
+    """Where each name is read off, in an order in which it can be.
+
+    An axis that is the name, else the least multiple of it, else one that is linear in it and
+    otherwise of names that are known by then: ``h+1``, ``2*N+h``.
+    """
+    found: dict[str, Origin] = {}
+    named = [
+        (i, axis, dim)
+        for i, shape in enumerate(shapes)
+        for axis, dim in enumerate(shape)
+        if not dims.is_static(dim)
+    ]
+    for i, axis, dim in named:
+        name, factor = dims.multiple(dim)
+        if name and (name not in found or factor < found[name].factor):
+            found[name] = Origin(i, axis, factor)
+    while more := next(_solved(named, found), None):
+        found.update([more])
+    return found
+
+
+def _solved(
+    named: Sequence[tuple[int, int, Dim]], found: Mapping[str, Origin]
+) -> Iterator[tuple[str, Origin]]:
+    for i, axis, dim in named:
+        unknown = size_names(dim) - found.keys()
+        if len(unknown) == 1:
+            (name,) = unknown
+            factor, rest = _linear(dim, name)
+            if factor:
+                yield name, Origin(i, axis, factor, rest)
+
+
+def _linear(dim: Dim, name: str) -> tuple[int, Dim]:
+    """``dim`` as a multiple of a name and the rest; a factor of zero if it is not linear in it."""
+    ones = dict.fromkeys(size_names(dim), 1)
+    factor = dims.evaluate_dim(dim, {**ones, name: 2}) - dims.evaluate_dim(dim, ones)
+    (size,) = export.symbolic_shape(name, scope=dim.scope)
+    rest = dims.as_dim(dim - factor * size)
+    return (0, dim) if name in size_names(rest) else (factor, rest)
+
+
+def read(shapes: Sequence[Shape], given: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The sizes of the names in ``shapes`` where arrays have the shapes that are ``given``."""
+    sizes: dict[str, int] = {}
+    for name, origin in origins(shapes).items():
+        whole = given[origin.index][origin.axis]
+        sizes[name] = (whole - dims.evaluate_dim(origin.rest, sizes)) // origin.factor
+    return sizes
+
+
+def size_names(expression: Dim | str) -> set[str]:
+    """The names in a dimension, or in the text of one."""
+    if dims.is_static(expression):
+        return set()
+    return dims.fold_dims(
+        expression,
+        lambda x: {x} if isinstance(x, str) else set[str](),
+        lambda _, found: set[str]().union(*found),
+    )
+
+
+# -------------------------------------------------------------------------------- constraints
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``B >= 2``, ``mod(h, 16) == 0``, ``h == w``."""
+
+    text: str
+    names: frozenset[str]
+    holds: Callable[[Sizes], bool]
+
+
+def constraint(text: str) -> Constraint:
+    """Read a constraint that JAX has read already."""
+    left, comparison, right = (part.strip() for part in re.split("(==|>=|<=)", text, maxsplit=1))
+    compare = _COMPARISONS[comparison]
+
+    def holds(sizes: Sizes) -> bool:
+        return compare(dims.evaluate_dim(left, sizes), dims.evaluate_dim(right, sizes))
+
+    return Constraint(text, frozenset(size_names(left) | size_names(right)), holds)
+
+
+def broken(constraints: Iterable[str], given: Sizes) -> str | None:
+    """The first constraint that sizes do not obey.
+
+    A name that is in no shape, as JAX has put another in its place, is what a constraint equates
+    it with.
+    """
+    known = dict(given)
+    for each in map(constraint, constraints):
+        left, _, right = each.text.partition("==")
+        if right and left.strip().isidentifier() and size_names(right.strip()) <= known.keys():
+            known.setdefault(left.strip(), dims.evaluate_dim(right.strip(), known))
+        if each.names <= known.keys() and not each.holds(known):
+            return each.text
+    return None
+
+
+FURTHEST = 64
+"""So far a size may be from what is wanted, or from a number in a constraint, to obey it."""
+
+
+def nearest_size(wanted: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
+    """The sizes that constraints allow near to those that are wanted; none if there are none."""
+    read = [constraint(text) for text in constraints]
+    extra = set[str]().union(*(c.names for c in read)) - wanted.keys()
+    numbers = {int(number) for c in read for number in re.findall(r"\b\d+\b", c.text)}
+    targets = {**wanted, **dict.fromkeys(sorted(extra), 1)}
+
+    def search(sizes: dict[str, int], open_: Sequence[str]) -> dict[str, int] | None:
+        if not open_:
+            return sizes
+        first, *others = open_
+        due = [c for c in read if first in c.names and c.names <= {*sizes, first}]
+        for size in _around(targets[first], numbers):
+            tried = {**sizes, first: size}
+            if all(c.holds(tried) for c in due) and (found := search(tried, others)):
+                return found
+        return None
+
+    return search({}, list(targets))
+
+
+def _around(size: int, numbers: set[int]) -> list[int]:
+    """Sizes of at least one near to these, those nearest to ``size`` first."""
+    steps = range(-FURTHEST, FURTHEST + 1)
+    near = {number + step for number in (size, *numbers) for step in steps}
+    return sorted((n for n in near if n >= 1), key=lambda n: (abs(n - size), -n))

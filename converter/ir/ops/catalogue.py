@@ -1,0 +1,46 @@
+"""Operations by name. Each is made once, so that two are one where they are one object."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from converter.ir.op import Formula, Linear, Op, Rounding
+
+_known: dict[str, Op] = {}
+_others: dict[str, Op] = {}
+_users: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
+
+
+def state(
+    name: str, formula: Formula | None = None, numpy: Formula | None = None, **traits: Any
+) -> Op:
+    """One of JAX's or of ours, stated in this package."""
+    assert name not in _known, f"{name} is stated twice"
+    return _known.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
+
+
+def named(op: Op | str) -> Op:
+    """The operation of a name: one that is stated here, or another, of which nothing is known."""
+    if isinstance(op, Op):
+        return op
+    return _known.get(op) or _others.setdefault(op, Op(op))
+
+
+def of_kind(name: str, kind: str) -> Op:
+    """An operation on numbers of another kind: what only moves numbers does so here too."""
+    base, full = named(name), f"{name} of {kind}"
+    computes = base.elementwise and base.linear is Linear.NOT  # as the size of one does
+    stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
+    rounding = base.rounding if stays else Rounding.INSIDE
+    return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides))
+
+
+def of_user(primitive: Any) -> Op:
+    """A primitive of a user's own, whatever it is called."""
+    return _users.setdefault(primitive, Op(primitive.name, "user", calls=True))
+
+
+def stated() -> tuple[Op, ...]:
+    """Every operation that is known by name."""
+    return tuple(_known.values())

@@ -1,0 +1,170 @@
+"""Primitives of JAX's that move, choose, add up or control; those of one element are elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.ir.op import Linear, Rounding
+from converter.ir.ops.catalogue import state
+
+_NONE, _SUMS, _TOGETHER = Rounding.NONE, Rounding.SUMS, Linear.TOGETHER
+_moving = partial(state, moves=True, rounding=_NONE, linear=_TOGETHER)
+_forwarding = partial(state, forwards=True)
+_parting = partial(state, rounding=_NONE, linear=_TOGETHER)
+_choosing = partial(state, rounding=_NONE)
+_extreme = partial(state, rounding=_NONE, any_zero=True)
+_adding = partial(state, rounding=_SUMS, linear=_TOGETHER)
+
+
+def _reshape(
+    x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
+) -> jax.Array:
+    """Ours has ``shape``, JAX's own has ``new_sizes`` and may transpose first."""
+    return lax.reshape(x, shape or new_sizes, dimensions)
+
+
+def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
+    ones = [1] * len(shape)
+    for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
+        ones[axis] = size
+    return np.broadcast_to(x.reshape(ones), shape)
+
+
+def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    steps = strides or [1] * x.ndim
+    return x[tuple(map(_range, start_indices, limit_indices, steps))]
+
+
+def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
+    line = np.arange(shape[dimension]).astype(dtype)
+    ones = [-1 if axis == dimension else 1 for axis in range(len(shape))]
+    return np.broadcast_to(line.reshape(ones), shape)
+
+
+def _scatter(
+    x: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    *,
+    rule: Any,
+    dimension_numbers: Any,
+    mode: Any,
+) -> jax.Array:
+    return rule(x, indices, updates, dimension_numbers, mode=mode)
+
+
+# ------------------------------------------------------------------------------------ moving data
+
+_range = slice  # Python's own, whose name an operation has here
+
+reshape = _moving("reshape", _reshape, lambda x, *, shape: x.reshape(shape))
+transpose = _moving("transpose", lax.transpose, lambda x, *, permutation: x.transpose(permutation))
+broadcast_in_dim = _moving("broadcast_in_dim", lax.broadcast_in_dim, _broadcast_in_dim)
+slice = _moving("slice", lax.slice, _slice)
+rev = _moving("rev", lax.rev)
+squeeze = _moving("squeeze")
+expand_dims = _moving("expand_dims")
+tile = _moving("tile")
+concatenate = _parting(
+    "concatenate",
+    lambda *xs, dimension: lax.concatenate(xs, dimension),
+    lambda *xs, dimension: np.concatenate(xs, dimension),
+)
+stack = _parting("stack")
+unstack = _parting("unstack")
+pad = _parting("pad", lax.pad)
+split = _parting(
+    "split", lambda x, *, axis, sizes: tuple(jnp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
+)
+iota = _choosing("iota", lax.broadcasted_iota, _iota)
+bitcast_convert_type = _choosing("bitcast_convert_type")
+dim_as_value = state("dim_as_value")
+
+# The results are the operands.
+copy = _forwarding("copy", elementwise=True, moves=True, rounding=_NONE, linear=_TOGETHER)
+copy_p = _forwarding("copy_p", linear=_TOGETHER)
+stop_gradient = _forwarding("stop_gradient", rounding=_NONE, linear=_TOGETHER)
+name = _forwarding("name", linear=_TOGETHER)
+device_put = _forwarding("device_put", linear=_TOGETHER)
+pvary = _forwarding("pvary", linear=_TOGETHER)
+optimization_barrier = _forwarding("optimization_barrier")
+sharding_constraint = _forwarding("sharding_constraint")
+
+# --------------------------------------------------------------------------- by indices, by order
+
+gather = _extreme("gather")
+dynamic_slice = _parting("dynamic_slice")
+dynamic_update_slice = _parting("dynamic_update_slice")
+scatter = _parting("scatter", partial(_scatter, rule=lax.scatter))
+scatter_add = _adding("scatter-add", partial(_scatter, rule=lax.scatter_add))
+scatter_sub = _adding("scatter-sub", partial(_scatter, rule=lax.scatter_sub))
+scatter_mul = state("scatter-mul", partial(_scatter, rule=lax.scatter_mul))
+scatter_min = _choosing("scatter-min", partial(_scatter, rule=lax.scatter_min))
+scatter_max = _choosing("scatter-max", partial(_scatter, rule=lax.scatter_max))
+SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
+
+sort = _choosing("sort")
+top_k = _choosing("top_k", lambda x, *, k, axis, total=False: tuple(lax.top_k(x, k, axis=axis)))
+approx_top_k = state("approx_top_k")
+argmax = _choosing("argmax", lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
+argmin = _choosing("argmin")
+
+# ------------------------------------------------------------------ reductions, windows, products
+
+reduce_sum = _adding("reduce_sum")
+reduce_prod = state("reduce_prod")
+reduce_max = _extreme("reduce_max", lax.reduce_max)
+reduce_min = _extreme("reduce_min")
+reduce_and = state("reduce_and", lax.reduce_and)
+reduce_or = state("reduce_or", lax.reduce_or)
+reduce_xor = state("reduce_xor")
+reduce_window_sum = state("reduce_window_sum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
+reduce_window_max = _choosing("reduce_window_max")
+reduce_window_min = _choosing("reduce_window_min")
+select_and_gather_add = _choosing("select_and_gather_add")
+select_and_scatter_add = state("select_and_scatter_add")
+cumsum = state("cumsum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
+cumprod = state("cumprod", any_zero=True)
+cummax = _extreme("cummax")
+cummin = _extreme("cummin")
+cumlogsumexp = state("cumlogsumexp")
+dot_general = state("dot_general", rounding=_SUMS, linear=Linear.EACH)
+conv_general_dilated = state("conv_general_dilated", rounding=_SUMS, linear=Linear.EACH)
+
+# ---------------------------------------------------------------------------------------- control
+
+cond = state("cond")
+scan = state("scan")
+while_ = state("while")
+
+# ------------------------------------------------------------------------------- somebody's code
+
+_calling = partial(state, calls=True)
+
+call_exported = _calling("call_exported")
+ffi_call = _calling("ffi_call")
+io_callback = _calling("io_callback")
+outside_call = _calling("outside_call")
+pure_callback = _calling("pure_callback")
+
+# -------------------------------------------------------------------------------------- matrices
+
+_of_matrices = partial(state, rounding=Rounding.NORMWISE)
+
+cholesky = _of_matrices("cholesky")
+eigh = _of_matrices("eigh")
+geqp3 = _of_matrices("geqp3")
+geqrf = _of_matrices("geqrf")
+householder_product = _of_matrices("householder_product")
+lu = _of_matrices("lu")
+ormqr = _of_matrices("ormqr")
+qr = _of_matrices("qr")
+svd = _of_matrices("svd")
+triangular_solve = _of_matrices("triangular_solve")
+tridiagonal_solve = _of_matrices("tridiagonal_solve")

@@ -1,0 +1,42 @@
+"""What a value is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from converter.ir.nodes import Node, Value
+
+
+def ancestors(value: Value) -> Iterator[Value]:
+    """The value and all that it is computed from, each once, readers before what they read."""
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            stack.extend(reversed(current.node.inputs if current.node is not None else ()))
+
+
+def sources(value: Value) -> dict[int, Value]:
+    """The parameters and constants that a value is made from, by id."""
+    return {id(v): v for v in ancestors(value) if v.kind in ("param", "const")}
+
+
+def steps(value: Value, done: Container[int]) -> Iterator[Node]:
+    """The nodes that make ``value``, each after those that it reads.
+
+    What is ``done`` is left out; whoever asks adds a node's outputs to it before the next.
+    """
+    # Depth first without recursion: programs can be deep.
+    stack = [value.node] if value.node is not None else []
+    while stack:
+        node = stack[-1]
+        waiting = [v.node for v in node.inputs if v.node is not None and id(v) not in done]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if id(node.outputs[0]) not in done:
+            yield node

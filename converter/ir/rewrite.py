@@ -1,0 +1,247 @@
+"""Sweeping a graph with local rules, and making new nodes while at it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from converter.ir import Graph, Node, Value, dims, make_node, ops
+from converter.ir.dims import Dim, Shape
+from converter.ir.op import Op
+
+logger = logging.getLogger(__name__)
+
+# A rule returns the values that take the place of a node's outputs, or None to leave it.
+Takes: TypeAlias = Callable[[str, np.dtype], bool]
+Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
+
+
+class Editor:
+    """The state of one forward sweep: what replaces what, how often each value is read.
+
+    Operands of a node under rewriting are already rewritten. New nodes go before it. ``takes`` says
+    whether what runs the graph has an operator in a dtype.
+    """
+
+    def __init__(self, graph: Graph, takes: Takes = lambda operator, dtype: True) -> None:
+        self.takes = takes
+        self._table: dict[int, Value] = {}
+        self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
+        self.uses = count_uses(graph)
+        self.facts = graph.facts
+        self.memo: dict[int, Any] = {}
+        self.nodes: list[Node] = []
+        self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
+        self.changed = False
+
+    def resolve(self, value: Value) -> Value:
+        while id(value) in self._table:
+            value = self._table[id(value)]
+        return value
+
+    def replace(self, old: Value, new: Value) -> None:
+        if old is not new:
+            self._table[id(old)] = new
+            self._keep.append(old)
+            self.uses[id(new)] += self.uses[id(old)]
+            self.changed = True
+
+    def single_use(self, value: Value) -> bool:
+        return self.uses[id(value)] == 1
+
+    # ------------------------------------------------------------------------------ new nodes
+
+    def add(
+        self,
+        op: Op | str,
+        inputs: Sequence[Value],
+        shape: Shape,
+        dtype: Any,
+        params: Mapping[str, Any] | None = None,
+    ) -> Value:
+        """Append a node with one output; an operation from outside is given by its name."""
+        (out,) = self.add_many(op, inputs, [(shape, dtype)], params)
+        return out
+
+    def add_many(
+        self,
+        op: Op | str,
+        inputs: Sequence[Value],
+        types: Sequence[tuple[Shape, Any]],
+        params: Mapping[str, Any] | None = None,
+    ) -> list[Value]:
+        node = make_node(ops.named(op), inputs, types, params, source=self.source)
+        self.nodes.append(node)
+        for value in inputs:
+            self.uses[id(value)] += 1
+        return node.outputs
+
+    def like(
+        self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
+    ) -> Value:
+        """The same operation on other operands, some parameters changed."""
+        copy = make_node(
+            node.op,
+            inputs,
+            [(node.out.shape if shape is None else shape, node.out.dtype)],
+            {**node.params, **changes},
+            meaning=node.meaning,
+            source=node.source,
+        )
+        copy.out.name = node.out.name
+        self.nodes.append(copy)
+        return copy.out
+
+    def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+        """What a graph of its own gives for operands; its nodes become ours."""
+        given = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
+        for node in graph.walk():
+            node.inputs = [given.get(id(v), v) for v in node.inputs]
+            node.source = self.source
+            self.uses.update(map(id, node.inputs))
+            for body in node.bodies.values():
+                body.outputs = [given.get(id(v), v) for v in body.outputs]
+        self.nodes.extend(graph.nodes)
+        return [given.get(id(v), v) for v in graph.outputs]
+
+    def reshape(self, x: Value, shape: Shape) -> Value:
+        if dims.same_shape(x.shape, shape):
+            return x
+        if x.node is not None and x.node.op is ops.reshape:
+            return self.reshape(x.node.inputs[0], shape)
+        return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
+
+    def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
+        order = tuple(permutation)
+        if order == tuple(range(x.rank)):
+            return x
+        shape = tuple(x.shape[i] for i in order)
+        if moves_only_ones(x.shape, order):
+            return self.reshape(x, shape)
+        if x.node is not None and x.node.op is ops.transpose:
+            first = x.node.params["permutation"]
+            return self.transpose(x.node.inputs[0], [first[i] for i in order])
+        return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
+
+    def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
+        if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
+            return x
+        size = dims.as_dim((stop - start + stride - 1) // stride)
+        return self.add(
+            ops.slice,
+            [x],
+            (*x.shape[:axis], size, *x.shape[axis + 1 :]),
+            x.dtype,
+            {
+                "start_indices": tuple(start if i == axis else 0 for i in range(x.rank)),
+                "limit_indices": tuple(stop if i == axis else d for i, d in enumerate(x.shape)),
+                "strides": tuple(stride if i == axis else 1 for i in range(x.rank)),
+            },
+        )
+
+    def rev(self, x: Value, axes: Sequence[int]) -> Value:
+        return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
+
+    def slice_away(self, x: Value, axis: int) -> Value:
+        """The first entry along an axis, the axis dropped."""
+        first = self.slice(x, axis, 0, 1)
+        return self.reshape(first, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+    def concatenate(self, values: Sequence[Value], axis: int) -> Value:
+        first = values[0]
+        size = dims.as_dim(sum(v.shape[axis] for v in values))
+        shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+        return self.add(ops.concatenate, values, shape, first.dtype, {"dimension": axis})
+
+    def broadcast(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
+        """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
+        if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
+            return x
+        ones = tuple(x.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape)))
+        if dims.same_shape(ones, shape):
+            return self.reshape(x, shape)
+        return self.add(
+            ops.broadcast_in_dim,
+            [x],
+            shape,
+            x.dtype,
+            {"shape": shape, "broadcast_dimensions": tuple(axes)},
+        )
+
+    def convert(self, x: Value, dtype: Any) -> Value:
+        dtype = np.dtype(dtype)
+        if x.dtype == dtype:
+            return x
+        return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
+
+    def compare(self, op: Op, x: Value, y: Value) -> Value:
+        shape = dims.broadcast([x.shape, y.shape])
+        assert shape is not None, (op, x.shape, y.shape)
+        return self.add(op, [x, y], shape, np.bool_)
+
+    def where(self, which: Value, yes: Value, no: Value) -> Value:
+        shape = dims.broadcast([which.shape, yes.shape, no.shape])
+        assert shape is not None, (which.shape, yes.shape, no.shape)
+        return self.add(ops.select_n, [which, no, yes], shape, no.dtype)
+
+    def binary(self, op: Op, x: Value, y: Value) -> Value:
+        shape = dims.broadcast([x.shape, y.shape])
+        assert shape is not None, (op, x.shape, y.shape)
+        return self.add(op, [x, y], shape, x.dtype)
+
+
+def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
+    """True where a transposition does not change the order of elements."""
+    moved = [i for i in permutation if not dims.same(shape[i], 1)]
+    return moved == sorted(moved)
+
+
+def count_uses(graph: Graph) -> Counter[int]:
+    """id(value) -> how many operands and outputs it is, nested bodies included."""
+    nodes = list(graph.walk())
+    read = chain.from_iterable(node.inputs for node in nodes)
+    uses = Counter(map(id, chain(graph.outputs, read)))
+    for node in nodes:
+        for body in node.bodies.values():
+            uses.update(map(id, body.outputs))
+    return uses
+
+
+def sweep(graph: Graph, rules: dict[Op, Rule], editor: Editor | None = None) -> Editor:
+    """Apply the rule for each node's operation once, in topological order, in place."""
+    editor = Editor(graph) if editor is None else editor
+    outer, editor.nodes = editor.nodes, []
+    for node in graph.nodes:
+        if editor.changed:
+            node.inputs = [editor.resolve(v) for v in node.inputs]
+        for body in node.bodies.values():
+            sweep(body, rules, editor)
+        rule, editor.source = rules.get(node.op), node.source
+        result = rule(node, editor) if rule else None
+        if result is None:
+            editor.nodes.append(node)
+            continue
+        results = [result] if isinstance(result, Value) else list(result)
+        for old, new in zip(node.outputs, results, strict=True):
+            editor.replace(old, new)
+    graph.nodes, editor.nodes = editor.nodes, outer
+    graph.outputs = [editor.resolve(v) for v in graph.outputs]
+    return editor
+
+
+def drop_dead(graph: Graph) -> None:
+    """Remove nodes that nothing reads, in place."""
+    live: set[int] = {id(v) for v in graph.outputs}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(id(v) in live for v in node.outputs):
+            for body in node.bodies.values():
+                drop_dead(body)
+            live.update(map(id, node.operands() if node.bodies else node.inputs))
+            kept.append(node)
+    graph.nodes = kept[::-1]

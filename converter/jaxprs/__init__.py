@@ -1,1 +1,0 @@
-"""From jaxprs to nodes: with ``converter.trace``, all that knows the inside of a jaxpr."""

@@ -1,0 +1,96 @@
+"""Chains of reshapes, transposes and slices in their shortest form, and slices as other operators.
+
+A chain is a view of the value that it rearranges. Writing that down takes at most a slice, a
+reshape, a transpose and a reshape, each left out where it does nothing.
+"""
+
+from __future__ import annotations
+
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.moves import Step, above, plan, write
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+from converter.ir.slices import known_cut
+
+_OPS = (ops.reshape, ops.transpose, ops.slice)
+
+
+def _shorten(node: Node, editor: Editor) -> Value | None:
+    """From as far up as that saves operations; those that others read as well are not saved."""
+    seen: View | None = along(node.out)
+    views: list[tuple[View, int]] = []
+    dying, lone = 0, True
+    while seen is not None and seen.op() in _OPS:
+        lone = lone and (seen.base is node.out or editor.single_use(seen.base))
+        dying += lone
+        seen = above(seen)
+        views += [] if seen is None else [(seen, dying)]
+    for seen, saved in reversed(views[1:]):
+        steps = plan(seen, node.out.shape)
+        if steps is not None and len(steps) < saved and not any(map(_leaves_gaps, steps)):
+            return write(editor, seen, node.out.shape)
+    return None
+
+
+def _leaves_gaps(step: Step) -> bool:
+    """Whether it is a slice with a stride, which is slow."""
+    op, argument = step
+    return op is ops.slice and argument[3] != 1
+
+
+RULES: dict[Op, Rule] = dict.fromkeys(_OPS, _shorten)
+
+
+# -------------------------------------------------------------------------------- slices and splits
+
+
+def _chains_select(node: Node, editor: Editor) -> Value | None:
+    """One entry along an axis, the axis dropped, is a single gather."""
+    inner = node.inputs[0].node
+    if inner is None or inner.op is not ops.slice or not editor.single_use(inner.out):
+        return None
+    source = inner.inputs[0]
+    for axis in range(source.rank):
+        one = dims.same(inner.out.shape[axis], 1) and not dims.same(source.shape[axis], 1)
+        dropped = (*inner.out.shape[:axis], *inner.out.shape[axis + 1 :])
+        others = (*source.shape[:axis], *source.shape[axis + 1 :])
+        if one and dims.same_shape(dropped, others) and dims.same_shape(dropped, node.out.shape):
+            params = {"axis": axis, "index": inner.params["start_indices"][axis]}
+            return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
+    return None
+
+
+SELECT: dict[Op, Rule] = {ops.reshape: _chains_select}
+
+
+def merge_splits(graph: Graph) -> None:
+    """Slices that together cover an axis of one value become one split, in place."""
+    for node in graph.nodes:
+        for body in node.bodies.values():
+            merge_splits(body)
+    families: dict[tuple[int, int], list[Node]] = {}
+    for node in graph.nodes:
+        axis = known_cut(node)
+        if axis is not None:
+            families.setdefault((id(node.inputs[0]), axis), []).append(node)
+    for (_, axis), family in families.items():
+        _merge(graph, family, axis)
+
+
+def _merge(graph: Graph, family: list[Node], axis: int) -> None:
+    source = family[0].inputs[0]
+    ordered = sorted(family, key=lambda n: n.params["start_indices"][axis])
+    ends = [0, *(n.params["limit_indices"][axis] for n in ordered)]
+    starts = [n.params["start_indices"][axis] for n in ordered]
+    if len(family) < 2 or starts != ends[:-1] or ends[-1] != source.shape[axis]:
+        return
+    first = next(n for n in graph.nodes if n in family)
+    sizes = tuple(n.out.shape[axis] for n in ordered)
+    split = Node(ops.split, [source], {"axis": axis, "sizes": sizes}, source=first.source)
+    for i, node in enumerate(ordered):
+        out = node.out
+        out.node, out.index = split, i
+        split.outputs.append(out)
+    graph.nodes[graph.nodes.index(first)] = split
+    graph.nodes = [n for n in graph.nodes if n not in family]

@@ -1,0 +1,234 @@
+"""Channels-first all the way: one layout for what lies between convolutions.
+
+ONNX convolves and pools ``[batch, channels, space…]``. A network in channels-last has two
+transposes around each convolution, and between two convolutions stands only what treats every
+element alike: norms, activations, residual sums, pads, concatenations. Values that such operations
+connect are a *region*; all of one region can be turned without changing a number. A region is
+turned where that saves transposes, counted over its whole border:
+
+    saved: transposes that bring values into the region, or out of it, the one way
+    paid:  what else enters or leaves it, unless turning that moves axes of size one only
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, drop_dead, moves_only_ones, sweep
+from converter.weight_folding.weight_programs import weight_values
+
+Order = tuple[int, ...]
+
+REDUCTIONS = frozenset({ops.reduce_sum, ops.reduce_max, ops.reduce_min, ops.reduce_prod})
+
+
+def turn_channels(graph: Graph) -> bool:
+    """Turn every region where that saves transposes, in place; whether there was any."""
+    turned = _channels_turned(graph)
+    if not turned:
+        return False
+
+    def carry(node: Node, editor: Editor) -> Value | None:
+        order = turned.get(id(node.out))
+        return None if order is None else _carried(node, order, editor)
+
+    rules = dict.fromkeys({node.op for node in graph.walk() if _carries(node.op)}, carry)
+    sweep(
+        graph, {**rules, **dict.fromkeys(REDUCTIONS, _channels_reduced), ops.transpose: _transposed}
+    )
+    drop_dead(graph)
+    return True
+
+
+def _carried(node: Node, order: Order, editor: Editor) -> Value:
+    """The node in the layout of which its result is the transposition by ``order``."""
+    back = _inverse(order)
+    inputs = [_operand(v, back, editor) for v in node.inputs]
+    shape = tuple(node.out.shape[i] for i in back)
+    changes = {name: turn(node.params[name], back) for name, turn in _PARAMS.get(node.op, ())}
+    return editor.transpose(editor.like(node, inputs, shape, **changes), order)
+
+
+def _operand(value: Value, back: Order, editor: Editor) -> Value:
+    """An operand in the new layout; a scalar has none, a smaller one is broadcast."""
+    if value.rank == 0:
+        return value
+    wide = editor.reshape(value, (*(1,) * (len(back) - value.rank), *value.shape))
+    return editor.transpose(wide, back)
+
+
+def _transposed(node: Node, editor: Editor) -> Value | None:
+    """One transpose of two, or none."""
+    inner = node.inputs[0].node
+    if inner is None or inner.op is not ops.transpose:
+        return None
+    return editor.transpose(node.inputs[0], node.params["permutation"])
+
+
+def _channels_reduced(node: Node, editor: Editor) -> Value | None:
+    """A reduction of a transposed value reduces the value, if what is kept stays in order."""
+    inner = node.inputs[0].node
+    if inner is None or inner.op is not ops.transpose:
+        return None
+    order, axes = inner.params["permutation"], node.params["axes"]
+    if not _keeps_order(order, axes):
+        return None
+    return editor.like(node, inner.inputs, axes=tuple(sorted(order[a] for a in axes)))
+
+
+def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
+    kept = [place for axis, place in enumerate(order) if axis not in axes]
+    return kept == sorted(kept)
+
+
+def _inverse(order: Sequence[int]) -> Order:
+    return tuple(order.index(i) for i in range(len(order)))
+
+
+# ------------------------------------------------------------------------------------- regions
+
+
+def _channels_turned(graph: Graph) -> dict[int, Order]:
+    """id(value) -> the transposition that it becomes, for each value of a region that is turned."""
+    fixed = weight_values(graph)
+    regions = _Regions()
+    carriers = [node for node in graph.nodes if _is_carrier(node)]
+    for node in carriers:
+        for value in _channels_whole(node, fixed):
+            regions.join(value, node.out)
+    members: dict[int, list[Node]] = defaultdict(list)
+    for node in carriers:
+        members[regions.root(node.out)].append(node)
+    readers = graph.uses()
+    found: dict[int, Order] = {}
+    for nodes in members.values():
+        best = _best(nodes, fixed, readers)
+        if best is not None:
+            found.update((id(node.out), best) for node in nodes)
+    return found
+
+
+def _best(
+    nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
+) -> Order | None:
+    """The order that saves most transposes around these nodes, if any does."""
+    own = {id(node.out) for node in nodes}
+    entering = {id(v): v for node in nodes for v in _varying(node, fixed) if id(v) not in own}
+    leaving = [node.out for node in nodes if _leaves(readers[id(node.out)], own)]
+    wanted: Counter[Order] = Counter()
+    for value in entering.values():
+        # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
+        if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
+            wanted[order] += 1
+    for value in leaving:
+        for order in {_channels_order(reader) for reader in readers[id(value)]}:
+            if order is not None:
+                wanted[_inverse(order)] += 1
+    for order, saved in wanted.most_common():
+        if saved > sum(_costs(entering, leaving, readers, own, order)):
+            return order
+    return None
+
+
+def _costs(
+    entering: Mapping[int, Value],
+    leaving: Sequence[Value],
+    readers: Mapping[int, Sequence[Node | None]],
+    own: set[int],
+    order: Order,
+) -> Iterator[int]:
+    """One for each value that has to be turned at the border."""
+    back = _inverse(order)
+    for value in entering.values():
+        ones = (*(1,) * (len(order) - value.rank), *value.shape)
+        yield _channels_order(value.node) != order and not moves_only_ones(ones, back)
+    for value in leaving:
+        outside = [r for r in readers[id(value)] if r is None or not own & _outputs(r)]
+        kept = any(not _takes(reader, order, back) for reader in outside)
+        yield kept and not moves_only_ones(value.shape, back)
+
+
+def _takes(reader: Node | None, order: Order, back: Order) -> bool:
+    """Whether a reader takes the turned value without a transpose."""
+    if reader is None:
+        return False
+    if reader.op in REDUCTIONS:
+        return _keeps_order(order, reader.params["axes"])
+    return _channels_order(reader) == back
+
+
+def _leaves(readers: Sequence[Node | None], own: set[int]) -> bool:
+    return any(reader is None or not own & _outputs(reader) for reader in readers)
+
+
+def _outputs(node: Node) -> set[int]:
+    return {id(v) for v in node.outputs}
+
+
+def _channels_order(node: Node | None) -> Order | None:
+    return (
+        tuple(node.params["permutation"]) if node is not None and node.op is ops.transpose else None
+    )
+
+
+def _varying(node: Node, fixed: set[int]) -> list[Value]:
+    """Operands that would have to be turned when the file runs."""
+    return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in fixed]
+
+
+def _channels_whole(node: Node, fixed: set[int]) -> list[Value]:
+    """Operands of the result's own rank and layout, which belong to its region."""
+    same = not node.op.broadcasts
+    return [v for v in _varying(node, fixed) if same or dims.same_shape(v.shape, node.out.shape)]
+
+
+def _carries(op: Op) -> bool:
+    return op.elementwise or op in _PARAMS
+
+
+def _is_carrier(node: Node) -> bool:
+    if not _carries(node.op) or node.out.rank < 3 or node.bodies:
+        return False
+    broadcast = node.op.broadcasts
+    return broadcast or all(v.rank == node.out.rank for v in _varying(node, set()))
+
+
+class _Regions:
+    """Values that are connected, by the id of one of them."""
+
+    def __init__(self) -> None:
+        self.parents: dict[int, int] = {}
+
+    def root(self, value: Value) -> int:
+        place = id(value)
+        while (parent := self.parents.get(place, place)) != place:
+            place = parent
+        return place
+
+    def join(self, one: Value, other: Value) -> None:
+        self.parents[self.root(one)] = self.root(other)
+
+
+# ------------------------------------------------------------------------------------ carriers
+
+
+def _each(values: Sequence[Any] | None, back: Order) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values[i] for i in back)
+
+
+def _axis(axis: int, back: Order) -> int:
+    return back.index(axis)
+
+
+_PARAMS: dict[Op, tuple[tuple[str, Any], ...]] = {
+    ops.pad: (("padding_config", _each),),
+    ops.concatenate: (("dimension", _axis),),
+    ops.softmax: (("axis", _axis),),
+    ops.log_softmax: (("axis", _axis),),
+    ops.slice: (("start_indices", _each), ("limit_indices", _each), ("strides", _each)),
+}
+"""What says something of each axis, or of one, and how it is turned."""

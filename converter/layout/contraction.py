@@ -1,0 +1,115 @@
+"""``einsum`` by axis labels becomes a matrix product with as few transposes as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.ir import Node, Value, dims, ops
+from converter.ir.dims import Dim
+from converter.ir.dtypes import is_float
+from converter.ir.rewrite import Editor, Rule
+
+
+@dataclass(frozen=True)
+class ContractedOperand:
+    """A value and the label of each of its axes."""
+
+    value: Value
+    labels: list[int]
+
+
+class MatrixProduct:
+    """A contraction with its operands in one of the two orders.
+
+    Labels are in both operands and the result (``batch``), summed, or in one operand and the
+    result (``left``, ``right``).
+    """
+
+    def __init__(self, x: ContractedOperand, y: ContractedOperand, out: list[int]) -> None:
+        self.x, self.y, self.wanted = x, y, out
+        self.batch = [a for a in out if a in x.labels and a in y.labels]
+        self.summed = [a for a in x.labels if a in y.labels and a not in out]
+        self.left = [a for a in out if a in x.labels and a not in y.labels]
+        self.right = [a for a in out if a in y.labels and a not in x.labels]
+        self.out = [*self.batch, *self.left, *self.right]
+        self.sizes: dict[int, Dim] = {}
+        for operand in (x, y):
+            self.sizes.update(zip(operand.labels, operand.value.shape, strict=True))
+
+    def cost(self, fixed: set[int]) -> int:
+        """Transposes of activations that this order of operands needs, and half for a reshape."""
+        rows = [*self.batch, *self.left, *self.summed]
+        columns = [*self.batch, *self.summed, *self.right]
+        cost = self._moving(self.out, self.wanted)
+        for operand, order in ((self.x, rows), (self.y, columns)):
+            cost += 0 if id(operand.value) in fixed else self._moving(operand.labels, order)
+        return cost
+
+    def _moving(self, before: list[int], after: list[int]) -> int:
+        """What it costs to bring axes into another order."""
+        shapes = [[self.sizes[a] for a in labels] for labels in (before, after)]
+        long = [
+            [a for a in labels if not dims.same(self.sizes[a], 1)] for labels in (before, after)
+        ]
+        return 2 if long[0] != long[1] else int(not dims.same_shape(*shapes))
+
+    def emit(self, editor: Editor) -> Value:
+        result = self._matmul(editor) if self.summed else self._outer(editor)
+        spread = editor.reshape(result, tuple(self.sizes[a] for a in self.out))
+        return editor.transpose(spread, [self.out.index(a) for a in self.wanted])
+
+    def _matmul(self, editor: Editor) -> Value:
+        """[batch…, left, summed] @ [batch…, summed, right]; without batch, left is not merged."""
+        batch = [[a] for a in self.batch]
+        left = [self.left] if self.batch else [[a] for a in self.left]
+        right = [self.right] if self.right or self.batch else []
+        a = self._arranged(editor, self.x, [*batch, *left, self.summed])
+        b = self._arranged(editor, self.y, [*batch, self.summed, *right])
+        return editor.add(ops.matmul, [a, b], self._shape([*batch, *left, *right]), a.dtype)
+
+    def _outer(self, editor: Editor) -> Value:
+        """Nothing is summed: a product of broadcast operands."""
+        a = self._arranged(editor, self.x, [[i] for i in [*self.batch, *self.left]])
+        b = self._arranged(editor, self.y, [[i] for i in [*self.batch, *self.right]])
+        count = len(self.batch)
+        a = editor.reshape(a, (*a.shape, *(1 for _ in self.right)))
+        b = editor.reshape(b, (*b.shape[:count], *(1 for _ in self.left), *b.shape[count:]))
+        return editor.binary(ops.mul, a, b)
+
+    def _arranged(
+        self, editor: Editor, operand: ContractedOperand, groups: Sequence[Sequence[int]]
+    ) -> Value:
+        """An operand with its axes in order, each group of them merged into one."""
+        order = [operand.labels.index(a) for group in groups for a in group]
+        return editor.reshape(editor.transpose(operand.value, order), self._shape(groups))
+
+    def _shape(self, groups: Sequence[Sequence[int]]) -> dims.Shape:
+        return tuple(dims.size_product([self.sizes[a] for a in group]) for group in groups)
+
+
+def contraction_rule(fixed: set[int]) -> Rule:
+    """The rule, told which values (by id) are weights: transposing those costs nothing."""
+
+    def contract(node: Node, editor: Editor) -> Value:
+        dtype = _widest(node)
+        lhs, rhs = (
+            ContractedOperand(editor.convert(value, dtype), list(node.params[side]))
+            for value, side in zip(node.inputs, ("lhs", "rhs"), strict=True)
+        )
+        out = list(node.params["out"])
+        orders = (MatrixProduct(lhs, rhs, out), MatrixProduct(rhs, lhs, out))
+        made = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
+        return editor.convert(made, node.out.dtype)
+
+    return contract
+
+
+def _widest(node: Node) -> np.dtype:
+    """What is computed in: wide floats are rounded after the product, not before."""
+    dtypes = [node.out.dtype, *(v.dtype for v in node.inputs)]
+    if not all(is_float(dtype) for dtype in dtypes):
+        return node.out.dtype
+    return max(dtypes, key=lambda dtype: dtype.itemsize)

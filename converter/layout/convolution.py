@@ -1,0 +1,174 @@
+"""Convolutions in ONNX's layout: [batch, channels, space…] and [out, in / groups, space…].
+
+JAX's ``conv_general_dilated`` puts the axes anywhere, dilates and crops its input and can group the
+batch. What ONNX's ``Conv`` and ``ConvTranspose`` lack is written as transposes, reshapes and pads
+around them; those of weights are evaluated when the file is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.dims import Dim
+from converter.ir.dtypes import is_float
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+from converter.layout.patches import by_patches
+from converter.targets import Target
+
+Pads = tuple[tuple[Dim, Dim], ...]
+ConvolutionTest = Callable[[np.dtype], bool]
+
+
+@dataclass(frozen=True)
+class ConvolutionWindow:
+    """How the kernel moves; ``spread`` is the dilation of the input."""
+
+    strides: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+    spread: tuple[int, ...]
+    groups: int
+
+
+def convolution_rules(opset: int, target: Target) -> dict[Op, Rule]:
+    """By operation, for an opset and a target."""
+    takes = partial(target.takes, "Conv", opset=opset)
+    return {ops.conv_general_dilated: partial(_convolution, takes=takes)}
+
+
+def _convolution(node: Node, editor: Editor, takes: ConvolutionTest) -> Value:
+    numbers = node.params["dimension_numbers"]
+    x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
+    x = editor.transpose(x, numbers.lhs_spec)
+    w = editor.transpose(w, numbers.rhs_spec)
+    batch_groups = node.params["batch_group_count"]
+    if batch_groups > 1:
+        x = _batch_to_channels(editor, x, batch_groups)
+    window = ConvolutionWindow(
+        strides=tuple(node.params["window_strides"]),
+        padding=tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in node.params["padding"]),
+        dilation=tuple(node.params["rhs_dilation"]),
+        spread=tuple(node.params["lhs_dilation"]),
+        groups=node.params["feature_group_count"] * batch_groups,
+    )
+    order = tuple(numbers.out_spec)
+    shape = tuple(node.out.shape[i] for i in order)
+    if x.rank == 2:  # ONNX wants at least one axis of space
+        x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
+        window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
+    wide = shape if x.rank == len(shape) else (*shape, 1)
+    out = editor.reshape(_convolution_written(editor, x, w, window, wide, takes), shape)
+    return editor.transpose(out, [order.index(i) for i in range(len(order))])
+
+
+def _convolution_written(
+    editor: Editor,
+    x: Value,
+    w: Value,
+    window: ConvolutionWindow,
+    shape: dims.Shape,
+    takes: ConvolutionTest,
+) -> Value:
+    """By the operator that can do it; integers have none."""
+    has_operator = is_float(x.dtype) and takes(x.dtype)
+    if dims.all_static(w.shape[2:]) and not has_operator:
+        x = pad_space(editor, x, window.padding, window.spread)
+        return by_patches(editor, x, w, window.strides, window.dilation, window.groups, shape)
+    pads = _transposed_pads(window, w.shape[2:])
+    emit = _plain if pads is None else _transposed
+    return emit(editor, x, w, window, shape, pads or window.padding)
+
+
+def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
+    """[groups * n, c, …] -> [n, groups * c, …]: groups of the batch are groups of channels."""
+    batch, channels, *space = x.shape
+    each = dims.divides(groups, batch)
+    parted = editor.reshape(x, (groups, each, channels, *space))
+    turned = editor.transpose(parted, (1, 0, *range(2, parted.rank)))
+    return editor.reshape(turned, (each, groups * channels, *space))
+
+
+def _plain(
+    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, padding: Pads
+) -> Value:
+    """``Conv``; a dilated or cropped input is padded by a node of its own."""
+    flat = [p for pair in padding for p in pair]
+    if any(s != 1 for s in window.spread) or not dims.all_static(flat) or min(flat, default=0) < 0:
+        x = pad_space(editor, x, padding, window.spread)
+        padding = ((0, 0),) * len(padding)
+    params = {
+        "strides": window.strides,
+        "padding": padding,
+        "dilation": window.dilation,
+        "groups": window.groups,
+    }
+    return editor.add(ops.conv, [x, w], shape, x.dtype, params)
+
+
+def pad_space(
+    editor: Editor,
+    x: Value,
+    padding: Pads,
+    spread: Sequence[int],
+    filler: Any = 0,
+    first: int = 2,
+) -> Value:
+    """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
+    config = ((0, 0, 0),) * first
+    config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
+    shape = tuple(
+        dims.as_dim(size + low + high + (size - 1) * inner)
+        for size, (low, high, inner) in zip(x.shape, config, strict=True)
+    )
+    if all(c == (0, 0, 0) for c in config):
+        return x
+    inputs = [x, const(np.asarray(filler, x.dtype))]
+    return editor.add(ops.pad, inputs, shape, x.dtype, {"padding_config": config})
+
+
+def _transposed_pads(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
+    """What ``ConvTranspose`` has to cut off each end, or ``None`` where it does not apply.
+
+    It convolves the spread input padded by ``(kernel - 1) * dilation`` on both sides.
+    """
+    if all(s == 1 for s in window.spread) or any(s != 1 for s in window.strides):
+        return None
+    cuts: list[tuple[int, int]] = []
+    for size, dilation, (low, high), spread in zip(
+        kernel, window.dilation, window.padding, window.spread, strict=True
+    ):
+        if not dims.all_static((size, low, high)):
+            return None
+        whole = (size - 1) * dilation
+        # A negative cut at the end is ``output_padding``, which has to be smaller than the stride.
+        if low > whole or whole - high <= -spread:
+            return None
+        cuts.append((whole - low, whole - high))
+    return tuple(cuts)
+
+
+def _transposed(
+    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, cuts: Pads
+) -> Value:
+    """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
+    groups = window.groups
+    axes = tuple(range(2, w.rank))
+    w = editor.rev(w, axes)
+    outs, ins, *space = w.shape
+    parted = editor.reshape(w, (groups, outs // groups, ins, *space))
+    turned = editor.transpose(parted, (0, 2, 1, *range(3, parted.rank)))
+    w = editor.reshape(turned, (groups * ins, outs // groups, *space))
+    params = {
+        "strides": window.spread,
+        "cuts": cuts,
+        "dilation": window.dilation,
+        "groups": groups,
+    }
+    return editor.add(ops.conv_transpose, [x, w], shape, x.dtype, params)

@@ -1,0 +1,140 @@
+"""Operand layouts of ONNX's ``RotaryEmbedding`` and ``Attention``.
+
+4-D is [batch, heads, positions, width], 3-D [batch, positions, heads * width].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.rewrite import Editor, Rule
+from converter.targets import Target
+
+
+def rotary_rule(opset: int, target: Target) -> Rule:
+    """Rotary embeddings as 4-D operators, or where there is none as plain arithmetic."""
+
+    def rule(node: Node, editor: Editor) -> Value:
+        there = target.supports("RotaryEmbedding", node.out.dtype, opset)
+        return (_rotary_heads if there else _rotary_plain)(node, editor)
+
+    return rule
+
+
+def _rotary_heads(node: Node, editor: Editor) -> Value:
+    x, cos, sin = node.inputs
+    seq, width = node.params["seq"], node.params["width"]
+    others = [i for i in range(x.rank) if i not in (seq, width)]
+    order = [*others, seq, width]
+    turned = editor.transpose(x, order)
+    batch, heads = others[:-1], others[-1:]
+    shape = (
+        dims.size_product([x.shape[i] for i in batch]),
+        dims.size_product([x.shape[i] for i in heads]),
+        x.shape[seq],
+        x.shape[width],
+    )
+    flat = editor.reshape(turned, shape)
+    cos.name, sin.name = cos.name or "rotary_cos_cache", sin.name or "rotary_sin_cache"
+    params = {"heads": shape[1], "interleaved": node.params["interleaved"]}
+    inputs = [flat, cos, sin, _positions(editor, shape[0], shape[2])]
+    out = editor.add(ops.rotary_heads, inputs, shape, x.dtype, params)
+    spread = editor.reshape(out, tuple(x.shape[i] for i in order))
+    return editor.transpose(spread, [order.index(i) for i in range(x.rank)])
+
+
+def _positions(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
+    """Row numbers of the tables, [batch, positions] of int64."""
+    if dims.is_static(count):
+        line = const(np.arange(count, dtype=np.int64))
+    else:
+        params = {"dtype": np.dtype(np.int64), "shape": (count,), "dimension": 0}
+        line = editor.add(ops.iota, [], (count,), np.int64, params)
+    return editor.broadcast(line, (batch, count), (1,))
+
+
+def _rotary_plain(node: Node, editor: Editor) -> Value:
+    """``x * [cos, cos] + swap(x) * [-sin, sin]``: the sign lives in the table, not in the graph."""
+    x, cos, sin = node.inputs
+    seq, width = node.params["seq"], node.params["width"]
+    join = _pairs if node.params["interleaved"] else _halves
+    minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
+    straight, turned = join(editor, cos, cos, 1), join(editor, minus, sin, 1)
+    straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
+    if node.params["interleaved"]:
+        size = x.shape[width]
+        even, odd = (editor.slice(x, width, i, size, 2) for i in (0, 1))
+    else:
+        middle = x.shape[width] // 2
+        even = editor.slice(x, width, 0, middle)
+        odd = editor.slice(x, width, middle, x.shape[width])
+    swapped = join(editor, odd, even, width)
+    terms = [
+        editor.binary(ops.mul, value, _heads_along(editor, table, x, seq, width))
+        for value, table in ((x, straight), (swapped, turned))
+    ]
+    return editor.binary(ops.add, *terms)
+
+
+def _halves(editor: Editor, first: Value, second: Value, axis: int) -> Value:
+    return editor.concatenate([first, second], axis)
+
+
+def _pairs(editor: Editor, first: Value, second: Value, axis: int) -> Value:
+    """first[0], second[0], first[1], second[1] … along an axis."""
+    shape = first.shape
+    single = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    joined = editor.concatenate([editor.reshape(v, single) for v in (first, second)], axis + 1)
+    return editor.reshape(joined, (*shape[:axis], shape[axis] * 2, *shape[axis + 1 :]))
+
+
+def _heads_along(editor: Editor, table: Value, x: Value, seq: int, width: int) -> Value:
+    """A [positions, width] table shaped to multiply ``x``."""
+    shape = tuple(x.shape[i] if i in (seq, width) else 1 for i in range(x.rank))
+    return editor.reshape(table if seq < width else editor.transpose(table, (1, 0)), shape)
+
+
+def attention_3d(node: Node, editor: Editor) -> Value | None:
+    """The same attention on [batch, positions, heads * width] operands."""
+    query, key, value, *mask = node.inputs
+    fixed = [v.shape[i] for v in (query, key, value) for i in (1, 3)]
+    if query.rank != 4 or not dims.all_static(fixed):
+        return None
+    flat = [_flatten(editor, v) for v in (query, key, value)]
+    batch, heads, rows, width = node.out.shape
+    out = editor.add(
+        ops.attention, [*flat, *mask], (batch, rows, heads * width), node.out.dtype, node.params
+    )
+    return editor.transpose(editor.reshape(out, (batch, rows, heads, width)), (0, 2, 1, 3))
+
+
+def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
+    """The same where its operands were turned to four dimensions; else that would turn them."""
+    return attention_3d(node, editor) if all(map(_is_turned, node.inputs[:3])) else None
+
+
+MOVES = frozenset({ops.reshape, ops.rotary_heads, ops.slice, ops.transpose})
+"""What can be done to heads side by side as well; a rotary embedding is moved behind."""
+
+
+def _is_turned(value: Value) -> bool:
+    """Whether a transposition is among what only moved it since it was computed."""
+    node = value.node
+    while node is not None and node.op in MOVES:
+        if node.op is ops.transpose:
+            return True
+        node = node.inputs[0].node
+    return False
+
+
+def _flatten(editor: Editor, value: Value) -> Value:
+    """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
+    node = value.node
+    if node is not None and node.op is ops.rotary_heads:
+        x, *rest = node.inputs
+        flat = _flatten(editor, x)
+        return editor.add(ops.rotary_heads, [flat, *rest], flat.shape, flat.dtype, node.params)
+    batch, heads, rows, width = value.shape
+    turned = editor.transpose(value, (0, 2, 1, 3))
+    return editor.reshape(turned, (batch, rows, heads * width))

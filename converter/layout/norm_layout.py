@@ -1,0 +1,54 @@
+"""Group norms and batch norms as ONNX's operators take them: with a bias.
+
+    group_norm(x, w, b, groups=G)  =  merge(group_norm(split(x), 1, 0, groups=G)) * w + b
+
+where ``split`` writes [N, C, ...] as [N, G, ...], is for targets without ``GroupNormalization``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule, Takes
+from converter.ir.scalars import scalar
+from converter.targets import Target
+
+
+def norm_rules(opset: int, target: Target) -> dict[Op, Rule]:
+    """Those for group norms, for an opset and a target."""
+    return {ops.group_norm: partial(_group_norm, has=partial(target.supports, opset=opset))}
+
+
+def _group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
+    x, scale, *bias = node.inputs
+    groups, channels = node.params["groups"], x.shape[1]
+    if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
+        return _with_bias(node, editor)
+    split = editor.reshape(
+        x, (x.shape[0], groups, dims.size_product((channels // groups, *x.shape[2:])))
+    )
+    plain = [_full(number, (groups,), x, editor) for number in (1, 0)]
+    normed = editor.reshape(editor.like(node, [split, *plain], split.shape), x.shape)
+    by_channel = (channels, *(1,) * (x.rank - 2))
+    if scalar(scale) != 1:
+        normed = editor.binary(ops.mul, normed, editor.reshape(scale, by_channel))
+    for value in bias:
+        normed = editor.binary(ops.add, normed, editor.reshape(value, by_channel))
+    return normed
+
+
+def _with_bias(node: Node, editor: Editor) -> Value | None:
+    wanted = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
+    if len(node.inputs) == wanted:
+        return None
+    zero = _full(0, node.inputs[1].shape, node.out, editor)
+    return editor.like(node, [*node.inputs, zero])
+
+
+def _full(number: float, shape: dims.Shape, like: Value, editor: Editor) -> Value:
+    return editor.broadcast(const(number, like.dtype), shape, ())
+
+
+BATCH: dict[Op, Rule] = {ops.batch_norm: _with_bias}

@@ -1,0 +1,289 @@
+"""Windows: ONNX's pooling operators where they apply, else one strided slice per window element.
+
+Pooling wants floats as [batch, channels, space…] with at most three axes of space. Everything else
+(integers, higher ranks) is separable: the windows of one axis after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.ir import Node, Value, dims, ops
+from converter.ir.dims import Dim, Shape
+from converter.ir.dtypes import highest, is_float, lowest
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+from converter.ir.scalars import scalar
+from converter.layout.convolution import Pads, pad_space
+from converter.layout.named_windows import over_whole_axes
+from converter.targets import Target
+
+DILATED_AVERAGE_SINCE = 19
+
+
+@dataclass(frozen=True)
+class PoolKind:
+    """What is done with a window: the pooling, ONNX's operator for it, the binary operation, and
+    what pads in a dtype.
+    """
+
+    pool: Op
+    operator: str
+    combine: Op
+    identity: Callable[[Any], Any]
+
+
+KINDS = {
+    ops.reduce_window_max: PoolKind(ops.max_pool, "MaxPool", ops.max, lowest),
+    ops.reduce_window_min: PoolKind(
+        ops.max_pool, "MaxPool", ops.min, highest
+    ),  # of the negated values
+    ops.reduce_window_sum: PoolKind(ops.sum_pool, "AveragePool", ops.add, lambda dtype: 0),
+}
+
+
+@dataclass(frozen=True)
+class PoolWindow:
+    """A window over some axes of a value; the others are left alone."""
+
+    axes: tuple[int, ...]
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+
+    def params(self) -> dict[str, Any]:
+        sizes = {"size": self.size, "strides": self.strides}
+        return {**sizes, "padding": self.padding, "dilation": self.dilation}
+
+
+def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
+    """The rules for an opset and a target; ``strict`` wants NaN and infinities as JAX has them."""
+
+    def reduce_window(node: Node, editor: Editor) -> Value | None:
+        kind = KINDS[node.op]
+        if not dims.all_static(node.params["window_dimensions"]):
+            whole = over_whole_axes(node, editor)
+            return None if whole is None else reduce_window(whole, editor)
+        x, window = _prepared(node, editor, kind.identity(node.out.dtype))
+        exact = strict or not _all_hold_elements(node)
+        fits = known_to_fit([x.shape[a] for a in window.axes], window.params())
+        by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
+        if by_slices or not _pools(kind, x.dtype, window, opset, target):
+            return _sliced(editor, x, window, kind)
+        if node.op is ops.reduce_window_min:
+            return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
+        return _pooled(editor, x, window, kind, node.out)
+
+    return {**dict.fromkeys(KINDS, reduce_window), ops.select_and_scatter_add: _select_and_scatter}
+
+
+def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target) -> bool:
+    """Whether the target has a pooling operator for this."""
+    dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.dilation)
+    return (
+        is_float(dtype)
+        and target.takes(kind.operator, dtype, opset)
+        and len(window.axes) <= 3
+        and any(s != 1 for s in window.size)
+        and not (dilated and opset < DILATED_AVERAGE_SINCE)
+    )
+
+
+def _all_hold_elements(node: Node) -> bool:
+    """Whether no window lies in padding alone, for which ``MaxPool`` has no infinity.
+
+    A window that starts in padding reaches past it, and does not step over the operand.
+    """
+    p, shape = node.params, node.inputs[0].shape
+    dilations = p["window_dilation"]
+    for size, d, pads, length in zip(
+        p["window_dimensions"], dilations, p["padding"], shape, strict=True
+    ):
+        if not dims.all_static(pads) or max(pads) > (size - 1) * d:
+            return False
+        if d > 1 and max(pads) > 0 and not (dims.is_static(length) and length >= d):
+            return False
+    return all(s == 1 for s in p["base_dilation"])
+
+
+def known_to_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
+    """Whether no axis can be shorter than the window over it; ``window`` as a pool has it."""
+    parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
+    return all(
+        dims.is_at_least(length + low + high, (size - 1) * dilation + 1)
+        for length, size, (low, high), dilation in parts
+    )
+
+
+def _negated(editor: Editor, x: Value) -> Value:
+    return editor.add(ops.neg, [x], x.shape, x.dtype)
+
+
+def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
+    """The operand, padded where a pooling operator could not do it, and the window that is left."""
+    x = node.inputs[-1] if node.op is ops.select_and_scatter_add else node.inputs[0]
+    p = node.params
+    rank = x.rank
+    spread = tuple(p.get("base_dilation") or (1,) * rank)
+    dilation = tuple(p.get("window_dilation") or (1,) * rank)
+    size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
+    padding = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
+    flat = [v for pair in padding for v in pair]
+    small = dims.all_static(flat) and all(
+        0 <= v < s for pair, s in zip(padding, size, strict=True) for v in pair
+    )
+    if not small or any(s != 1 for s in spread):
+        x = pad_space(editor, x, padding, spread, filler, first=0)
+        padding = ((0, 0),) * rank
+    axes = tuple(i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0))
+    window = PoolWindow(
+        axes,
+        size=tuple(size[i] for i in axes),
+        strides=tuple(strides[i] for i in axes),
+        padding=tuple(padding[i] for i in axes),
+        dilation=tuple(dilation[i] for i in axes),
+    )
+    return x, window
+
+
+def _pooled(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out: Value) -> Value:
+    flat, order = as_image(editor, x, window.axes)
+    shape = (*flat.shape[:2], *(out.shape[a] for a in window.axes))
+    made = editor.add(kind.pool, [flat], shape, x.dtype, window.params())
+    return from_image(editor, made, order, out.shape)
+
+
+def as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
+    """``x`` as [batch, channels, space…], and the order of axes before they were merged."""
+    others = [i for i in range(x.rank) if i not in axes]
+    order = [*others, *axes]
+    turned = editor.transpose(x, order)
+    space = tuple(x.shape[a] for a in axes)
+    *batch, channels = [1, *(x.shape[i] for i in others)]
+    return editor.reshape(turned, (dims.size_product(batch), channels, *space)), order
+
+
+def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
+    spread = editor.reshape(x, tuple(shape[i] for i in order))
+    return editor.transpose(spread, [order.index(i) for i in range(len(order))])
+
+
+def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
+    """One axis after the other, the slices that start at each element of the window, combined."""
+    parts = zip(
+        window.axes, window.size, window.strides, window.padding, window.dilation, strict=True
+    )
+    for axis, size, stride, pad, dilation in parts:
+        padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
+        x = pad_space(editor, x, padding, (1,) * x.rank, kind.identity(x.dtype), first=0)
+        reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
+        slices = [
+            editor.slice(x, axis, i * dilation, dims.as_dim(i * dilation + reach), stride)
+            for i in range(size)
+        ]
+        x = slices[0]
+        for part in slices[1:]:
+            x = editor.binary(kind.combine, x, part)
+    return x
+
+
+def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
+    """The gradient of max pooling; the operand's maxima (or minima, of its negative) are sought."""
+    source, operand = node.inputs
+    lowest = node.params["select_prim"] is lax.le_p
+    if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
+        return None
+    least = _above_lowest(operand.dtype)
+    x, window = _prepared(node, editor, -least if lowest else least)
+    if not 0 < len(window.axes) <= 3:
+        return None
+    flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
+    given, _ = as_image(editor, source, window.axes)
+    made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params())
+    total = from_image(editor, made, order, x.shape)
+    return total if x is operand else _cropped(editor, total, node.params["padding"], operand.shape)
+
+
+def _above_lowest(dtype: Any) -> Any:
+    """``MaxPool`` does not find the place of what is not above the lowest finite number."""
+    return np.nextafter(np.asarray(jnp.finfo(dtype).min, dtype), np.zeros((), dtype))
+
+
+def _cropped(editor: Editor, x: Value, padding: Sequence[Sequence[Dim]], shape: Shape) -> Value:
+    """``x`` without its padding."""
+    for axis, ((low, _), size) in enumerate(zip(padding, shape, strict=True)):
+        x = editor.slice(x, axis, low, dims.as_dim(low + size))
+    return x
+
+
+# ----------------------------------------------------------------------------------------- means
+
+
+def average_pool(node: Node, editor: Editor) -> Value | None:
+    """A sum over windows divided by their size is an average.
+
+    Or by how many elements of the operand, not of its padding, each window has.
+    """
+    total, views = node.inputs[0], list[Node]()
+    while (above := total.node) is not None and above.op in (ops.reshape, ops.transpose):
+        if not editor.single_use(total):
+            return None
+        views.append(above)
+        total = above.inputs[0]
+    if above is None or above.op is not ops.sum_pool or not editor.single_use(total):
+        return None
+    whole = scalar(node.inputs[1]) == math.prod(above.params["size"])
+    if not whole and not _divides_by_counts(node.inputs[1], above, views[::-1]):
+        return None
+    params = {**above.params, "include_pad": whole}
+    mean = editor.add(ops.avg_pool, above.inputs, total.shape, total.dtype, params)
+    for view in reversed(views):
+        mean = editor.like(view, [mean])
+    return mean if dims.same_shape(mean.shape, node.out.shape) else None
+
+
+def _divides_by_counts(divisor: Value, pool: Node, views: Sequence[Node]) -> bool:
+    """Whether a divisor is the number of elements of each window that are not padding."""
+    shape, params = pool.inputs[0].shape, pool.params
+    space = shape[2:]
+    plain = all(d == 1 for d in params["dilation"])
+    if divisor.const is None or not dims.all_static(space) or not plain:
+        return False
+    counts = _counts([int(n) for n in space], params)
+    for view in views:
+        if view.op is ops.transpose:
+            counts = counts.transpose(view.params["permutation"])
+        elif (seen := _reshaped(counts, view, len(space))) is None:
+            return False
+        else:
+            counts = seen
+    wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
+    known = np.broadcast_to(divisor.const, wanted)
+    return np.array_equal(known, np.broadcast_to(counts, wanted))
+
+
+def _reshaped(counts: np.ndarray, view: Node, space: int) -> np.ndarray | None:
+    """Counts behind a reshape of what is before the axes of space."""
+    before, after = view.inputs[0].shape, view.out.shape
+    if not dims.same_shape(before[-space:], after[-space:]) or max(counts.shape[:-space]) > 1:
+        return None
+    return counts.reshape((1,) * (len(after) - space) + counts.shape[-space:])
+
+
+def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:
+    """How many elements each window over [1, 1, space…] has."""
+    counts = np.ones((1, 1))
+    parts = zip(space, window["size"], window["strides"], window["padding"], strict=True)
+    for length, size, stride, (low, high) in parts:
+        starts = np.arange(-low, length + high - size + 1, stride)
+        along = np.minimum(starts + size, length) - np.maximum(starts, 0)
+        counts = counts[..., None] * along
+    return counts

@@ -1,0 +1,121 @@
+"""Equal parts of one value that are each reshaped and transposed alike are transposed as one.
+
+Queries, keys and values are often cut from one product and turned to [batch, heads, positions,
+width] one by one: n slices, n reshapes and n transposes say what one reshape, one transpose that
+brings the parts to the front, and n selections do. One that is turned another way (keys, for a
+matrix product) is transposed once more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+
+from converter.ir import Graph, Node, Value, ops
+from converter.ir.axes import Factor, Group, View, along
+from converter.ir.moves import above, write
+from converter.ir.rewrite import Editor, sweep
+from converter.ir.slices import known_cut
+
+
+@dataclass(frozen=True)
+class SiblingPart:
+    """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed."""
+
+    out: Value
+    seen: View
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """All parts of a value along one of its axes, and one that is turned as most of them are."""
+
+    parts: tuple[SiblingPart, ...]
+    usual: SiblingPart
+    axis: int
+
+
+def share_transposes(graph: Graph) -> bool:
+    """Transpose the equal parts of each value as one, in place; whether there were any."""
+    families = [
+        f for key, parts in _families(graph).items() if (f := _siblings_alike(parts, key[1]))
+    ]
+    members = {id(part.out): (part, family) for family in families for part in family.parts}
+    turned: dict[int, Value] = {}
+
+    def select(node: Node, editor: Editor) -> Value | None:
+        if id(node.out) not in members:
+            return None
+        part, family = members[id(node.out)]
+        if id(family) not in turned:
+            turned[id(family)] = _together(editor, family)
+        index = part.start // part.size
+        alone = editor.slice(turned[id(family)], 0, index, index + 1)
+        usual = editor.reshape(alone, family.usual.out.shape)
+        return editor.transpose(usual, _siblings_order(family.usual.seen.groups, part.seen.groups))
+
+    return bool(members) and sweep(graph, {ops.transpose: select}).changed
+
+
+def _families(graph: Graph) -> dict[tuple[int, int], list[SiblingPart | None]]:
+    """(source, axis) -> all its slices along that axis, ``None`` for one that is used otherwise.
+
+    Only of the main graph: what a body captures from outside may be read there at any time.
+    """
+    uses = graph.uses()
+    table: dict[tuple[int, int], list[SiblingPart | None]] = defaultdict(list)
+    for node in graph.nodes:
+        cut = known_cut(node)
+        if cut is not None:
+            table[id(node.inputs[0]), cut].append(_part(node, cut, uses))
+    return table
+
+
+def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
+    after = _only_use(node, uses)
+    if after is not None and after.op is ops.reshape:
+        after = _only_use(after, uses)
+    start, size = node.params["start_indices"][axis], node.out.shape[axis]
+    if after is None or after.op is not ops.transpose or start % size:
+        return None
+    seen: View | None = along(after.out)
+    while seen is not None and seen.base is not node.inputs[0]:
+        seen = above(seen)
+    return None if seen is None else SiblingPart(after.out, seen, start, size)
+
+
+def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
+    readers = uses.get(id(node.out), [])
+    return readers[0] if len(readers) == 1 else None
+
+
+def _siblings_alike(slices: list[SiblingPart | None], axis: int) -> Family | None:
+    """The parts, if all are there and reshaped alike, and two of them transposed alike."""
+    parts = tuple(p for p in slices if p is not None)
+    if len(parts) < len(slices) or len(parts) < 2:
+        return None
+    first, whole = parts[0], parts[0].seen.base.shape[axis]
+    same = all(p.size == first.size for p in parts)
+    complete = sorted(p.start for p in parts) == list(range(0, whole, first.size))
+    shapes = all(Counter(p.seen.groups) == Counter(first.seen.groups) for p in parts)
+    groups, times = Counter(p.seen.groups for p in parts).most_common(1)[0]
+    usual = next(p for p in parts if p.seen.groups == groups)
+    return Family(parts, usual, axis) if same and complete and shapes and times > 1 else None
+
+
+def _siblings_order(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
+    """The transposition that gives axes another order."""
+    left = list(enumerate(before))
+    return [left.pop([group for _, group in left].index(wanted))[0] for wanted in after]
+
+
+def _together(editor: Editor, family: Family) -> Value:
+    """All parts, transposed, along a new first axis."""
+    usual, count = family.usual, len(family.parts)
+    counted = (Factor(family.axis, usual.size, count),)
+    source = editor.resolve(usual.seen.base)
+    seen = replace(usual.seen, base=source, groups=(counted, *usual.seen.groups))
+    seen = replace(seen, starts=(0,) * source.rank)
+    return write(editor, seen, (count, *usual.out.shape))

@@ -1,0 +1,1 @@
+"""What the target lacks or leaves open: bounds, divisions, dtype fallbacks, deviations."""

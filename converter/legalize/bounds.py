@@ -1,0 +1,276 @@
+"""What JAX does with indices out of range, spelled out: afterwards all of them are in range.
+
+``clip`` moves a window inside. ``fill_or_drop`` fills with a value what a gather reads outside, and
+drops what a scatter writes there. ONNX has neither, and counts negative indices from the end.
+
+``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
+drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
+is relied on: where the indices are known, where a gather reads windows wider than one, of which an
+index gives the start alone, and where a mask leaves out some of what is gathered
+(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from converter.ir import Graph, Node, Value, const, dims, ops
+from converter.ir.dims import Dim, Shape
+from converter.ir.dtypes import highest, is_float, lowest
+from converter.ir.op import Op
+from converter.ir.ranges import known_range
+from converter.ir.rewrite import Editor, Rule
+
+Mode = lax.GatherScatterMode
+
+KEEPS_APART = frozenset(
+    {
+        *(op for op in ops.stated() if op.elementwise or op.moves),
+        *(ops.concatenate, ops.pad, ops.gather, ops.take, ops.dynamic_slice),
+        *(ops.reduce_sum, ops.reduce_max, ops.reduce_min, ops.reduce_and, ops.reduce_or),
+    }
+)
+"""Operations behind which a mask still tells elements of the operands from each other."""
+
+
+def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
+    """The rules for a graph; with ``strict`` no promise is believed."""
+    masked = _masked(graph)
+
+    def gather(node: Node, editor: Editor) -> Value | None:
+        return _bounds_gather(node, editor, strict or id(node.out) in masked)
+
+    def scatter(node: Node, editor: Editor) -> Value | None:
+        return _bounds_scatter(node, editor, strict)
+
+    found: dict[Op, Rule] = dict.fromkeys(ops.SCATTERS, scatter)
+    return {**found, ops.gather: gather, ops.dynamic_slice: _dynamic_slice}
+
+
+def _masked(graph: Graph) -> set[int]:
+    """ids of the values of which a selection or a mask leaves elements out, bodies included."""
+    nodes = list(graph.walk())
+    outside = {
+        id(inner): value
+        for node in nodes
+        for body in node.bodies.values()
+        for inner, value in zip(body.inputs, node.inputs, strict=False)
+    }
+    stack = [value for node in nodes for value in _left_out(node)]
+    found: set[int] = set()
+    while stack:
+        value = stack.pop()
+        if id(value) in found:
+            continue
+        found.add(id(value))
+        if value.node is None:
+            stack += [outside[id(value)]] if id(value) in outside else []
+        elif value.node.op in KEEPS_APART:
+            stack += value.node.inputs
+        for body in value.node.bodies.values() if value.node is not None else ():
+            stack += body.outputs[value.index : value.index + 1]
+    return found
+
+
+def _left_out(node: Node) -> Iterator[Value]:
+    """Operands whose elements may be left out: the cases of a choice, what a mask multiplies."""
+    if node.op is ops.select_n:
+        yield from _cases(node.inputs[1:])
+    if node.op is ops.mul:
+        for value, mask in (node.inputs, node.inputs[::-1]):
+            numbers = known_range(mask)
+            if numbers.within(0, 1) and not numbers.misses(0):
+                yield value
+
+
+def _cases(cases: list[Value]) -> Iterator[Value]:
+    """Cases of a choice, but for one that another is made of: ``where(i < 0, i + n, i)``."""
+    read = [{id(v) for v in (case.node.inputs if case.node is not None else ())} for case in cases]
+    kept = {id(case) for case in cases if any(id(case) in ids for ids in read)}
+    for case, ids in zip(cases, read, strict=True):
+        if case.node is None or not ids & kept:
+            yield from () if id(case) in kept else (case,)
+        else:
+            yield from (v for v in case.node.inputs if id(v) not in kept)
+
+
+def _bounds_gather(node: Node, editor: Editor, doubted: bool) -> Value | None:
+    """``doubted`` says that a promise may not be kept."""
+    x, indices = node.inputs
+    numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
+    sizes = node.params["slice_sizes"]
+    if mode == Mode.PROMISE_IN_BOUNDS:
+        wide = any(not dims.same(sizes[a], 1) for a in numbers.start_index_map)
+        if not wide and _promise_kept(indices, x.shape, numbers.start_index_map, sizes, doubted):
+            return None
+        mode = Mode.CLIP
+    if mode == Mode.CLIP:
+        indices, kept = _movable(editor, indices, x.shape, numbers.start_index_map, sizes)
+        numbers = numbers._replace(start_index_map=kept)
+    inside = _inside(editor, indices, x.shape, numbers.start_index_map, sizes)
+    changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
+    out = editor.like(node, [x, inside], **changes)
+    if mode == Mode.CLIP or inside is indices:
+        return out
+    batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
+    ok = editor.broadcast(_unmoved(editor, indices, inside), out.shape, batch)
+    filler = const(_filler(node.params["fill_value"], out.dtype), out.dtype)
+    other = editor.broadcast(filler, out.shape, ())
+    return editor.add(ops.select_n, [ok, other, out], out.shape, out.dtype)
+
+
+def _filler(value: Any, dtype: np.dtype) -> Any:
+    """NaN, the lowest signed or the highest unsigned integer, true; unless a value is given."""
+    if value is not None:
+        return value
+    if is_float(dtype):
+        return np.nan
+    return lowest(dtype) if dtype.kind == "i" else highest(dtype)
+
+
+def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
+    """A dropped window goes to rows appended for it, which are cut off again."""
+    x, indices, updates = node.inputs
+    numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
+    sizes = scatter_window(numbers, x.rank, updates.shape)
+    pointed = numbers.scatter_dims_to_operand_dims
+    promised = mode == Mode.PROMISE_IN_BOUNDS
+    if promised and _promise_kept(indices, x.shape, pointed, sizes, doubted):
+        return None
+    if mode == Mode.CLIP:
+        indices, pointed = _movable(editor, indices, x.shape, pointed, sizes)
+        numbers = numbers._replace(scatter_dims_to_operand_dims=pointed)
+    inside = _inside(editor, indices, x.shape, pointed, sizes)
+    changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
+    if mode == Mode.CLIP or inside is indices:
+        return editor.like(node, [x, inside, updates], **changes)
+    axis = pointed[0]
+    config = tuple((0, sizes[axis] if i == axis else 0, 0) for i in range(x.rank))
+    longer = tuple(dims.as_dim(d + c[1]) for d, c in zip(x.shape, config, strict=True))
+    padded = editor.add(
+        ops.pad, [x, const(0, x.dtype)], longer, x.dtype, {"padding_config": config}
+    )
+    aside = _aside(editor, indices, inside, x.shape[axis])
+    out = editor.like(node, [padded, aside, updates], longer, **changes)
+    return editor.slice(out, axis, 0, x.shape[axis])
+
+
+def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:
+    """``inside``, but the first index is ``end`` where the window was outside."""
+    last = inside.rank - 1
+    first, *others = (editor.slice(inside, last, i, i + 1) for i in range(inside.shape[last]))
+    ok = editor.reshape(_unmoved(editor, indices, inside), first.shape)
+    beyond = editor.broadcast(_bounds_number(editor, end, first.dtype), first.shape, ())
+    moved = editor.add(ops.select_n, [ok, beyond, first], first.shape, first.dtype)
+    return editor.concatenate([moved, *others], last) if others else moved
+
+
+def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
+    """The size along every axis of the operand of what one index vector writes."""
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    sizes = iter(numbers.update_window_dims)
+    return tuple(1 if d in single else updates[next(sizes)] for d in range(rank))
+
+
+# ---------------------------------------------------------------------------------------- indices
+
+
+def _movable(
+    editor: Editor, indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape
+) -> tuple[Value, tuple[int, ...]]:
+    """The components of index vectors that can be other than zero, and their axes."""
+    free = [i for i, a in enumerate(axes) if not dims.same(shape[a], sizes[a])]
+    if len(free) == len(axes):
+        return indices, axes
+    free = free or [0]
+    last = indices.rank - 1
+    parts = [editor.slice(indices, last, i, i + 1) for i in free]
+    joined = editor.concatenate(parts, last) if len(parts) > 1 else parts[0]
+    return joined, tuple(axes[i] for i in free)
+
+
+def _inside(
+    editor: Editor, indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape
+) -> Value:
+    """Index vectors moved so that the windows they start lie inside; the same value if all do."""
+    limits = [dims.as_dim(shape[a] - sizes[a]) for a in axes]
+    if not axes or (indices.kind == "const" and _known_inside(indices, limits)):
+        return indices
+    if indices.dtype.itemsize < 4:
+        indices = editor.convert(indices, np.int32)  # limits may not fit
+    zero = const(0, indices.dtype)
+    inputs = [zero, indices, _limits(editor, limits, indices.dtype)]
+    return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
+
+
+def _promise_kept(
+    indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape, doubted: bool
+) -> bool:
+    """As far as we know; where it is ``doubted``, only if we do."""
+    limits = [dims.as_dim(shape[a] - sizes[a]) for a in axes]
+    if not dims.all_static(limits) or not limits:
+        return not (doubted and limits)
+    if indices.kind == "const":
+        return _known_inside(indices, limits)
+    return not doubted or known_range(indices).within(0, min(limits))
+
+
+def _known_inside(indices: Value, limits: list[Dim]) -> bool:
+    array = indices.const
+    if array is None or not dims.all_static(limits):
+        return False
+    return bool(np.all((array >= 0) & (array <= np.asarray(limits))))
+
+
+def _limits(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
+    """The largest start along each axis: a scalar if there is one axis."""
+    if dims.all_static(limits):
+        return const(limits[0] if len(limits) == 1 else limits, dtype)
+    numbers = [_bounds_number(editor, d, dtype) for d in limits]
+    if len(numbers) == 1:
+        return numbers[0]
+    return editor.concatenate([editor.reshape(n, (1,)) for n in numbers], 0)
+
+
+def _bounds_number(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
+    """A dimension as a scalar."""
+    if dims.is_static(dim):
+        return const(dim, dtype)
+    return editor.add(ops.dim_as_value, [], (), dtype, {"dim": dim})
+
+
+def _unmoved(editor: Editor, indices: Value, inside: Value) -> Value:
+    """Where every component of an index vector is what it was."""
+    same = editor.add(
+        ops.eq, [editor.convert(indices, inside.dtype), inside], inside.shape, np.bool_
+    )
+    last = inside.rank - 1
+    shape = inside.shape[:-1]
+    if inside.shape[last] == 1:
+        return editor.reshape(same, shape)
+    return editor.add(ops.reduce_and, [same], shape, np.bool_, {"axes": (last,)})
+
+
+# --------------------------------------------------------------------------------- dynamic slices
+
+
+def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
+    """Known starts make an ordinary slice."""
+    x, *starts = node.inputs
+    sizes = node.params["slice_sizes"]
+    if not all(v.kind == "const" for v in starts) or not dims.all_static(x.shape):
+        return None
+    first = tuple(
+        int(np.clip(np.asarray(v.const), 0, whole - size))
+        for v, whole, size in zip(starts, x.shape, sizes, strict=True)
+    )
+    params = {
+        "start_indices": first,
+        "limit_indices": tuple(a + n for a, n in zip(first, sizes, strict=True)),
+        "strides": (1,) * x.rank,
+    }
+    return editor.add(ops.slice, [x], node.out.shape, x.dtype, params)

@@ -1,0 +1,139 @@
+"""Where ONNX's operators give other numbers than JAX for some inputs.
+
+By default they are written all the same, and noted; a strict conversion writes more nodes instead.
+What a runtime adds to that are its quirks (``converter/targets``).
+What costs nothing worth measuring is exact by default and not here (``arrange/arithmetic.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from converter.fuse.dependence import rests_on
+from converter.ir import Node, Value, const, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+from converter.layout.pooling import known_to_fit
+from converter.targets import Deviation, Target
+
+NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
+
+
+def _interpolates_inputs(node: Node) -> bool:
+    """Parameters and constants are trusted to be finite."""
+    is_made_of_weights = rests_on(node.inputs[0], lambda leaf: leaf.kind != "input", lambda _: True)
+    return node.params["kinds"][0][0] != "nearest" and not is_made_of_weights
+
+
+def _extreme(node: Node, editor: Editor) -> Value:
+    """NaN where there is any, else the extreme of the others."""
+    (x,), out = node.inputs, editor.like(node, node.inputs)
+    found = editor.add(
+        ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
+    )
+    return editor.where(found, const(math.nan, out.dtype), out)
+
+
+def _place(node: Node, editor: Editor) -> Value:
+    """The place of the first NaN where there is any."""
+    (x,), shape = node.inputs, node.out.shape
+    nan = editor.compare(ops.ne, x, x)
+    found = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
+    flags = editor.convert(nan, np.int32)
+    first = editor.add(ops.argmax, [flags], shape, node.out.dtype, node.params)
+    return editor.where(found, first, editor.like(node, node.inputs))
+
+
+def _deviations_scatter(node: Node, editor: Editor) -> Value:
+    """NaN where it met anything; the same scatter of flags says where."""
+    x, indices, updates = node.inputs
+    out = editor.like(node, node.inputs)
+    flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
+    inputs = [flags[0], indices, flags[1]]
+    met = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
+    return editor.where(editor.convert(met, np.bool_), const(math.nan, out.dtype), out)
+
+
+def _gelu(node: Node, editor: Editor) -> Value:
+    """x/2 * erfc(-x / sqrt(2)): below zero, 1 + erf(x / sqrt(2)) loses its digits."""
+    (x,), dtype = node.inputs, node.out.dtype
+    scaled = editor.binary(ops.mul, x, const(-math.sqrt(0.5), dtype))
+    tail = editor.add(ops.erfc, [scaled], x.shape, dtype)
+    return editor.binary(ops.mul, editor.binary(ops.mul, x, const(0.5, dtype)), tail)
+
+
+def _top_k(node: Node, editor: Editor) -> list[Value]:
+    types = [(v.shape, v.dtype) for v in node.outputs]
+    return editor.add_many(ops.top_k, node.inputs, types, {**node.params, "total": True})
+
+
+TABLE: dict[Op, Deviation] = {
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED, _extreme)),
+    **dict.fromkeys(
+        (ops.argmax, ops.argmin),
+        Deviation("the place of the maximum or minimum is not that of the first NaN", _place),
+    ),
+    **dict.fromkeys(
+        (ops.scatter_max, ops.scatter_min), Deviation(NAN_SKIPPED, _deviations_scatter)
+    ),
+    ops.max_pool: Deviation(
+        "a window's maximum or minimum leaves NaN out, and is the largest finite number for inf"
+    ),
+    **dict.fromkeys(
+        (ops.sum_pool, ops.avg_pool),
+        Deviation(
+            "a sum or average over a window that is longer than its axis of named size is refused, "
+            "or is one number where there should be none",
+            concerns=lambda node: not known_to_fit(node.inputs[0].shape[2:], node.params),
+        ),
+    ),
+    ops.max_pool_scatter: Deviation("the gradient of a window with NaN goes elsewhere"),
+    ops.top_k: Deviation(
+        "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of top_k", _top_k
+    ),
+    ops.approx_top_k: Deviation("NaN is not the largest in the order of approx_max_k"),
+    ops.gelu: Deviation(
+        "a GELU is off by up to 1e-6, which far below zero is all of it",
+        _gelu,
+        lambda node: not node.params["approximate"],
+    ),
+    **dict.fromkeys(
+        (ops.elu, ops.celu, ops.selu),
+        Deviation("an exponential linear unit next to zero is off by up to 1e-7 times its scale"),
+    ),
+    **dict.fromkeys(
+        (ops.hard_sigmoid, ops.hard_swish),
+        Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
+    ),
+    ops.resize: Deviation(
+        "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
+        concerns=_interpolates_inputs,
+    ),
+}
+"""By operation, for every target; windows are exact already where they should be."""
+
+
+def deviations(target: Target) -> dict[Op, Deviation]:
+    """By operation, for a target."""
+    of_quirks = (quirk.deviations.items() for quirk in target.quirks)
+    return {**TABLE, **dict(chain.from_iterable(of_quirks))}
+
+
+def deviation_rules(strict: bool, notes: list[tuple[str, Node]], target: Target) -> dict[Op, Rule]:
+    """Rules that mend each deviation if ``strict``, or else note it."""
+    table = deviations(target)
+
+    def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
+        deviation = table[node.op]
+        if not deviation.concerns(node):
+            return None
+        if strict and deviation.exact is not None:
+            return deviation.exact(node, editor)
+        notes.append((deviation.sentence, node))
+        return None
+
+    return dict.fromkeys(table, rule)

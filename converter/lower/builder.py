@@ -1,0 +1,257 @@
+"""The small builder that lowering rules write with, over onnx_ir's ``Tape``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter.errors import ConverterError, Unsupported
+from converter.frontend.portable_lines import portable_line
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.dims import Dim, Shape
+from converter.lower import lowerings
+from converter.lower.shared import Shared, typed
+from converter.lower.size_arithmetic import Arithmetic
+
+
+class Builder:
+    """Emits ONNX nodes into one (sub)graph. ``node`` is the graph node being lowered."""
+
+    def __init__(self, shared: Shared, tape: ir.tape.Tape) -> None:
+        self.shared = shared
+        self.tape = tape
+        self.node: Node = Node(ops.named(""), [], {})
+
+    @property
+    def opset(self) -> int:
+        return self.shared.opset
+
+    @property
+    def out(self) -> Value:
+        """The first output of the node being lowered: its shape and dtype."""
+        return self.node.outputs[0]
+
+    def takes(self, operator: str, dtype: Any) -> bool:
+        """Whether the target's operator takes a dtype."""
+        return self.shared.target.takes(operator, dtype, self.opset)
+
+    def operand(self, index: int = 0) -> Value:
+        """An operand of the node being lowered: its shape and dtype."""
+        return self.node.inputs[index]
+
+    # -------------------------------------------------------------------------------- operators
+
+    def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """One ONNX node with one output. Attributes that are ``None`` are left out.
+
+        An operator that is not ONNX's own has a ``domain``, and perhaps a ``version`` of it.
+        """
+        return self.ops(name, inputs, 1, **attributes)[0]
+
+    def ops(
+        self,
+        name: str,
+        inputs: Sequence[ir.Value | None],
+        outputs: int,
+        *,
+        domain: str = "",
+        version: int = 1,
+        **attributes: Any,
+    ) -> Sequence[ir.Value]:
+        """One ONNX node with several outputs."""
+        if domain:
+            self.shared.domains[domain] = version
+        given = {k: v for k, v in attributes.items() if v is not None}
+        self._refuse_names(name, given)
+        label = self.shared.fresh(name)
+        results = self.tape.op_multi_out(
+            name, list(inputs), attributes=given, num_outputs=outputs, name=label, domain=domain
+        )
+        for i, value in enumerate(results):
+            value.name = label if outputs == 1 else f"{label}_{i}"
+        if self.shared.lines and self.node.source:
+            self.tape.nodes[-1].doc_string = portable_line(self.node)
+        return results
+
+    def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
+        """Attributes are numbers, for which no named dimension can stand."""
+        for attribute, given in attributes.items():
+            each = given if isinstance(given, (tuple, list)) else (given,)
+            for dim in filter(dims.is_symbolic, each):
+                raise lowerings.unsupported(
+                    self.node,
+                    self.opset,
+                    f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
+                    "give one in specs",
+                )
+
+    # -------------------------------------------------------------------------------- constants
+
+    def const(self, array: Any, dtype: Any = None) -> ir.Value:
+        """An initializer; equal constants are one."""
+        array = np.ascontiguousarray(np.asarray(array, dtype)).reshape(np.shape(array))
+        key = (array.dtype, array.shape, array.tobytes())
+        if key not in self.shared.constants:
+            name = self.shared.fresh("const")
+            self.shared.constants[key] = self.shared.main.initializer(ir.tensor(array, name=name))
+        return self.shared.constants[key]
+
+    def like(self, number: float) -> ir.Value:
+        """A scalar constant of the first operand's dtype."""
+        return self.const(number, self.operand().dtype)
+
+    def ints(self, numbers: Iterable[Dim]) -> ir.Value:
+        """1-D of int64: a constant, unless a named dimension is among them."""
+        numbers = tuple(numbers)
+        if any(map(dims.is_symbolic, numbers)):
+            return self.shape(numbers)
+        return self.const(np.asarray(numbers, np.int64))
+
+    # ------------------------------------------------------------------------------------ shapes
+
+    def dim(self, dim: Dim) -> ir.Value:
+        """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
+        return self.ints([dim]) if dims.is_static(dim) else self._sizes().dim(dim)
+
+    def shape(self, shape: Shape) -> ir.Value:
+        """A shape as int64 [rank]."""
+        return self.ints(shape) if dims.all_static(shape) else self._sizes().shape(shape)
+
+    def _sizes(self) -> Arithmetic:
+        main = Builder(self.shared, self.shared.main)
+        return Arithmetic(main, self.shared.sizes, self.shared.origins)
+
+    def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
+        """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""
+        if dims.same_shape(before, after):
+            return x
+        zero = any(dims.same(d, 0) for d in after)
+        target: list[int] = []
+        for i, dim in enumerate(after):
+            if dims.is_static(dim):
+                target.append(dim)
+            elif not zero and i < len(before) and dims.same(before[i], dim):
+                target.append(0)
+            else:
+                target.append(-1)
+        # Of an empty value nothing tells what is left to ONNX beside a dimension of zero.
+        sure = all(dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1)
+        if -1 not in target or (target.count(-1) == 1 and sure):
+            return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
+        bare = [
+            [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
+        ]
+        if dims.same_shape([before[i] for i in bare[0]], [after[i] for i in bare[1]]):
+            x = self.squeeze(x, set(range(len(before))) - set(bare[0]))
+            return self.unsqueeze(x, set(range(len(after))) - set(bare[1]))
+        may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
+        return self.op("Reshape", x, self.shape(after), allowzero=1 if may_be_empty else None)
+
+    def unsqueeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
+        axes = list(axes)
+        return self.op("Unsqueeze", x, self.ints(axes)) if axes else x
+
+    def squeeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
+        axes = list(axes)
+        return self.op("Squeeze", x, self.ints(axes)) if axes else x
+
+    def transpose(self, x: ir.Value, order: Sequence[int]) -> ir.Value:
+        order = list(order)
+        return x if order == sorted(order) else self.op("Transpose", x, perm=order)
+
+    def expand(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
+        """Broadcast; the target names only the axes that change."""
+        if dims.same_shape(before, after):
+            return x
+        new = len(after) - len(before)
+        pairs = zip(before, after[new:], strict=True)
+        wanted = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
+        return self.op("Expand", x, self.shape(wanted))
+
+    def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
+        """To an end that means "to the first element and with it"."""
+        back, end = [-1] * len(axes), [np.iinfo(np.int64).min] * len(axes)
+        return self.op("Slice", x, *map(self.ints, (back, end, axes, back)))
+
+    def cast(self, x: ir.Value, dtype: Any) -> ir.Value:
+        """Cast, always written; beyond a float of eight bits is NaN or infinity, as in JAX."""
+        saturate = 0 if np.dtype(dtype).name.startswith("float8") else None
+        return self.op("Cast", x, to=ir.DataType.from_numpy(np.dtype(dtype)), saturate=saturate)
+
+    # ------------------------------------------------------------------------------------ graphs
+
+    def value(self, value: Value) -> ir.Value:
+        """The ONNX value of a graph value that is already lowered."""
+        if value.kind == "const":
+            lowerings.check_dtype(value, self.node, self.opset)
+            return self.const(value.const, value.dtype)
+        return self.shared.values[id(value)]
+
+    def lower(self, nodes: Iterable[Node]) -> None:
+        """Write nodes in order, each by its rule; types are stamped here and nowhere else."""
+        for node in nodes:
+            given = self._written(node)
+            if len(given) != len(node.outputs):
+                raise ConverterError(
+                    f"the rule for '{node.op}' gave {len(given)} values for "
+                    f"{len(node.outputs)} outputs"
+                )
+            for value, result in zip(node.outputs, given, strict=True):
+                self.shared.values[id(value)] = result
+                if result.producer() is not None:
+                    typed(result, value.shape, value.dtype)
+
+    def _written(self, node: Node) -> Sequence[ir.Value]:
+        """What a rule gives for a node; something in its place where refusals are collected."""
+        self.node = node
+        try:
+            for value in node.outputs:
+                lowerings.check_dtype(value, node, self.opset)
+            results = lowerings.apply(self, node, [self.value(v) for v in node.inputs])
+        except Unsupported as error:
+            if self.shared.refused is None:
+                raise
+            self.shared.refused.append(error)
+            results = [ir.Value(name=self.shared.fresh("refused")) for _ in node.outputs]
+        self.node = node
+        return [results] if isinstance(results, ir.Value) else results
+
+    def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+        """Lower a body into the graph being built."""
+        self.shared.values.update((id(v), x) for v, x in zip(body.inputs, inputs, strict=True))
+        outer = self.node
+        self.lower(body.nodes)
+        self.node = outer
+        return [self.value(v) for v in body.outputs]
+
+    def nested(self) -> Builder:
+        """A builder for a graph inside this one."""
+        return Builder(self.shared, ir.tape.Tape())
+
+    def subgraph(
+        self, name: str, body: Graph, extra: Sequence[tuple[str, Shape, Any]] = ()
+    ) -> tuple[Builder, list[ir.Value]]:
+        """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
+        label = self.shared.fresh(name)
+        own = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
+        types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *own))
+        return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
+
+    def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
+        """The nested graph that this builder wrote; outputs are made its own where they are not."""
+        own = {id(o) for n in self.tape.nodes for o in n.outputs}
+        results: list[ir.Value] = []
+        for value in outputs:
+            fresh = id(value) in own and value not in results
+            results.append(value if fresh else self._copy(value))
+        return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.fresh(name))
+
+    def _copy(self, value: ir.Value) -> ir.Value:
+        copy = self.op("Identity", value)
+        if value.dtype is not None:
+            copy.dtype = value.dtype
+        copy.shape = value.shape
+        return copy

@@ -1,0 +1,179 @@
+"""Rules from graph operations to ONNX, by the opset that first allows them.
+
+A rule is a function of the builder, the ONNX values of the operands and the node's parameters by
+keyword. It returns the ONNX value of each output; the walker stamps names, dtypes and shapes.
+Several rules for one operation differ in ``since``: the newest that the opset allows is taken.
+
+A rule owns every parameter: it reads it or says that it ignores it. A node with any other is
+refused, so that what a future JAX adds to a primitive is never dropped unseen. Hints, which say
+nothing of the result, ended in the trace (``converter.frontend.inline.HINTS``).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from converter.errors import ConverterError, Unsupported
+from converter.frontend.array_forms import COMPLEX
+from converter.frontend.refused import REFUSED
+from converter.frontend.trace import source_line
+from converter.ir import Node, dims, outside
+from converter.ir.op import Op
+
+Lowering = Callable[..., Any]
+OLDEST = 17
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule, and the parameters that it reads and ignores."""
+
+    lowering: Lowering
+    reads: frozenset[str]
+    ignores: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, lowering: Lowering, ignores: Iterable[str]) -> Entry:
+        """It reads its keyword-only parameters; a catch-all would let others vanish."""
+        parameters = inspect.signature(lowering).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            raise ConverterError(f"a rule has to name its parameters: {lowering}")
+        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return cls(lowering, reads, frozenset(ignores))
+
+
+_rules: dict[Op, dict[int, Entry]] = {}
+
+_NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
+
+
+def lowers(
+    *operations: Op, since: int = OLDEST, ignores: Iterable[str] = ()
+) -> Callable[[Lowering], Lowering]:
+    """Register a rule of ours for one or more operations.
+
+    Args:
+        operations: what it writes.
+        since: the opset that brought what it writes; of several rules the newest is taken.
+        ignores: parameters that it knowingly does not read. A node with any other is refused.
+    """
+
+    def register(lowering: Lowering) -> Lowering:
+        entry = Entry.of(lowering, ignores)
+        for op in operations:
+            _rules.setdefault(op, {})[since] = entry
+        return lowering
+
+    return register
+
+
+def rules_from_outside(
+    operations: Sequence[Op | str], since: int, ignores: Iterable[str]
+) -> Callable[[Lowering], Lowering]:
+    """Register a rule that goes before ours at every opset that allows it."""
+
+    def register(lowering: Lowering) -> Lowering:
+        entry = Entry.of(lowering, ignores)
+        for op in operations:
+            outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: entry})
+        return lowering
+
+    return register
+
+
+def table(rows: dict[Op, str], **attributes: float) -> None:
+    """Register operations that are ONNX operators under another name.
+
+    ``attributes`` are parameters that are attributes of the same name, and their defaults.
+    """
+    for op, name in rows.items():
+        _rules.setdefault(op, {})[OLDEST] = Entry(_renamed(name, attributes), frozenset(attributes))
+
+
+def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
+    return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
+
+
+def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | None:
+    """The newest rule for an operation at this opset: one from outside, else ours.
+
+    ``claimed`` are the names of users' own primitives in the program.
+    """
+    for rules in (outside.rules_of.find(op, claimed) or {}, _rules.get(op, {})):
+        if allowed := [since for since in rules if since <= opset]:
+            found: Entry = rules[max(allowed)]
+            return found
+    return None
+
+
+def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
+    """What the node's rule writes."""
+    if node.refusal:
+        raise Unsupported(node.refusal, source_line(node))
+    entry = find_lowering(node.op, b.opset, b.shared.claimed)
+    if entry is None:
+        raise unsupported(node, b.opset)
+    if unknown := sorted(set(node.params) - entry.reads - entry.ignores):
+        raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
+    dtypes = {v.dtype.name for v in (*node.inputs, *node.outputs)}
+    if small := [d for d in dtypes if not b.shared.target.carries(node.op, d)]:
+        why = f"nothing is computed in {min(small)}; convert to float32 or int8 before, and back"
+        raise unsupported(node, b.opset, why)
+    params = {name: value for name, value in node.params.items() if name in entry.reads}
+    return entry.lowering(b, *operands, **params)
+
+
+def supported() -> frozenset[Op]:
+    """Every operation that has a rule."""
+    return frozenset(_rules)
+
+
+def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
+    """The error for a node that cannot be written, with all that a user needs to find it."""
+    types = ", ".join(_type(v) for v in node.inputs)
+    brought = {*_rules.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
+    needed = [since for since in brought if since > opset]
+    missing = _named_parameter(node) or _NO_RULE
+    newer = f"it needs opset {min(needed)} or newer" if needed else missing
+    hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or why or newer
+    return Unsupported(
+        f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
+        source_line(node),
+    )
+
+
+def _named_parameter(node: Node) -> str:
+    """What to say where a parameter has to be a number, and is a named dimension."""
+    for name, given in node.params.items():
+        each = given if isinstance(given, tuple) else (given,)
+        for dim in filter(dims.is_symbolic, each):
+            return f"its {name} have the dimension '{dim}', and need numbers; give one in specs"
+    return ""
+
+
+def _type(value: Any) -> str:
+    return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+
+
+SINCE = {
+    **{f"{kind}{bits}": 1 for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("bool", "float16", "float32", "float64"), 1),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 19),
+    **dict.fromkeys(("int4", "uint4"), 21),
+    "bfloat16": 13,
+}
+"""The opset from which ONNX has each dtype, by its name."""
+
+
+def check_dtype(value: Any, node: Node, opset: int) -> None:
+    """**Raises** `Unsupported` where ONNX has no values of a dtype at an opset."""
+    name = value.dtype.name
+    if SINCE.get(name, opset + 1) <= opset:
+        return
+    newer = f" before opset {SINCE[name]}" if name in SINCE else ""
+    raise unsupported(node, opset, f"ONNX has no values of dtype {name}{newer}")

@@ -1,0 +1,176 @@
+"""Named sizes in ONNX: int64 [1], read off the shapes of inputs, each computed once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Protocol
+
+import onnx_ir as ir
+
+from converter.errors import SpecError
+from converter.ir import dims
+from converter.ir.dims import Dim, Shape
+from converter.ir.named_sizes import Origin
+
+
+class Writer(Protocol):
+    """What writes into the main graph."""
+
+    def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value: ...
+
+    def ints(self, numbers: Iterable[Dim]) -> ir.Value: ...
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number, or a value that is at least ``low``, or the negative of one."""
+
+    value: ir.Value | int
+    low: float
+    negated: bool = False
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether it is known not to be below zero."""
+        return not self.negated and self.low >= 0
+
+
+class Arithmetic:
+    """What a dimension is.
+
+    ``known`` holds by their texts what is written already, ``origins`` the inputs and axes that
+    names are read off.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        known: dict[str, ir.Value],
+        origins: Mapping[str, tuple[ir.Value, Origin]],
+    ) -> None:
+        self._b = writer
+        self._known = known
+        self._origins = origins
+        self._rules: dict[str, Callable[[Size, Size], Size]] = {
+            "add": self._add,
+            "sub": lambda x, y: self._add(x, _negative(y)),
+            "mul": self._multiply,
+            "pow": lambda x, y: Size(self._op("Pow", x, y), x.low if x.is_positive else -math.inf),
+            "floordiv": self._divide,
+            "mod": lambda x, y: Size(self._op("Mod", x, y), 0 if y.low > 0 else -math.inf),
+            "max": lambda x, y: self._extreme("Max", x, y),
+            "min": lambda x, y: self._extreme("Min", x, y),
+        }
+
+    def dim(self, dim: Dim) -> ir.Value:
+        if dims.is_static(dim):
+            return self._b.ints([dim])
+        key = str(dim)
+        if key not in self._known:
+            self._known[key] = self._written(dims.fold_dims(dim, self._leaf, self._apply))
+        return self._known[key]
+
+    def shape(self, shape: Shape) -> ir.Value:
+        """Several as int64 [rank], numbers that follow each other as one constant."""
+        key = dims.shape_text(shape) + ","
+        if key not in self._known:
+            parts: list[ir.Value] = []
+            for fixed, run in groupby(shape, dims.is_static):
+                some = list(run)
+                parts += [self._b.ints(some)] if fixed else [self.dim(dim) for dim in some]
+            joined = self._b.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
+            self._known[key] = joined
+        return self._known[key]
+
+    def _leaf(self, leaf: str | int) -> Size:
+        return Size(leaf, leaf) if isinstance(leaf, int) else Size(self._name(leaf), 1)
+
+    def _name(self, name: str) -> ir.Value:
+        if name not in self._known:
+            if name not in self._origins:
+                raise SpecError(
+                    f"dimension '{name}' cannot be read off any input's shape; give one input an "
+                    f"axis that is '{name}', a multiple of it, or linear in it"
+                )
+            value, origin = self._origins[name]
+            size = self._b.op("Shape", value, start=origin.axis, end=origin.axis + 1)
+            if not dims.same(origin.rest, 0):
+                size = self._b.op("Sub", size, self.dim(origin.rest))
+            if origin.factor != 1:
+                size = self._b.op("Div", size, self._b.ints([origin.factor]))
+            self._known[name] = size
+        return self._known[name]
+
+    def _apply(self, op: str, operands: list[Size]) -> Size:
+        numbers = [size.value for size in operands]
+        if all(isinstance(number, int) for number in numbers):
+            number = dims.INTEGER[op](*numbers)
+            return Size(number, number)
+        return _negative(operands[0]) if op == "neg" else self._rules[op](*operands)
+
+    def _op(self, name: str, *operands: Size) -> ir.Value:
+        """One operator, once for the same operands."""
+        values = [self._written(size) for size in operands]
+        key = f"{name}({', '.join(str(v.name) for v in values)})"
+        if key not in self._known:
+            self._known[key] = self._b.op(name, *values)
+        return self._known[key]
+
+    def _written(self, size: Size) -> ir.Value:
+        if isinstance(size.value, int):
+            return self._b.ints([size.value])
+        return self._op("Neg", _negative(size)) if size.negated else size.value
+
+    def _add(self, x: Size, y: Size) -> Size:
+        if x.negated and y.negated:
+            return _negative(self._add(_negative(x), _negative(y)))
+        if x.negated:
+            x, y = y, x
+        if y.value == 0 or x.value == 0:
+            return x if y.value == 0 else y
+        if y.negated:
+            return Size(self._op("Sub", x, _negative(y)), -math.inf)
+        less = isinstance(y.value, int) and y.value < 0
+        made = self._op("Sub", x, _negative(y)) if less else self._op("Add", x, y)
+        return Size(made, x.low + y.low)
+
+    def _multiply(self, x: Size, y: Size) -> Size:
+        if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
+            negative = x if x.negated or x.value == -1 else y
+            other = y if negative is x else x
+            return _negative(self._multiply(_negative(negative), other))
+        x, y = replace(x, negated=False), replace(y, negated=False)
+        if x.value == 1 or y.value == 1:
+            return y if x.value == 1 else x
+        low = x.low * y.low if x.low >= 0 and y.low >= 0 else -math.inf
+        return Size(self._op("Mul", x, y), low)
+
+    def _divide(self, x: Size, y: Size) -> Size:
+        """Rounded down, which ``Div`` does where nothing is below zero."""
+        if isinstance(y.value, int) and y.value < 0:
+            x, y = _negative(x), _negative(y)
+        if y.value == 1:
+            return x
+        if x.negated and x.low >= 0 and isinstance(y.value, int):
+            more = self._add(_negative(x), Size(y.value - 1, y.value - 1))
+            return _negative(self._divide(more, y))
+        if x.is_positive and y.low > 0:
+            return Size(self._op("Div", x, y), 0)
+        rest = Size(self._op("Mod", x, y), -math.inf)
+        return Size(self._op("Div", Size(self._op("Sub", x, rest), -math.inf), y), -math.inf)
+
+    def _extreme(self, name: str, x: Size, y: Size) -> Size:
+        for one, other in ((x, y), (y, x)):
+            if isinstance(other.value, int) and not one.negated and one.low >= other.value:
+                return one if name == "Max" else other
+        below = -math.inf if x.negated or y.negated else min(x.low, y.low)
+        return Size(self._op(name, x, y), below)
+
+
+def _negative(size: Size) -> Size:
+    if isinstance(size.value, int):
+        return Size(-size.value, -size.value)
+    return replace(size, negated=not size.negated)

@@ -1,0 +1,1 @@
+"""The ONNX model: results, clean-up, half precision, functions, joining, writing."""

@@ -1,0 +1,243 @@
+"""Half precision: a float32 model as one that computes in float16 or bfloat16.
+
+What stays in float32: inputs and outputs, so that callers change nothing; whatever depends on
+shapes alone (coordinates, rotary tables, interpolated positions: a few numbers whose rounding
+would move every patch); sums, means and powers, whose intermediate values outgrow or underflow
+half precision; and the nodes that the caller names, because values as large as they compute were
+seen there. Norms and softmax that are one node accumulate in float32 by their definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from converter.errors import SpecError
+from converter.targets import DEFAULT, find_target
+from converter.targets.schemas import BFLOAT16_SINCE
+
+Precision = Literal["float16", "bfloat16"]
+
+WIDE = ir.DataType.FLOAT
+HALVES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
+
+POWERS = {
+    *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt"),
+    *("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
+    "ReduceSumSquare",
+}
+COORDINATES = {"Cos", "GridSample", "Resize", "Sin"}
+TYPED = {
+    *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
+    *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
+    *("RandomNormalLike", "RandomUniformLike"),
+}
+"""Operators that an attribute, or one of several operands, gives its type."""
+
+BODIES = {"If", "Loop", "Scan"}
+
+IN_FLOAT32 = frozenset(POWERS | COORDINATES | TYPED | BODIES)
+"""Operators that are never lowered."""
+
+ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
+"""Operators that join what they feed: `x * x` of a mean of squares is as large as the mean."""
+
+
+def lower_precision(
+    model: ir.Model,
+    precision: Precision,
+    float32: Collection[str] = (),
+    target: str = DEFAULT,
+) -> ir.Model:
+    """Make a model with float32 values compute in half precision, in place.
+
+    Initializers are cast as they are written, one at a time.
+
+    **Arguments:** the model; the precision; values that have to stay in float32, for which the
+    nodes stay there that compute or read them; and what the model was converted for.
+
+    **Raises** `SpecError` if the precision is another one.
+    """
+    if precision not in HALVES:
+        raise SpecError(f"precision must be {' or '.join(HALVES)}, received {precision!r}")
+    if model.functions:
+        raise SpecError(
+            "convert without functions=True: their nodes have no precision of their own"
+        )
+    common.ShapeInferencePass()(model)  # what a few nodes are made of has no type yet
+    nodes = _lowered(model, precision, frozenset(float32))
+    half = HALVES[precision]
+    for node in nodes:
+        # The other outputs of a norm, statistics, have a type of their own.
+        for value in node.outputs[: 1 if "Normalization" in node.op_type else None]:
+            if value.dtype == WIDE:
+                value.dtype = half
+    for value in model.graph.initializers.values():
+        users = [node for node, _ in value.uses()]
+        if value.dtype == WIDE and users and all(node in nodes for node in users):
+            value.dtype = half
+            value.const_value = _as(value.const_value, half)
+    _join(model.graph, nodes, half)
+    find_target(target).settle(model)
+    return model
+
+
+def _lowered(model: ir.Model, precision: Precision, float32: frozenset[str]) -> set[ir.Node]:
+    """The nodes that compute in half precision."""
+    opset = model.opset_imports[""]
+    kept_ops = set(IN_FLOAT32)
+    if precision == "bfloat16":
+        kept_ops |= {op for op, since in BFLOAT16_SINCE.items() if opset < since}
+    data = _from_data(model.graph)
+    low: set[ir.Node] = set()
+    # Backwards: what only feeds nodes in float32 is decided after them.
+    for node in reversed(model.graph):
+        users = [user for value in node.outputs for user, _ in value.uses()]
+        feeds_wide = bool(users) and not any(user in low for user in users)
+        if (
+            node in data
+            and node.op_type not in kept_ops
+            and not node.domain
+            and not any(v is not None and v.name in float32 for v in (*node.inputs, *node.outputs))
+            and not (node.op_type in ELEMENTWISE and feeds_wide)
+            and any(value.dtype == WIDE for value in node.outputs)
+        ):
+            low.add(node)
+    return low
+
+
+def _from_data(graph: ir.Graph) -> set[ir.Node]:
+    """Nodes whose outputs depend on the values of an input, not only on its shape."""
+    values, nodes = set(graph.inputs), set[ir.Node]()
+    for node in graph:
+        if node.op_type not in ("Shape", "Size") and any(v in values for v in _read(node)):
+            nodes.add(node)
+            values.update(node.outputs)
+    return nodes
+
+
+def _read(node: ir.Node) -> Iterator[ir.Value | None]:
+    """Inputs of a node and everything that is read in its bodies."""
+    yield from node.inputs
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            for inner in attribute.as_graph():
+                yield from _read(inner)
+
+
+def _join(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
+    """Cast what one side computes and the other reads, each value once."""
+    casts: dict[ir.Value, ir.Value] = {}
+
+    def cast(value: ir.Value) -> ir.Value:
+        if value not in casts:
+            casts[value] = _insert_cast(graph, value, WIDE if value.dtype == half else half)
+        return casts[value]
+
+    for node in list(graph.all_nodes()):
+        wanted = half if node in low else WIDE
+        for index, value in enumerate(node.inputs):
+            if value is not None and value.dtype in (WIDE, half) and value.dtype != wanted:
+                node.replace_input_with(index, cast(value))
+    for index, value in enumerate(graph.outputs):
+        if value.dtype == half:
+            name = value.name
+            value.name = f"{name}_{half.name.lower()}"
+            graph.outputs[index] = cast(value)
+            graph.outputs[index].name = name
+
+
+def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """`value` as `dtype`, as soon as it is there."""
+    node = _cast(value, dtype, f"{value.name}_{dtype.name.lower()}")
+    (result,) = node.outputs
+    producer = value.producer()
+    if producer is None or producer.graph is None:
+        graph.insert_before(graph[0], node)
+    else:
+        producer.graph.insert_after(producer, node)
+    return result
+
+
+def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+    node = ir.node("Cast", [value], {"to": dtype.value})
+    (result,) = node.outputs
+    result.name, result.dtype, result.shape = name, dtype, value.shape
+    return node
+
+
+def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:
+    """A tensor that is read, and cast, when it is needed."""
+    assert tensor is not None
+
+    def load() -> ir.TensorProtocol:
+        return ir.tensor(
+            narrowed_array(tensor.numpy(), dtype.numpy()), dtype=dtype, name=tensor.name
+        )
+
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.LazyTensor(load, dtype=dtype, shape=shape, name=tensor.name)
+
+
+def narrowed_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """``array`` in a narrower float, in which what is finite stays finite: -1e9 hides a score as
+    the lowest number does, and minus infinity would make NaN of a row of them.
+
+    A single number that is not zero stays so too: a sum with 1e-8 keeps a division from zero, as
+    the smallest normal number does.
+    """
+    limits = jnp.finfo(dtype)
+    largest, smallest = float(limits.max), float(limits.smallest_normal)
+    held = np.where(np.isinf(array), array, np.clip(array, -largest, largest))
+    if array.size == 1:
+        tiny = (array != 0) & (np.abs(array) < smallest)
+        held = np.where(tiny, np.copysign(smallest, array), held)
+    return np.asarray(held).astype(dtype)
+
+
+def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
+    """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
+
+    That is what hardware does that multiplies bfloat16 and accumulates in float32. Runtimes
+    have hardly any bfloat16 kernels for CPUs, but the casts. Tensors in a file of their own stay
+    there, and are cast where they are used.
+    """
+    half = HALVES["bfloat16"]
+    for value in list(model.graph.initializers.values()):
+        if value.dtype == half:
+            if isinstance(value.const_value, ir.ExternalTensor):
+                _widen(value)
+            else:
+                value.dtype = WIDE
+                value.const_value = _as(value.const_value, WIDE)
+    for node in list(model.graph):
+        for value in node.outputs:
+            if value.dtype == half:
+                _round(model.graph, node, value, half)
+    find_target(target).settle(model)
+    return model
+
+
+def _widen(value: ir.Value) -> None:
+    """Give each reader of a value what it is in float32, just before it reads it."""
+    for number, (user, index) in enumerate(tuple(value.uses())):
+        node = _cast(value, WIDE, f"{value.name}_float_{number}")
+        assert user.graph is not None
+        user.graph.insert_before(user, node)
+        user.replace_input_with(index, node.outputs[0])
+
+
+def _round(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:
+    """Give the readers of a value what bfloat16 leaves of it, in float32."""
+    uses = tuple(value.uses())
+    if node.op_type != "Cast":
+        value.dtype = WIDE
+        value = _insert_cast(graph, value, half)
+    rounded = _insert_cast(graph, value, WIDE)
+    for user, index in uses:
+        user.replace_input_with(index, rounded)

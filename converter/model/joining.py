@@ -1,0 +1,82 @@
+"""Two models in a row as one: what the first gives is what the second takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from converter.errors import SpecError
+from converter.ir.names import Names
+from converter.targets import DEFAULT, find_target
+
+Named = ir.Value | ir.Node
+
+
+def join(first: ir.Model, second: ir.Model, target: str = DEFAULT) -> ir.Model:
+    """``second`` behind ``first``, in place: it takes over all that ``first`` holds.
+
+    The outputs of ``first`` become the inputs of ``second``, in order and under their names. What
+    else is called like something in ``second`` gets a number. Initializers move as they are, read
+    or not.
+
+    Raises:
+        SpecError: outputs and inputs do not fit each other, or the opsets differ.
+    """
+    _check(first, second)
+    before, after = first.graph, second.graph
+    own = [value for value in _values(before) if value not in before.outputs]
+    _joining_number(own, list(_values(after)))
+    _joining_number(list(before.all_nodes()), list(after.all_nodes()))
+    for given, taken in zip(before.outputs, after.inputs, strict=True):
+        given.name = taken.name
+        ir.convenience.replace_all_uses_with(taken, given)
+    inputs, nodes = list(before.inputs), list(before)
+    initializers = list(before.initializers.values())
+    for part in (before.inputs, before.outputs, before.initializers, after.inputs):
+        part.clear()
+    before.remove(nodes)
+    after.inputs.extend(inputs)
+    after.insert_before(after[0], nodes)
+    after.initializers.update({str(value.name): value for value in initializers})
+    # What was a plain input of a product is one that nodes computed.
+    find_target(target).settle(second)
+    return second
+
+
+def _check(first: ir.Model, second: ir.Model) -> None:
+    if first.functions or second.functions:
+        raise SpecError("models with functions cannot be joined: convert without functions=True")
+    if first.opset_imports != second.opset_imports:
+        raise SpecError(
+            f"models of opsets {dict(first.opset_imports)} and {dict(second.opset_imports)} cannot "
+            "be joined: convert both for the same"
+        )
+    given, taken = _types(first.graph.outputs), _types(second.graph.inputs)
+    if given != taken:
+        raise SpecError(
+            f"the first model gives {', '.join(given)} and the second takes {', '.join(taken)}: "
+            "join models that fit"
+        )
+
+
+def _types(values: Sequence[ir.Value]) -> list[str]:
+    return [f"{value.dtype}{value.shape}" for value in values]
+
+
+def _joining_number(own: Sequence[Named], others: Sequence[Named]) -> None:
+    """Rename those of ``own`` that are called like one of the ``others``."""
+    taken = {str(item.name) for item in others}
+    names = Names({*taken, *(str(item.name) for item in own)})
+    for item in own:
+        if item.name in taken:
+            item.name = names.take(str(item.name))
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """All values of a graph and of those nested in it: their names are in one space."""
+    for inner in (graph, *graph.subgraphs()):
+        yield from inner.inputs
+        yield from inner.initializers.values()
+    for node in graph.all_nodes():
+        yield from node.outputs

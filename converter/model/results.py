@@ -1,0 +1,124 @@
+"""What a conversion gives: the model, its graph and the report."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+
+from converter.frontend.interface import Interface
+from converter.fuse.match import NearMiss, grouped_near_misses
+from converter.ir import Graph, ops
+from converter.model import saving
+from converter.model.background_writer import Written
+from converter.model.functions.function_calls import OnnxFunction
+from converter.model.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the file holds: fused operators, nodes by operator, and what was left decomposed.
+
+    ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
+    zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
+    by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
+    that brought them. What is in ``functions`` counts as often as these are called.
+    """
+
+    fused: Counter[str]
+    histogram: dict[str, int]
+    near_misses: list[NearMiss]
+    deviations: list[str] = field(default_factory=list)
+    newer: dict[int, Counter[str]] = field(default_factory=dict)
+    functions: list[OnnxFunction] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> int:
+        return sum(self.histogram.values())
+
+    def __str__(self) -> str:
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
+        lines += [f"not fused: {miss}" for miss in self.near_misses]
+        lines += [f"may differ: {sentence}" for sentence in self.deviations]
+        lines += [
+            f"would be fused at opset {opset}: {_counted(counts)}"
+            for opset, counts in self.newer.items()
+        ]
+        lines += [f"function {f.name}: {f.nodes} nodes, {f.calls} calls" for f in self.functions]
+        return "\n".join(lines)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {op}" for op, n in counts.items())
+
+
+@dataclass(frozen=True)
+class Export:
+    """A converted model, the graph it was written from, and the report.
+
+    ``retrace`` gives the graph as it was traced, before any pass: what rounding can do to a result
+    is asked of it. ``interface`` says how the file's inputs and outputs are the function's,
+    ``verdict`` how far it is from JAX, where that was asked.
+    """
+
+    model: ir.Model
+    graph: Graph
+    report: Report
+    retrace: Callable[[], Graph]
+    interface: Interface = field(default_factory=Interface)
+    verdict: Verdict | None = None
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        values: Mapping[str, Any] | None = None,
+        progress: saving.Progress | None = None,
+        external_data: bool | None = None,
+        written: Written | None = None,
+    ) -> None:
+        """Write the file; ``values`` binds abstract parameters by name, read one at a time.
+
+        ``progress(name, bytes)`` is called as each tensor is written. With ``external_data`` they
+        go into ``<name>_data`` beside the model; else they do so above 2 GB only.
+        ``written(name, bytes)`` gets each file's bytes in their order, from a thread of its own.
+        """
+        saving.bind(self.model, self.graph, values, progress)
+        saving.save(self.model, path, external_data, written)
+
+
+def report(
+    model: ir.Model,
+    near_misses: Sequence[NearMiss] = (),
+    deviations: Sequence[str] = (),
+    newer: Mapping[tuple[int, str], int] | None = None,
+    functions: Sequence[OnnxFunction] = (),
+) -> Report:
+    """What a model consists of."""
+    by_opset: dict[int, Counter[str]] = {}
+    for (opset, operator), count in sorted((newer or {}).items()):
+        by_opset.setdefault(opset, Counter())[operator] = count
+    nodes = list(_running(model))
+    counts = Counter(node.op_type for node in nodes)
+    written = [name for op in ops.stated() for name in (op.operator, op.otherwise)]
+    fusions = [name for name in written if name]
+    foreign = sorted({node.op_type for node in nodes if node.domain})
+    return Report(
+        fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
+        histogram=dict(sorted(counts.items())),
+        near_misses=grouped_near_misses(near_misses),
+        deviations=list(deviations),
+        newer=by_opset,
+        functions=list(functions),
+    )
+
+
+def _running(model: ir.Model) -> Iterator[ir.Node]:
+    """The nodes that a runtime runs: those of functions in place of their calls."""
+    for node in model.graph.all_nodes():
+        function = model.functions.get(node.op_identifier())
+        yield from (node,) if function is None else function.all_nodes()

@@ -1,0 +1,179 @@
+"""Binding values to initializers and writing the file: lazily, atomically, the same every time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from converter.errors import SaveError, SpecError
+from converter.frontend.key_types import key_numbers
+from converter.ir import Graph, Value
+from converter.ir.complex_pairs import packed
+from converter.ir.numpy_evaluation import Read, compute
+from converter.ir.origins import sources
+from converter.model.background_writer import Written
+from converter.model.streaming import INLINE, write_single, write_with_sidecar
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int], None]
+LARGEST_FILE = 2_000_000_000  # protobuf ends at 2 GiB; above this the weights go beside the file
+
+
+def bind(
+    model: ir.Model,
+    graph: Graph,
+    values: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Give every initializer a tensor that is read, or computed, when the file is written.
+
+    ``values`` maps parameter names to arrays (read one at a time) and goes before bound leaves.
+
+    Raises:
+        SpecError: there is no value for a parameter, or one of another type.
+        SaveError: something was fused because of what the bound numbers are, and the given are not.
+    """
+    given = values or {}
+    names = frozenset(given)  # a lazy mapping may read a value to tell whether it is there
+    _check_names(model, graph, names)
+
+    def read(value: Value) -> Any:
+        if value.name in names and value.kind == "param":
+            return _checked(value, np.asarray(key_numbers(given[value.name])))
+        return np.asarray(value.bound if value.kind == "param" else value.const)
+
+    _check_facts(graph, names, read)
+    for value in _read(model, graph):
+        model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
+
+
+def missing(model: ir.Model, graph: Graph, given: Collection[str] = ()) -> list[str]:
+    """Names of parameters that have no value yet, but for the given ones."""
+    return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in given]
+
+
+def save(
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    external_data: bool | None = None,
+    written: Written | None = None,
+) -> None:
+    """Write the model to ``path``, complete or not at all.
+
+    With ``external_data``, and above 2 GB if nothing is said, the weights go into ``<name>_data``
+    beside it; tensors of at most 1 KiB stay in the model. ``written(name, bytes)`` is called with
+    each file's bytes in their order, from a thread of its own: for a digest, without reading again.
+
+    Raises:
+        SpecError: they are not to, and are larger than one file can be.
+        SaveError: the file cannot be written.
+    """
+    target = Path(path)
+    external = _is_external(model, target, external_data)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise _failure(target, error) from error
+    try:
+        beside = target.name + "_data"
+        if external:
+            write_with_sidecar(model, scratch / target.name, scratch / beside, written)
+            os.replace(scratch / beside, target.parent / beside)
+        else:
+            write_single(model, scratch / target.name, written)
+        os.replace(scratch / target.name, target)
+    except OSError as error:
+        raise _failure(target, error) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    logger.info("wrote %s (%d bytes of weights)", target, sum(_sizes(model)))
+
+
+def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
+    """Whether there is a file beside the model's."""
+    sizes = _sizes(model)
+    too_large = sum(sizes) > LARGEST_FILE
+    if too_large and wanted is False:
+        raise SpecError(
+            f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
+            f"{LARGEST_FILE:,}: leave out external_data"
+        )
+    return too_large or (wanted is True and max(sizes, default=0) > INLINE)
+
+
+def _sizes(model: ir.Model) -> list[int]:
+    tensors = (value.const_value for value in model.graph.initializers.values())
+    return [tensor.nbytes for tensor in tensors if tensor is not None]
+
+
+def _failure(target: Path, error: OSError) -> SaveError:
+    """The system's own reason stays readable for whoever catches it as an ``OSError``."""
+    failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
+    failure.errno, failure.strerror = error.errno, error.strerror
+    return failure
+
+
+def _read(model: ir.Model, graph: Graph) -> list[Value]:
+    """The parameters that the model reads: lowering may find that it needs only a shape."""
+    return [v for v in graph.params if v.name in model.graph.initializers]
+
+
+def _leaves(model: ir.Model, graph: Graph) -> list[Value]:
+    """The parameters that have to be given, programs replaced by what they read."""
+    found: dict[int, Value] = {}
+    for value in _read(model, graph):
+        found |= sources(value.program or value)
+    return [leaf for leaf in found.values() if leaf.kind == "param"]
+
+
+def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:
+    absent = missing(model, graph, given)
+    if absent:
+        shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+        raise SpecError(
+            f"{len(absent)} parameters have no value: {shown}; pass them in values, by name"
+        )
+
+
+def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
+    """What the graph was changed for has to hold of other numbers too."""
+    for (_, sentence), fact in graph.facts.items():
+        own = [v.name for v in sources(fact.value).values() if v.kind == "param"]
+        if set(own) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
+            raise SaveError(
+                f"something was fused because {sentence} in {' + '.join(own)}, and in the given "
+                "values they are not: convert with these values in params, or with abstract ones "
+                "(jax.ShapeDtypeStruct), of which nothing is taken for granted"
+            )
+
+
+def _checked(value: Value, array: np.ndarray) -> np.ndarray:
+    """The array as the graph has it; in which order its bytes are is no matter."""
+    own: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
+    if own.shape != value.shape or own.dtype != value.dtype:
+        raise SpecError(
+            f"parameter {value.name} is {value.type_text()}, received "
+            f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
+        )
+    return own
+
+
+def _lazy(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
+    def load() -> ir.TensorProtocol:
+        array = compute(value.program or value, read)
+        if progress is not None:
+            progress(value.name, array.nbytes)
+        return ir.tensor(array, name=value.name)
+
+    dtype = ir.DataType.from_numpy(value.dtype)
+    return ir.LazyTensor(load, dtype=dtype, shape=ir.Shape(value.shape), name=value.name)

@@ -1,0 +1,127 @@
+"""Writing a model tensor by tensor, so that no more than a few of them are in memory.
+
+A protobuf message is its fields in any order, and a nested message is its length and its bytes. So
+the graph without its initializers is serialised as usual, and the initializers follow it, each
+written as it is read.
+
+Source: https://protobuf.dev/programming-guides/encoding, field numbers from onnx/onnx.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from converter.model.background_writer import Put, Written, behind
+from converter.model.chunks import pieces
+
+# Tags: field number << 3 | 2, for something that has a length.
+MODEL_GRAPH = 7 << 3 | 2
+GRAPH_INITIALIZER = 5 << 3 | 2
+TENSOR_RAW_DATA = 9 << 3 | 2
+
+INLINE = 1024
+"""Bytes up to which a tensor stays in the model when others go beside it: shapes and the like."""
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """A serialised model whose graph is apart, and the heads of its initializers."""
+
+    model: bytes
+    graph: bytes
+    heads: list[bytes]
+
+
+def write_single(model: ir.Model, path: Path, written: Written | None = None) -> None:
+    """One file with everything in it."""
+    tensors = _tensors(model)
+    bones = _skeleton(model, tensors, path.name)
+    frames = [_frame(h, t) for h, t in zip(bones.heads, tensors, strict=True)]
+    body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
+    with behind(path, written) as put:
+        put(bones.model + _tagged(MODEL_GRAPH, len(bones.graph) + body) + bones.graph)
+        for frame, tensor in zip(frames, tensors, strict=True):
+            put(frame)
+            _put_data(tensor, put)
+
+
+def write_with_sidecar(
+    model: ir.Model, path: Path, sidecar: Path, written: Written | None = None
+) -> None:
+    """The graph in one file, what is larger than ``INLINE`` in another beside it."""
+    tensors = [tensor for tensor in _tensors(model) if tensor.nbytes > INLINE]
+    with behind(sidecar, written) as put:
+        for tensor in tensors:
+            _put_data(tensor, put)
+    proto = with_external(model, tensors, sidecar.name)
+    with behind(path, written) as put:
+        put(proto.SerializeToString())
+
+
+def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
+    values = model.graph.initializers.values()
+    return [value.const_value for value in values if value.const_value is not None]
+
+
+def _frame(head: bytes, tensor: ir.TensorProtocol) -> bytes:
+    """Everything of an initializer that precedes its data."""
+    data = _tagged(TENSOR_RAW_DATA, tensor.nbytes)
+    return _tagged(GRAPH_INITIALIZER, len(head) + len(data) + tensor.nbytes) + head + data
+
+
+def _tagged(tag: int, length: int) -> bytes:
+    return _varint(tag) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; the eighth bit says that more follow."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _skeleton(model: ir.Model, tensors: Sequence[ir.TensorProtocol], name: str) -> Skeleton:
+    proto = with_external(model, tensors, name)
+    heads: list[bytes] = []
+    for stub in proto.graph.initializer:
+        stub.ClearField("external_data")
+        stub.ClearField("data_location")
+        heads.append(stub.SerializeToString())
+    proto.graph.ClearField("initializer")
+    graph = proto.graph.SerializeToString()
+    proto.ClearField("graph")
+    return Skeleton(proto.SerializeToString(), graph, heads)
+
+
+def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
+    """The model's protobuf message, these tensors one after the other in ``location``."""
+    values = list(model.graph.initializers.values())
+    kept = [value.const_value for value in values]
+    offsets = accumulate((tensor.nbytes for tensor in tensors), initial=0)
+    stubs = {id(t): _stub(t, location, at) for t, at in zip(tensors, offsets, strict=False)}
+    try:
+        for value in values:
+            value.const_value = stubs.get(id(value.const_value), value.const_value)
+        return ir.to_proto(model)
+    finally:
+        for value, tensor in zip(values, kept, strict=True):
+            value.const_value = tensor
+
+
+def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalTensor:
+    shape, name = ir.Shape(tensor.shape.numpy()), tensor.name or ""
+    return ir.ExternalTensor(location, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name)
+
+
+def _put_data(tensor: ir.TensorProtocol, put: Put) -> None:
+    """A tensor's bytes as ONNX stores them: those of numpy, but for numbers of less than a byte."""
+    for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
+        put(piece)

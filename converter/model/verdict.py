@@ -1,0 +1,127 @@
+"""How far a file is from JAX: errors by output, and what rounding does not explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.errors import CheckError
+from converter.ir.complex_pairs import is_complex, packed
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far one output is from the reference.
+
+    ``max_abs`` is the largest absolute difference, ``max_rel`` that divided by the reference's
+    largest magnitude, ``cosine`` the cosine similarity of the flattened arrays. A NaN or infinity
+    that only one side has makes ``max_abs`` infinite.
+    """
+
+    max_abs: float
+    max_rel: float
+    cosine: float
+
+
+def compare(got: np.ndarray, wanted: np.ndarray) -> Errors:
+    """Errors of ``got`` against ``wanted``; integers are compared in their own dtype.
+
+    What is wanted may be complex where both parts are a last axis of what there is.
+    """
+    own = wanted if is_complex(got.dtype) else packed(wanted)
+    if got.shape != own.shape or got.dtype != own.dtype:
+        raise CheckError(
+            f"an output is {got.dtype}{list(got.shape)} in ONNX Runtime and "
+            f"{wanted.dtype}{list(wanted.shape)} in JAX"
+        )
+    if got.dtype.kind in "biu":
+        return _of_integers(got, wanted)
+    a, b = (_real(x) for x in (got, own))
+    finite = np.isfinite(b)
+    same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
+    if not same:
+        return Errors(float("inf"), float("inf"), float("nan"))
+    return _of_numbers(a[finite], b[finite])
+
+
+def _of_integers(got: np.ndarray, wanted: np.ndarray) -> Errors:
+    """Differences are taken before anything is rounded: 2**53 and 2**53 + 1 are not the same."""
+    unequal = got != wanted
+    a, b = (x[unequal].astype(object) for x in (got, wanted))
+    worst = max((abs(int(x) - int(y)) for x, y in zip(a, b, strict=True)), default=0)
+    found = _of_numbers(*(x.astype(np.float64).ravel() for x in (got, wanted)))
+    scale = float(np.abs(wanted.astype(np.float64)).max()) if wanted.size else 0.0
+    return Errors(float(worst), worst / scale if scale else float(worst), found.cosine)
+
+
+def _real(x: np.ndarray) -> np.ndarray:
+    """All numbers in float64, the imaginary parts of complex ones among them."""
+    x = packed(x)
+    return np.atleast_1d(x).astype(np.float64).ravel()
+
+
+def _of_numbers(a: np.ndarray, b: np.ndarray) -> Errors:
+    if not a.size:
+        return Errors(0.0, 0.0, 1.0)
+    worst, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
+    return Errors(worst, worst / scale if scale else worst, _cosine(a, b))
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / norms if norms else float(np.array_equal(a, b))
+
+
+def worse(first: Errors | None, second: Errors) -> Errors:
+    """The larger of both."""
+    if first is None:
+        return second
+    return Errors(
+        max(first.max_abs, second.max_abs),
+        max(first.max_rel, second.max_rel),
+        float(np.minimum(first.cosine, second.cosine)),
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An element that differs by more than rounding explains."""
+
+    sample: str
+    optimised: bool
+    output: str
+    index: tuple[int, ...]
+    got: str
+    wanted: str
+
+    def __str__(self) -> str:
+        how = "" if self.optimised else " without ONNX Runtime's optimiser"
+        return (
+            f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.wanted} in "
+            f"JAX, on {self.sample} inputs{how}"
+        )
+
+
+class Verdict(dict[str, Errors]):
+    """The largest errors by output; and what differs by more than rounding explains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.differences: list[Difference] = []
+
+    @property
+    def passed(self) -> bool:
+        """Whether the file computes what the function does."""
+        return not self.differences
+
+    def __repr__(self) -> str:
+        count = len(self.differences)
+        heading = (
+            "passed" if self.passed else f"not passed, {count} differences: {self.differences[0]}"
+        )
+        errors = (
+            f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest"
+            for name, e in self.items()
+        )
+        return "\n".join([heading, *errors])

@@ -1,0 +1,284 @@
+"""The way from a trace to a graph that can be written: passes in a row, each of them provable.
+
+After every pass the graph is one that JAX can evaluate, so whoever doubts a number evaluates it
+after each (``converter.bisect`` does). The order is checked against what the passes say of
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from converter.canonicalize import FORMS, canonicalize
+from converter.fuse import (
+    affine,
+    gelu,
+    layer_norm,
+    prefix,
+    rms_norm,
+    rotary,
+    softmax,
+)
+from converter.ir import Graph, ops
+from converter.ir.op import Op
+from converter.layout import broadcast, chains
+from converter.legalize import arithmetic
+from converter.pipeline import steps
+from converter.pipeline.settings import Settings
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step from graph to graph, in place.
+
+    ``run`` says whether it changed anything. ``after`` names passes that must have run before it;
+    ``eliminates`` names operations of which none is left after it, nor after any later pass;
+    ``then_canonicalize`` says that what it leaves is canonicalized at once; ``since`` is the opset
+    that brought what it ``writes``: how often a newer one would be there is noted.
+    """
+
+    name: str
+    purpose: str
+    run: Callable[[Graph, Settings], bool]
+    after: tuple[str, ...] = ()
+    eliminates: frozenset[Op] = frozenset()
+    then_canonicalize: bool = True
+    since: int = 17
+    writes: Op | None = None
+
+
+def run_passes(
+    graph: Graph, settings: Settings, watch: Callable[[str, Graph], None] = lambda name, graph: None
+) -> None:
+    """All passes that the opset allows, in place; ``watch`` is called after each."""
+    for step in PASSES:
+        if settings.opset < step.since:
+            _note_newer(graph, settings, step)
+            continue
+        if step.run(graph, settings) and step.then_canonicalize:
+            canonicalize(graph)
+        watch(step.name, graph)
+
+
+def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
+    """What a pass would write whose opset is a newer one, by what it makes of a copy."""
+    trial = graph.clone()
+    if step.run(trial, settings.trial(step.since)) and step.writes is not None:
+        settings.note_newer(step.since, step.writes.operator, trial.count(step.writes))
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "decompose",
+        "What ONNX has no operator or type for is written as the JAX function that it stands for.",
+        steps.decomposed,
+        then_canonicalize=False,
+    ),
+    Pass(
+        "canonicalize",
+        "One spelling where JAX has several; no dead code, constants folded, equal nodes merged.",
+        steps.canonicalized,
+        after=("decompose",),
+        eliminates=FORMS,
+    ),
+    Pass(
+        "keys",
+        "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
+        steps.write_keys,
+        after=("canonicalize",),
+    ),
+    Pass(
+        "registered",
+        "What recognisers from outside find becomes their operations.",
+        steps.registered,
+        after=("canonicalize",),
+    ),
+    Pass(
+        "resample",
+        "Products with interpolation matrices become one resize.",
+        steps.resample,
+        after=("canonicalize",),
+    ),
+    Pass(
+        "recognise",
+        "Layer norms, GELU, softmax and rotary embeddings get their names.",
+        steps.recognised(
+            layer_norm=layer_norm.CORE,
+            gelu=gelu.GELU,
+            softmax=softmax.SOFTMAX,
+            log_softmax=softmax.LOG_SOFTMAX,
+            rotary=rotary.ROTARY,
+        ),
+        after=("canonicalize",),
+    ),
+    Pass(
+        "activate",
+        "Activations that ONNX has an operator for get their names.",
+        steps.activate,
+        after=("recognise",),
+    ),
+    Pass(
+        "recur",
+        "Loops over LSTM, GRU and plain recurrent cells become one operator.",
+        steps.recur,
+        after=("activate",),
+    ),
+    Pass(
+        "recognise rms norm",
+        "Root mean square norms get their name.",
+        steps.recognised(rms_norm=rms_norm.RMS_NORM),
+        after=("recognise",),
+        since=23,
+        writes=ops.rms_norm,
+    ),
+    Pass(
+        "complete",
+        "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
+        steps.recognised(affine.AFFINE, prefix.PREFIX),
+        after=("recognise", "recognise rms norm"),
+    ),
+    Pass(
+        "group",
+        "Norms of channels, alone or in groups, get their name and take in what scales each.",
+        steps.group,
+        after=("complete",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "attend",
+        "A softmax between two products becomes attention, repeated keys are taken once.",
+        steps.attend,
+        after=("recognise", "complete"),
+        since=23,
+        writes=ops.attention,
+    ),
+    Pass(
+        "spell out",
+        "What was recognised and the runtime has no operator for is spelled out again.",
+        steps.spell_out,
+        after=("group", "attend"),
+    ),
+    Pass(
+        "operands",
+        "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
+        steps.take_onnx_operands,
+        after=("recognise", "spell out"),
+        eliminates=frozenset({ops.conv_general_dilated, ops.rotary}),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "windows",
+        "Pooling takes ONNX's order of axes; indices are brought within bounds as JAX does.",
+        steps.windows,
+        after=("operands",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "attention 3d",
+        "Attention takes its heads side by side where that was asked for.",
+        steps.lay_heads_side_by_side,
+        after=("attend", "operands"),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "canonicalize again",
+        "What was rearranged is canonicalized.",
+        steps.canonicalized,
+        after=("attention 3d",),
+    ),
+    Pass(
+        "broadcast",
+        "What the next operation broadcasts by itself is not written.",
+        steps.swept(broadcast.RULES),
+        after=("canonicalize again",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "channels",
+        "What lies between convolutions takes their order of axes where that saves transposes.",
+        steps.turn_regions,
+        after=("canonicalize again",),
+    ),
+    Pass(
+        "take",
+        "Gathers along one axis, and chains of reshapes, transposes and slices in their shortest.",
+        steps.shorten,
+        after=("canonicalize again", "channels"),
+    ),
+    Pass(
+        "contract",
+        "Contractions become matrix products.",
+        steps.contract,
+        after=("attend", "take"),
+        eliminates=frozenset({ops.einsum}),
+    ),
+    Pass(
+        "share transposes",
+        "The equal parts of a value are transposed as one.",
+        steps.share_parts,
+        after=("contract",),
+    ),
+    Pass(
+        "weight folding",
+        "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
+        steps.absorb,
+        after=("operands", "windows", "contract"),
+    ),
+    Pass(
+        "batch norm",
+        "Batch norms that no convolution takes in get their name.",
+        steps.batch_norms,
+        after=("weight folding",),
+    ),
+    Pass(
+        "select",
+        "One entry of an axis is one gather.",
+        steps.swept(chains.SELECT),
+        after=("share transposes",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "split",
+        "Slices that cover an axis together are one split.",
+        steps.merge_all_splits,
+        after=("share transposes", "select"),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "deviations",
+        "Where the runtime's operators may differ from JAX, that is noted, or mended if strict.",
+        steps.be_exact,
+        after=("split", "broadcast"),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "arithmetic",
+        "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
+        steps.swept(arithmetic.RULES),
+        after=("deviations",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "quirks",
+        "What the runtime gets wrong is written in another way.",
+        steps.avoid_quirks,
+        after=("arithmetic",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "dtype fallback",
+        "What the runtime has no kernel for is computed in a dtype that it has one for.",
+        steps.use_kernels,
+        after=("quirks",),
+        then_canonicalize=False,
+    ),
+    Pass(
+        "weight programs",
+        "What depends on parameters alone becomes a parameter, computed when the file is saved.",
+        steps.take_out,
+        after=("dtype fallback",),
+        then_canonicalize=False,
+    ),
+)
+"""Between the trace and the lowering."""

@@ -1,0 +1,85 @@
+"""What the passes are told, and where they note what they left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from converter.errors import SpecError
+from converter.fuse.fusions import NEEDS, names
+from converter.fuse.match import NearMiss
+from converter.ir import Node
+from converter.targets import DEFAULT, AttentionLayout, Target, find_target
+
+Fuse: TypeAlias = bool | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The target and its opset and layout, what to fuse, and whether to be exact at any cost.
+
+    With ``fold`` scales and shifts by parameters go into the weights before them.
+
+    ``notes`` gets structures that were nearly recognised, ``deviations`` nodes that may give other
+    numbers than JAX, each under a sentence that says when; ``newer`` counts the operators that
+    would be there at a newer opset, by opset and name.
+
+    Raises:
+        SpecError: one of them cannot be used.
+    """
+
+    opset: int
+    attention_layout: AttentionLayout | None = None
+    strict: bool = False
+    fold: bool = True
+    fuse: Fuse = True
+    target: str = DEFAULT
+    notes: list[NearMiss] = field(default_factory=list)
+    deviations: list[tuple[str, Node]] = field(default_factory=list)
+    newer: Counter[tuple[int, str]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        if self.attention_layout not in ("4d", "3d", None):
+            raise SpecError(
+                "attention_layout must be '4d' or '3d', or None for what the target runs best; "
+                f"received {self.attention_layout!r}"
+            )
+        find_target(self.target)
+        if isinstance(self.fuse, bool):
+            return
+        unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
+        if unknown:
+            raise SpecError(
+                f"fuse must be True, False or a list of {', '.join(names())}; "
+                f"received {self.fuse!r}"
+            )
+
+    @property
+    def runtime(self) -> Target:
+        return find_target(self.target)
+
+    @property
+    def layout(self) -> AttentionLayout:
+        return self.attention_layout or self.runtime.attention_layout
+
+    def takes(self, operator: str, dtype: Any) -> bool:
+        """Whether the target has an operator in a dtype."""
+        return self.runtime.takes(operator, dtype, self.opset)
+
+    def fuses(self, name: str) -> bool:
+        """Whether structures of this name are recognised."""
+        if isinstance(self.fuse, bool):
+            return self.fuse
+        return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
+
+    def note_newer(self, opset: int, operator: str, count: int) -> None:
+        if self.opset < opset and count and self.runtime.offers(operator, opset):
+            self.newer[opset, operator] += count
+
+    def trial(self, opset: int) -> Settings:
+        """The same at another opset, whose notes are of no interest."""
+        return Settings(
+            opset, self.attention_layout, self.strict, self.fold, self.fuse, self.target
+        )

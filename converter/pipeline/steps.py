@@ -1,0 +1,298 @@
+"""What the passes run: rules that are swept over a graph, and what needs all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import jax
+
+from converter.canonicalize import canonicalize
+from converter.decompose import prng_keys
+from converter.decompose.expansion import decompose
+from converter.frontend.trace import trace
+from converter.fuse import (
+    activations,
+    affine,
+    attention,
+    batch_norm,
+    group_norm,
+    recurrent,
+    relu,
+    spelling,
+    user_recognisers,
+)
+from converter.fuse import resize as resampling
+from converter.fuse.attention import grouped_query, shifted
+from converter.fuse.match import NearMiss, Recogniser, recogniser_rules
+from converter.ir import Graph, Node, Value, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
+from converter.layout import (
+    chains,
+    channels,
+    contraction,
+    convolution,
+    heads,
+    norm_layout,
+    pooling,
+    resize_layout,
+    siblings,
+    take,
+)
+from converter.legalize import bounds, deviations, dtype_fallback
+from converter.pipeline.settings import Settings
+from converter.targets.schemas import SINCE, operator
+from converter.weight_folding import affine_folding
+from converter.weight_folding.weight_programs import (
+    hoist_weight_programs,
+    weight_values,
+    weights_first,
+)
+
+
+def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], bool]:
+    """A pass that applies rules once, in topological order; of several the first that can."""
+    joined = _joined(*tables)
+
+    def run(graph: Graph, _: Settings) -> bool:
+        changed = sweep(graph, joined).changed
+        drop_dead(graph)
+        return changed
+
+    return run
+
+
+def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
+    joined: dict[Op, Rule] = {}
+    for table in tables:
+        for op, rule in table.items():
+            joined[op] = _steps_either(joined[op], rule) if op in joined else rule
+    return joined
+
+
+def _steps_either(one: Rule, other: Rule) -> Rule:
+    def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
+        found = one(node, editor)
+        return other(node, editor) if found is None else found
+
+    return rule
+
+
+def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Settings], bool]:
+    """A pass that tries recognisers, the first to match having the node; those with a name only if
+    it is to be fused."""
+
+    def run(graph: Graph, settings: Settings) -> bool:
+        chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
+        editor = Editor(graph, settings.takes)
+        return (
+            bool(chosen) and sweep(graph, recogniser_rules(chosen, settings.notes), editor).changed
+        )
+
+    return run
+
+
+def canonicalized(graph: Graph, _: Settings) -> bool:
+    canonicalize(graph)
+    return False
+
+
+def decomposed(graph: Graph, _: Settings) -> bool:
+    return decompose(graph)
+
+
+def write_keys(graph: Graph, _: Settings) -> bool:
+    return prng_keys.represent(graph)
+
+
+def resample(graph: Graph, settings: Settings) -> bool:
+    recogniser = resampling.resize_recogniser(settings.opset, settings.strict)
+    return recognised(resize=recogniser)(graph, settings)
+
+
+def registered(graph: Graph, settings: Settings) -> bool:
+    """What others have registered; a function sees what formulas have found."""
+    chosen = [s for s in user_recognisers.registered_formulas() if settings.fuses(s.op.structure)]
+    changed = spelling.recognise(graph, chosen, settings.opset)
+    for entry in user_recognisers.functions():
+        if entry.since <= settings.opset:
+            found = recognised(**{entry.name: entry.recogniser})(graph, settings)
+            changed = found or changed
+    return changed
+
+
+def activate(graph: Graph, settings: Settings) -> bool:
+    avoided = activations.INEXACT if settings.strict else ()
+    table = [
+        spelling
+        for spelling in activations.ACTIVATIONS
+        if spelling.op not in avoided and settings.fuses(spelling.op.structure)
+    ]
+    _note_newer_activations(graph, table, settings)
+    return spelling.recognise(graph, table, settings.opset)
+
+
+def _note_newer_activations(
+    graph: Graph, table: Sequence[spelling.Spelling], settings: Settings
+) -> None:
+    """Those whose operator a newer opset brought, by what it would make of a copy."""
+    for opset in sorted({s.opsets[0] for s in table if s.opsets[0] > settings.opset}):
+        newer = [s for s in table if s.opsets[0] == opset]
+        trial = graph.clone() if spelling.present(graph, newer) else graph
+        if trial is not graph and spelling.recognise(trial, table, opset):
+            for op in {s.op for s in newer}:
+                settings.note_newer(opset, operator(op), trial.count(op))
+
+
+def recur(graph: Graph, settings: Settings) -> bool:
+    """A cell may be on top of another; the operators are less precise than what JAX does."""
+    if settings.strict or not settings.fuses("recurrent"):
+        return False
+    changed, notes = False, list[NearMiss]()
+    cells = recogniser_rules([recurrent.RECURRENT], notes)
+    while sweep(graph, cells, Editor(graph, settings.takes)).changed:
+        changed = True
+        notes.clear()
+        drop_dead(graph)
+    settings.notes.extend(notes)
+    return changed
+
+
+def group(graph: Graph, settings: Settings) -> bool:
+    """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
+    if not settings.fuses("group_norm"):
+        return False
+    if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
+        return False
+    steps = (
+        (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
+        (ops.group_norm, (group_norm.INSIDE,)),
+        (ops.group_norm, (affine.AFFINE,)),
+    )
+    changed = False
+    for op, recognisers in steps:
+        if graph.count(op) and recognised(*recognisers)(graph, settings):
+            canonicalize(graph)
+            changed = True
+    return changed
+
+
+def attend(graph: Graph, settings: Settings) -> bool:
+    if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
+        return False
+    changed = sweep(graph, {ops.select_n: shifted.as_term}).changed
+    if changed:
+        drop_dead(graph)
+    changed = recognised(attention.ATTENTION)(graph, settings) or changed
+    return sweep(graph, {ops.attention: grouped_query.share}).changed or changed
+
+
+def batch_norms(graph: Graph, settings: Settings) -> bool:
+    if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
+        return False
+    if not recognised(batch_norm=batch_norm.CORE)(graph, settings):
+        return False
+    recognised(affine.AFFINE)(graph, settings)
+    swept(norm_layout.BATCH)(graph, settings)
+    return True
+
+
+SPELLED_OUT = (ops.gelu, ops.rotary)
+"""What has a name here before there is an operator for it."""
+
+
+def spell_out(graph: Graph, settings: Settings) -> bool:
+    """By the formula that says what each of them means."""
+
+    def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
+        if settings.takes(operator(node.op), node.out.dtype):
+            return None
+        specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
+        assert node.op.formula is not None
+        formula = trace(partial(node.op.formula, **node.params), specs)
+        decompose(formula)
+        canonicalize(formula)
+        return editor.inline(formula, node.inputs)
+
+    fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
+    return sweep(graph, dict.fromkeys(fused, rule)).changed
+
+
+def take_onnx_operands(graph: Graph, settings: Settings) -> bool:
+    for op in SPELLED_OUT:
+        settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
+    turned = {ops.rotary: heads.rotary_rule(settings.opset, settings.runtime)}
+    convolved = convolution.convolution_rules(settings.opset, settings.runtime)
+    normed = norm_layout.norm_rules(settings.opset, settings.runtime)
+    return swept(turned, convolved, resize_layout.RULES, normed)(graph, settings)
+
+
+def windows(graph: Graph, settings: Settings) -> bool:
+    pools = pooling.pooling_rules(settings.opset, settings.strict, settings.runtime)
+    return swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
+
+
+def lay_heads_side_by_side(graph: Graph, settings: Settings) -> bool:
+    if settings.layout != "3d":
+        return False
+    asked = settings.attention_layout is not None
+    rule = heads.attention_3d if asked else heads.attention_3d_of_turned
+    return sweep(graph, {ops.attention: rule}).changed
+
+
+def turn_regions(graph: Graph, _: Settings) -> bool:
+    return channels.turn_channels(graph)
+
+
+def shorten(graph: Graph, settings: Settings) -> bool:
+    taken = swept(take.RULES)(graph, settings)
+    return swept(chains.RULES)(graph, settings) or taken
+
+
+def contract(graph: Graph, settings: Settings) -> bool:
+    return sweep(graph, {ops.einsum: contraction.contraction_rule(weight_values(graph))}).changed
+
+
+def share_parts(graph: Graph, _: Settings) -> bool:
+    return siblings.share_transposes(graph)
+
+
+def absorb(graph: Graph, settings: Settings) -> bool:
+    fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
+    changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
+    changed = sweep(graph, _joined(changing, {ops.div: pooling.average_pool}, relu.RULES)).changed
+    weights_first(graph)
+    drop_dead(graph)
+    return changed
+
+
+def merge_all_splits(graph: Graph, _: Settings) -> bool:
+    chains.merge_splits(graph)
+    return False
+
+
+def be_exact(graph: Graph, settings: Settings) -> bool:
+    rules = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
+    return sweep(graph, rules).changed
+
+
+def avoid_quirks(graph: Graph, settings: Settings) -> bool:
+    """One after the other, as one may write what the next is about."""
+    there, changed = {node.op for node in graph.walk()}, False
+    for quirk in settings.runtime.quirks:
+        if not there.isdisjoint(quirk.rules) and sweep(graph, dict(quirk.rules)).changed:
+            there, changed = {node.op for node in graph.walk()}, True
+    drop_dead(graph)
+    return changed
+
+
+def use_kernels(graph: Graph, settings: Settings) -> bool:
+    return swept(dtype_fallback.dtype_fallback_rules(graph, settings.opset, settings.runtime))(
+        graph, settings
+    )
+
+
+def take_out(graph: Graph, _: Settings) -> bool:
+    hoist_weight_programs(graph)
+    return False

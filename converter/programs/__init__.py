@@ -1,1 +1,0 @@
-"""Weight programs: values made of parameters alone, computed when the file is saved."""

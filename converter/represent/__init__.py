@@ -1,1 +1,0 @@
-"""Values that ONNX has no type for, as ones that it has."""

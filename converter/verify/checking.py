@@ -1,0 +1,135 @@
+"""Is a file right? ONNX Runtime against JAX, by element, with and without its optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from converter.errors import CheckError, ConverterError
+from converter.frontend import key_types
+from converter.frontend.array_forms import graph_numbers
+from converter.frontend.diagnostics import RAISED
+from converter.frontend.interface import Interface
+from converter.frontend.trace import trace
+from converter.ir.complex_pairs import packed
+from converter.model.results import Export
+from converter.model.verdict import Difference, Verdict, compare, worse
+from converter.verify.elements import Judge
+from converter.verify.noise import Noise
+from converter.verify.samples import refuse_forbidden, samples
+from converter.verify.sessions import Model, run, session
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+
+def check(
+    model: Model, fn: Callable[..., Any], inputs: Sequence[Any] | None = None, *, seed: int = 0
+) -> Verdict:
+    """Compare what a model computes in ONNX Runtime with what ``fn`` does in JAX.
+
+    Integers and booleans have to be equal. A float may be off by what rounding at every step of
+    what JAX computes can do to that very element (``converter.verify.noise``); where ``fn`` is no
+    function that JAX can trace, by what rounding does to the largest element of its array.
+    Complex numbers are compared as the model has them, both parts on a last axis of two.
+
+    Args:
+        model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
+            else is run with and without ONNX Runtime's optimiser.
+        fn: called with the inputs; its leaves are compared with the outputs in order.
+        inputs: arrays as the function takes them, or pytrees of them; without them several are
+            drawn (ordinary, repeated, zero and large numbers, at the extremes of named
+            dimensions), which takes an export.
+
+    Returns:
+        A dictionary from outputs to errors, with ``passed`` and ``differences``.
+
+    Raises:
+        CheckError: inputs or outputs do not fit the model.
+    """
+    graph = model.graph if isinstance(model, Export) else None
+    if inputs is None and graph is None:
+        raise CheckError("only an export says what its inputs are: pass inputs")
+    given = jax.tree.leaves(list(inputs or ()))
+    interface = model.interface if isinstance(model, Export) else Interface()
+    if graph is not None and inputs is not None and len(given) != len(graph.inputs):
+        raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
+    if graph is not None and inputs is not None:
+        refuse_forbidden(graph, interface.taken(given))
+    if inputs is None and graph is not None:
+        drawn = [*samples(graph, seed)]
+    else:
+        drawn = [("given", interface.taken(given))]
+    call = interface.called(fn)
+    noise = _noise(model, call, drawn[0][1])
+    cases = [_Case(name, arrays, call, noise) for name, arrays in drawn]
+    verdict = Verdict()
+    for optimised, live in _sessions(model):
+        for case in cases:
+            case.compare(run(live, case.inputs), optimised, verdict)
+    return verdict
+
+
+class _Case:
+    """A sample, and what the function makes of it."""
+
+    def __init__(
+        self, name: str, given: Sequence[Any], fn: Callable[..., Any], noise: Noise | None
+    ) -> None:
+        self.name = name
+        self.inputs = [np.asarray(graph_numbers(x)) for x in given]
+        results = fn(*jax.device_put(list(given)))  # `jnp.asarray` would be compiled
+        self._wanted = [_numbers(x) for x in jax.tree.leaves(results)]
+        self._judge = Judge(noise, self.inputs)
+
+    def compare(self, got: dict[str, np.ndarray], optimised: bool, verdict: Verdict) -> None:
+        """Note the errors of one run."""
+        if len(got) != len(self._wanted):
+            raise CheckError(
+                f"the model has {len(got)} outputs, the function gave {len(self._wanted)}"
+            )
+        for i, (output, result) in enumerate(got.items()):
+            wanted = _canonical(self._wanted[i], result.dtype)
+            verdict[output] = worse(verdict.get(output), compare(result, wanted))
+            for index in np.argwhere(self._judge.wrong(i, result, wanted))[:1]:
+                place = tuple(int(n) for n in index)
+                pair = (str(result[place]), str(packed(wanted)[place]))
+                verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    """Of an array, or of the number that JAX would make an array of."""
+    is_number = isinstance(leaf, bool | int | float | complex)
+    return np.asarray(jax.device_put(leaf) if is_number else key_types.key_numbers(leaf))
+
+
+def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """What numpy has in 64 bits as JAX returns it, in 32 unless it is told otherwise."""
+    is_it = wanted.dtype != dtype and jax.dtypes.canonicalize_dtype(wanted.dtype) == dtype
+    return wanted.astype(dtype) if is_it else wanted
+
+
+def _sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:
+    """One after the other, so that only one has the weights in memory."""
+    import onnxruntime as ort
+
+    if isinstance(model, ort.InferenceSession):
+        yield True, model
+        return
+    for optimise in (True, False):
+        yield optimise, session(model, optimise=optimise)
+
+
+def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise | None:
+    """By what an export was traced from; of other models, by what the function itself is."""
+    if isinstance(model, Export):
+        is_whole = all(v.bound is not None or v.program for v in model.graph.params)
+        return Noise(model.retrace) if is_whole else None
+    try:
+        graph = trace(fn, [x if key_types.is_key(x) else np.asarray(x) for x in inputs])
+    except (*RAISED, ConverterError):  # no function of JAX's
+        return None
+    return Noise(lambda: graph) if any(id(v) in graph.uses() for v in graph.inputs) else None

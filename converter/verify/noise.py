@@ -1,0 +1,210 @@
+"""How far rounding alone can move a result: the graph evaluated with every step a little off.
+
+A runtime may round differently from JAX at every step, and what that does to an element depends on
+the element: a sum that cancels moves much, a large product next to it hardly. So the graph is
+evaluated several times, each step moved at random by up to two units in the last place, and an
+element may be as wrong as these evaluations scatter (stochastic arithmetic; Vignes, 2004,
+doi:10.1023/B:NUMA.0000049483.75679.ce). What is moved is the result of a step; where a step has
+many roundings inside, its operands too, which is how far they can carry (backward error). Steps
+that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, reduce
+from itertools import count
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converter.frontend.array_forms import OfHeld
+from converter.ir import Graph, Node, ops
+from converter.ir.evaluation import Sizes, all_nodes, evaluate, precision, run_node
+from converter.ir.op import Rounding
+from converter.ir.rewrite import drop_dead
+
+UNITS = 2
+"""By how many units in the last place a step is moved at most."""
+
+POOL = 1 << 16
+"""So many random numbers serve all steps of an evaluation, each from another place on."""
+
+
+class Noise:
+    """Evaluations of a graph with every step a little off, for as many inputs as there are."""
+
+    def __init__(
+        self, retrace: Callable[[], Graph], params: Mapping[str, Any] | None = None
+    ) -> None:
+        self._retrace = retrace
+        self._given = params
+
+    @cached_property
+    def _graph(self) -> Graph:
+        graph = self._retrace()
+        drop_dead(graph)
+        return graph
+
+    @cached_property
+    def _divided(self) -> frozenset[Node]:
+        """The nodes whose results are divided, by way of other axes perhaps."""
+        divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
+        found = [n.inputs[0].node for n in divisions]
+        for node in found:
+            if node is not None and node.op in (ops.broadcast_in_dim, ops.reshape):
+                found.append(node.inputs[0].node)
+        return frozenset(node for node in found if node is not None)
+
+    @cached_property
+    def _params(self) -> Mapping[str, Any]:
+        bound = {v.name: v.bound for v in self._graph.params}
+        return bound if self._given is None else self._given
+
+    @cached_property
+    def _run(self) -> Callable[..., list[Any]]:
+        graph = self._graph
+
+        def run(args: Sequence[Any], params: Mapping[str, Any], pool: Any) -> list[Any]:
+            return evaluate(graph, args, params, _Mover(pool, self._divided))
+
+        # Node by node, what the layers of a network have in common is compiled once. Loops would be
+        # compiled anew each time.
+        loops = any(node.bodies for node in graph.nodes)
+        return jax.jit(run) if loops else run
+
+    def outputs(self, args: Sequence[Any], seed: int) -> list[np.ndarray]:
+        """The outputs, with other errors for each ``seed``; with none for zero."""
+        units = UNITS if seed else 0
+        pool = np.random.default_rng(seed).uniform(-units, units, POOL).astype(np.float32)
+        with precision(all_nodes(self._graph)), np.errstate(all="ignore"):
+            return [np.asarray(y) for y in self._run(list(args), self._params, pool)]
+
+
+class _Mover:
+    """Applies nodes, their results moved by so many units in the last place.
+
+    It computes with numpy, and with JAX while that is tracing.
+    """
+
+    def __init__(self, pool: Any, divided: frozenset[Node]) -> None:
+        self._pool = pool
+        self._divided = divided
+        self._place = count()
+        self._np: Any = np if isinstance(pool, np.ndarray) else jnp
+
+    def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        if node.op.any_zero:
+            return [self._either_zero(y) for y in self._moved(node, args, sizes)]
+        return self._moved(node, args, sizes)
+
+    def _moved(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        rounding = node.op.rounding
+        if rounding is Rounding.NONE:
+            return run_node(node, args, sizes)
+        args = [self._here(x) for x in args]
+        if node.op.divides and isinstance(node.meaning, OfHeld):
+            args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
+        floats = [x for x in args if _floating(x)]
+        exact = node not in self._divided and self._exact(rounding, floats)
+        if rounding is Rounding.ADDS:
+            return [self._added(node, args, exact, sizes)]
+        if rounding is Rounding.CANCELS:
+            return [self._cancelling(node, args, sizes)]
+        if rounding is Rounding.NORMWISE:
+            args = [self._off_as_a_whole(x, node) for x in args]
+        elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
+            args = [self._off(x, exact) for x in args]
+        results = [self._here(y) for y in run_node(node, args, sizes)]
+        floor = args[0].dtype.type(1) if node.op is ops.logistic else None
+        moved = [self._off(y, exact, floor) for y in results]
+        return [self._either_zero(y) for y in moved] if rounding is Rounding.FUNCTION else moved
+
+    def _either_zero(self, value: Any) -> Any:
+        """Zeros of either sign."""
+        if not _floating(value):
+            return value
+        value = self._here(value)
+        sign = self._units(value.shape).astype(value.dtype)
+        return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
+
+    def _cancelling(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
+        """A result moved as far as float64 is from it, besides."""
+        result = self._here(run_node(node, args, sizes)[0])
+        with jax.enable_x64(True), np.errstate(invalid="ignore"):
+            truth = run_node(node, [x.astype(np.float64) for x in args], sizes)[0]
+            lost = abs(result - self._here(truth)).astype(result.dtype)
+        far = self._units(result.shape).astype(result.dtype) * lost
+        moved = self._off(run_node(node, [self._off(x, False) for x in args], sizes)[0], False)
+        return self._np.where(self._np.isfinite(far), moved + far, moved)
+
+    def _added(self, node: Node, args: Sequence[Any], exact: Any, sizes: Sizes) -> Any:
+        products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
+        moved = [self._off(x, exact) if p else x for x, p in zip(args, products, strict=True)]
+        result = self._here(run_node(node, moved, sizes)[0])
+        absorbed = (abs(result) == abs(moved[0])) | (abs(result) == abs(moved[1]))
+        return self._np.where(absorbed, result, self._off(result, exact))
+
+    def _here(self, value: Any) -> Any:
+        return self._np.asarray(value) if _floating(value) else value
+
+    def _off(self, value: Any, exact: Any, floor: Any = None) -> Any:
+        """Every element a little up or down, but for numbers of few digits where ``exact`` holds.
+
+        Numbers below ``floor`` move as much as it does, but not beyond zero.
+        """
+        if not _floating(value):
+            return value
+        info, xp = jnp.finfo(value.dtype), self._np
+        step = (self._units(value.shape) * float(info.eps)).astype(value.dtype)
+        least = value.dtype.type(info.smallest_normal) if floor is None else floor / 8
+        far = xp.copysign(abs(value) + least * abs(step), value)
+        small = (abs(value) < least) & ((value != 0) | (floor is not None))
+        moved = xp.where(small, far, value * (1 + step))
+        if exact is False:
+            return moved
+        return xp.where(exact & _is_short(value), value, moved)
+
+    def _off_as_a_whole(self, value: Any, node: Node) -> Any:
+        """Every element of a matrix off as much as its largest."""
+        if not _floating(value):
+            return value
+        axes = 3 if isinstance(node.meaning, OfHeld) else 2
+        finite = self._np.where(self._np.isfinite(value), abs(value), 0)
+        size = finite.max(tuple(range(-value.ndim, 0))[-axes:], keepdims=True, initial=0)
+        return self._off(value, False, 8 * size)
+
+    def _units(self, shape: tuple[int, ...]) -> Any:
+        """Random numbers, other ones for each step."""
+        start, size = next(self._place) * 977 % (POOL // 2), math.prod(shape)
+        if start + size <= POOL:
+            return self._pool[start : start + size].reshape(shape)
+        return self._np.resize(self._pool[start:], shape)
+
+    def _exact(self, rounding: Rounding, args: Sequence[Any]) -> Any:
+        """Where an operation does not round, if its result is a number of few digits."""
+        if rounding in (Rounding.ONCE, Rounding.ADDS):  # IEEE 754 has one result
+            return reduce(operator.and_, [_is_short(x) for x in args], True)
+        if rounding is Rounding.FUNCTION:  # of 0, 1 and -1, if at all
+            return reduce(operator.and_, [_is_short(x) & (abs(x) <= 1) for x in args], True)
+        if rounding is Rounding.SUMS:
+            return reduce(operator.and_, [self._np.all(_is_short(x)) for x in args], True)
+        return False
+
+
+def _floating(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jnp.floating))
+
+
+def _is_short(x: Any) -> Any:
+    """Where numbers have so few digits that sums and products of two are exact.
+
+    Adding and subtracting a large multiple leaves the upper half of the digits (Veltkamp).
+    """
+    digits = int(jnp.finfo(x.dtype).nmant)
+    large = x * x.dtype.type(2.0 ** (digits - digits // 2) + 1)
+    return large - (large - x) == x

@@ -1,0 +1,102 @@
+"""What a file is tried on: ordinary numbers, and those that show what ordinary ones hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.errors import CheckError
+from converter.ir import Graph, Value, dims, named_sizes
+
+Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
+
+ORDINARY = 3
+"""What the first named dimension is; the next is one larger, so that no two are the same."""
+
+EXTREMES = (1, 9)
+"""What named dimensions are in further samples: all of them the smallest, or large."""
+
+
+def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    return _cast(rng.standard_normal(shape) * (1 if _floating(dtype) else 4), dtype)
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    return np.zeros(shape, dtype)
+
+
+def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    if _floating(dtype):  # of which float16 holds products
+        return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
+    if dtype == np.bool_:
+        return np.ones(shape, dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Few different values, so that there are equals to choose among; both zeros among them."""
+    values = np.array([-1.5, -0.0, 0.0, 0.5, 2.0])
+    return _cast(rng.choice(values, shape), dtype)
+
+
+DRAWS: dict[str, Draw] = {
+    "normal": _normal,
+    "repeated": _repeated,
+    "zeros": _zeros,
+    "large": _large,
+}
+
+
+def samples(graph: Graph, seed: int = 0) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """The name and the inputs of each sample for a graph's inputs."""
+    names = sorted(set().union(*(named_sizes.size_names(d) for v in graph.inputs for d in v.shape)))
+    smallest, largest = EXTREMES
+    wanted = {
+        "": {name: ORDINARY + i for i, name in enumerate(names)},
+        ", small": dict.fromkeys(names, smallest),
+        ", wide": {name: largest + i for i, name in enumerate(names)},
+    }
+    cases = [(what, "") for what in DRAWS]
+    if names:
+        cases += [("normal", size) for size in wanted if size]
+    allowed = {size: _allowed(graph, wanted[size]) for size in wanted}
+    for index, (what, size) in enumerate(cases):
+        yield what + size, draw_inputs(graph.inputs, allowed[size], DRAWS[what], seed + index)
+
+
+def _allowed(graph: Graph, wanted: named_sizes.Sizes) -> dict[str, int]:
+    """Sizes that the graph's constraints allow, near to those that are wanted."""
+    found = named_sizes.nearest_size(wanted, graph.constraints)
+    if found is None:
+        given = ", ".join(map(repr, graph.constraints))
+        raise CheckError(f"no sizes near {dict(wanted)} obey the constraints {given}; pass inputs")
+    return found
+
+
+def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
+    """**Raises** `CheckError` where given inputs are of sizes that the constraints exclude."""
+    found = named_sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
+    if text := named_sizes.broken(graph.constraints, found):
+        raise CheckError(f"the inputs do not obey the constraint {text!r}: {found}")
+
+
+def draw_inputs(
+    values: Sequence[Value], named: named_sizes.Sizes, draw: Draw = _normal, seed: int = 0
+) -> list[np.ndarray]:
+    """One array for each value, its named dimensions as ``named`` has them."""
+    rng = np.random.default_rng(seed)
+    return [draw(dims.concrete(v.shape, named), v.dtype, rng) for v in values]
+
+
+def _floating(dtype: np.dtype) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.floating))
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Unsigned integers of what is below zero are those of its magnitude."""
+    wanted: Any = np.abs(array) if dtype.kind == "u" else array
+    return np.asarray(wanted > 0 if dtype == np.bool_ else wanted).astype(dtype)

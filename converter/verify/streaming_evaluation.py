@@ -1,0 +1,61 @@
+"""A function evaluated in JAX step by step, with no more parameters in memory than a step needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+
+from converter.frontend.specs import array_slots
+
+
+def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any) -> Any:
+    """What ``fn(params, *inputs)`` gives, with the value of each leaf read when it is needed.
+
+    A step is a call that ``fn`` makes of a function under ``jax.jit``, which runs compiled, or else
+    a single operation. A step's parameters are read just before it and dropped after it, so a
+    network whose blocks are jitted needs memory for one of them.
+
+    Args:
+        fn: any function that JAX can trace.
+        params: a pytree whose array leaves may be ``jax.ShapeDtypeStruct``.
+        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``), read in no
+            particular order and perhaps more than once.
+        inputs: arrays.
+    """
+    leaves, fill = array_slots(params)
+    held = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
+    trace = jax.make_jaxpr(lambda arrays, *args: fn(fill(arrays), *args), return_shape=True)
+    closed, shape = trace(held, *inputs)
+    jaxpr, count = closed.jaxpr, len(leaves)
+    names = {var: name for var, (name, _) in zip(jaxpr.invars[:count], leaves, strict=True)}
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(jaxpr.invars[count:], jax.tree.leaves(inputs), strict=True))
+
+    def read(atom: Any) -> Any:
+        if isinstance(atom, jex.Literal):
+            return atom.val
+        return jnp.asarray(values[names[atom]], atom.aval.dtype) if atom in names else env[atom]
+
+    last = {var: index for index, eqn in enumerate(jaxpr.eqns) for var in _variables(eqn.invars)}
+    last.update(dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns)))
+    for index, eqn in enumerate(jaxpr.eqns):
+        results = _streaming_evaluation_run(eqn, [read(atom) for atom in eqn.invars])
+        env.update(zip(eqn.outvars, results, strict=True))
+        for var in (*_variables(eqn.invars), *eqn.outvars):
+            if last.get(var, index) == index:
+                env.pop(var, None)
+    return jax.tree.unflatten(jax.tree.structure(shape), [read(atom) for atom in jaxpr.outvars])
+
+
+def _variables(atoms: Any) -> set[Any]:
+    return {atom for atom in atoms if not isinstance(atom, jex.Literal)}
+
+
+def _streaming_evaluation_run(eqn: Any, arguments: list[Any]) -> list[Any]:
+    """The results of one equation, which are waited for: JAX would start many at once."""
+    found = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
+    return jax.block_until_ready(found if eqn.primitive.multiple_results else [found])

@@ -1,0 +1,132 @@
+"""The first step of a conversion after which a number is another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from converter.errors import CheckError
+from converter.frontend.array_forms import graph_numbers
+from converter.ir import Graph
+from converter.ir.complex_pairs import is_complex, unpacked
+from converter.ir.evaluation import evaluate
+from converter.ir.op import Op
+from converter.pipeline.passes import PASSES
+from converter.verify.elements import Judge
+from converter.verify.noise import Noise
+from converter.verify.samples import draw_inputs
+from converter.verify.sessions import run, session
+
+UNREADABLE = (AssertionError, IndexError, KeyError, TypeError, ValueError)
+"""What evaluating a graph raises whose parts do not fit."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The name of a step and what is wrong after it.
+
+    It is a pass, the ``trace`` before all of them, or at last the ``file``, which may be wrong as
+    ONNX Runtime's optimiser leaves it only (``optimised file``).
+    """
+
+    step: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"after '{self.step}', {self.what}"
+
+
+class Changed(CheckError):
+    """A step of a conversion changed a number, or left what it should not."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(str(change))
+        self.change = change
+
+
+class Watch:
+    """Evaluates the graph after each pass, and raises ``Changed`` after one that changed a number.
+
+    A pass may change a number by what rounding does (``converter.verify.noise``), not more. It may
+    not bring back an operation that an earlier one has declared gone.
+    """
+
+    def __init__(
+        self,
+        retrace: Callable[[], Graph],
+        samples: Sequence[tuple[str, Sequence[Any]]],
+    ) -> None:
+        self._params = _watch_bound(retrace())
+        noise = Noise(retrace, self._params)
+        self._cases = [_Case(name, inputs, noise) for name, inputs in samples]
+        self._gone: set[Op] = set()
+
+    def __call__(self, name: str, graph: Graph) -> None:
+        """After a pass."""
+        self._gone |= next((step.eliminates for step in PASSES if step.name == name), frozenset())
+        back = sorted({node.op.name for node in graph.walk() if node.op in self._gone})
+        if back:
+            raise Changed(Change(name, f"there is a '{back[0]}', of which none should be left"))
+        for case in self._cases:
+            try:
+                results = evaluate(graph, case.inputs, self._params)
+            except UNREADABLE as error:
+                what = f"the graph does not evaluate: {type(error).__name__}: {error}"
+                raise Changed(Change(name, what)) from error
+            _compare(name, case, results)
+
+    def function(self, fn: Callable[..., Any]) -> None:
+        """Whether the graph that was traced means what ``fn`` does."""
+        for case in self._cases:
+            results = fn(*jax.device_put(case.inputs))
+            _compare("trace", case, jax.tree_util.tree_leaves(results))
+
+    def file(self, model: Any) -> None:
+        """After the model is written; with and without ONNX Runtime's optimiser."""
+        for optimise in (False, True):
+            live = session(model, optimise=optimise)
+            how = "optimised file" if optimise else "file"
+            for case in self._cases:
+                _compare(how, case, [*run(live, case.inputs).values()])
+
+
+def _compare(step: str, case: _Case, results: Sequence[Any]) -> None:
+    for what in case.differences(results):
+        raise Changed(Change(step, what))
+
+
+class _Case:
+    """Inputs, and what the traced graph makes of them."""
+
+    def __init__(self, name: str, inputs: Sequence[Any], noise: Noise) -> None:
+        self.name = name
+        self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
+        self._wanted = noise.outputs(self.inputs, 0)
+        self._judge = Judge(noise, self.inputs)
+
+    def differences(self, results: Sequence[Any]) -> Iterator[str]:
+        for i, (result, wanted) in enumerate(zip(results, self._wanted, strict=True)):
+            judged = unpacked(wanted, np.ndim(result)) if is_complex(result.dtype) else wanted
+            got = np.asarray(graph_numbers(result))
+            if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+                yield f"output {i} is {got.dtype}{got.shape}, not {wanted.dtype}{wanted.shape}"
+                continue
+            for index in np.argwhere(self._judge.wrong(i, got, np.asarray(judged)))[:1]:
+                place = tuple(int(n) for n in index)
+                yield (
+                    f"output {i} at {list(place)} is {got[place]}, not {wanted[place]}, "
+                    f"on {self.name} inputs"
+                )
+
+
+def _watch_bound(graph: Graph) -> dict[str, Any]:
+    """Parameters by name; those that have no values yet are drawn."""
+    drawn = draw_inputs(graph.params, {})
+    return {
+        v.name: other if v.bound is None else v.bound
+        for v, other in zip(graph.params, drawn, strict=True)
+    }

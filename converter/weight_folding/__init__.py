@@ -1,0 +1,1 @@
+"""What goes into weights, and weight programs: what depends on parameters alone."""

@@ -1,0 +1,289 @@
+"""What multiplies or shifts the result of something linear goes into its weights and its bias.
+
+    conv(x, w) * s + t  =  conv(x, w * s) + t             (x @ w + b) * s  =  x @ (w * s) + b * s
+
+A batch norm at inference, LayerScale and the scale of attention are such factors. One is carried
+up to the weights through whatever is linear: transposes, sums, products with other weights. Where
+all that it arrives at are parameters or constants, these are multiplied when the file is saved,
+and keep their names; the operation is gone. So a shift goes into the bias before it.
+
+The weights of a product or a convolution change only if nothing else reads them, so that no file
+has them twice; of vectors and tables it may have two of up to 1 MiB. Infinite weights would make
+NaN: a divisor stays where its numbers have a zero, and where it has none yet but is not kept from
+zero by a sum with a positive number. What is given on saving is looked at again then, and refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.dtypes import is_float
+from converter.ir.evaluation import size_in_bytes
+from converter.ir.numpy_evaluation import CEILING
+from converter.ir.op import Op
+from converter.ir.origins import sources
+from converter.ir.rewrite import Editor, Rule
+from converter.ir.scalars import scalar
+from converter.ir.slices import known_cut
+from converter.weight_folding.linearity import CONVOLUTIONS, WAYS, LinearPart, channel_vector
+from converter.weight_folding.tame_factors import is_tame, keeps_finite
+
+DEPTH = 12
+"""How many operations a factor is carried through."""
+
+VIEWS = (ops.transpose, ops.reshape)
+
+OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
+
+
+@dataclass(frozen=True)
+class FoldedChange:
+    """``node.inputs[index]`` becomes ``op`` of itself and ``other``."""
+
+    node: Node
+    index: int
+    op: Op
+    other: Value
+
+    @property
+    def old(self) -> Value | None:
+        """What there is: a bias may be missing."""
+        return self.node.inputs[self.index] if self.index < len(self.node.inputs) else None
+
+
+def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
+    """``weights`` are the ids of what depends on parameters alone; with ``fold`` those change."""
+    affine = WeightAffine(graph, weights, fold)
+    shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
+    return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
+
+
+class WeightAffine:
+    """The rules, and who reads what in the graph that they are swept over."""
+
+    def __init__(self, graph: Graph, weights: set[int], fold: bool) -> None:
+        self._weights, self._fold = weights, fold
+        self._readers: dict[int, list[Node | None]] = {}
+        self._home: dict[int, Graph] = {}
+        self._read(graph)
+
+    def _read(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            self._home[id(node)] = graph
+            for value in node.inputs:
+                self._readers.setdefault(id(value), []).append(node)
+            for body in node.bodies.values():
+                self._read(body)
+        for value in graph.outputs:
+            self._readers.setdefault(id(value), []).append(None)
+
+    # ---------------------------------------------------------------------------------- the rules
+
+    def scale(self, node: Node, editor: Editor) -> Value | None:
+        """A factor or divisor by weights alone."""
+        wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
+        for index, other in self._operands(node) if wide else ():
+            divides = node.op is ops.div
+            if self._is_fixed(other) and is_tame(other, divides):
+                spread, how = _affine_folding_spread(other, node.out, editor), {"divides": divides}
+                factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
+                changes = self._scaled(LinearPart(node, index, factor), node.op, editor, DEPTH)
+                useful = changes and not all(map(_is_number, changes))
+                if changes and useful and keeps_finite(other, divides):
+                    return self._without(node, index, changes, editor)
+        return None
+
+    def shift(self, node: Node, editor: Editor) -> Value | None:
+        """Something added or subtracted by weights alone."""
+        for index, other in self._operands(node) if is_float(node.out.dtype) else ():
+            if self._is_known(other):
+                term = _affine_folding_spread(other, node.out, editor)
+                if change := self._shifted(LinearPart(node, index, term), node.op, editor):
+                    return self._without(node, index, [change], editor)
+        return None
+
+    # --------------------------------------------------------------------------------- the search
+
+    def _scaled(
+        self, part: LinearPart, op: Op, editor: Editor, depth: int
+    ) -> list[FoldedChange] | None:
+        """What has to change for an operand to be scaled, if that are weights alone."""
+        value = part.value
+        if self._is_fixed(value):
+            found = [FoldedChange(part.node, part.index, op, part.other)]
+            return found if self._may_change(part) else None
+        inner = self._above(part)
+        if inner is None or not depth or inner.op not in WAYS:
+            return None
+        ways = WAYS[inner.op](inner, part.other, editor)
+        for way in sorted(ways, key=lambda way: not self._is_fixed(way[0].value)):
+            if (changes := self._all(way, op, editor, depth - 1)) is not None:
+                return changes
+        return None
+
+    def _all(
+        self, way: Iterable[LinearPart], op: Op, editor: Editor, depth: int
+    ) -> list[FoldedChange] | None:
+        changes: list[FoldedChange] = []
+        for part in way:
+            found = self._scaled(part, op, editor, depth)
+            if found is None:
+                return None
+            changes += found
+        return changes
+
+    def _shifted(self, part: LinearPart, op: Op, editor: Editor) -> FoldedChange | None:
+        """The bias before an operand that a shift can go into."""
+        inner = self._above(part)
+        if inner is None:
+            return None
+        if inner.op in VIEWS:
+            ways = WAYS[inner.op](inner, part.other, editor)
+            return self._shifted(ways[0][0], op, editor) if ways else None
+        if inner.op in CONVOLUTIONS:
+            vector = channel_vector(inner, part.other, editor)
+            free = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
+            return FoldedChange(inner, 2, op, vector) if vector is not None and free else None
+        for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():
+            if self._may_merge(bias, part.other) and _covers(bias, part.other):
+                turned = op if inner.op is ops.add or index == 0 else OPPOSITE[op]
+                change = FoldedChange(inner, index, turned, part.other)
+                return change if self._may_change(LinearPart(inner, index, part.other)) else None
+        return None
+
+    def _above(self, part: LinearPart) -> Node | None:
+        """The node that makes an operand which nothing else reads, in the same graph."""
+        node, value = part.node, part.value
+        inner = value.node
+        if inner is None or self._home.get(id(inner)) is not self._home[id(node)]:
+            return None
+        readers = self._readers.get(id(value), [])
+        fits = dims.same_shape(value.shape, dims.broadcast([value.shape, part.other.shape]) or ())
+        return inner if fits and (len(readers) == 1 or _apart(node, readers)) else None
+
+    def _operands(self, node: Node) -> list[tuple[int, Value]]:
+        """Which operand may take the node's place, and what it is scaled or shifted by."""
+        first, second = node.inputs
+        ways = [(0, second), (1, first)] if node.op in (ops.add, ops.mul) else [(0, second)]
+        return [(i, other) for i, other in ways if not self._is_known(node.inputs[i])]
+
+    def _is_known(self, value: Value) -> bool:
+        return value.kind in ("const", "param") or id(value) in self._weights
+
+    def _is_fixed(self, value: Value) -> bool:
+        """Whether a value is known when the file is saved, and may become another then."""
+        return self._fold and self._is_known(value)
+
+    def _may_merge(self, bias: Value, term: Value) -> bool:
+        """Whether two terms may be one: not numbers, as x + 2**23 - 2**23 is there to round x."""
+        numbers = scalar(bias) is not None or scalar(term) is not None
+        return self._is_fixed(bias) and not numbers
+
+    def _may_change(self, part: LinearPart) -> bool:
+        """Whether the file would not have something large twice."""
+        readers = self._readers.get(id(part.value), [])
+        if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
+            return True
+        matrix = part.node.op in (ops.matmul, *CONVOLUTIONS)
+        return not matrix and size_in_bytes(part.value) <= CEILING
+
+    # -------------------------------------------------------------------------------- the changes
+
+    def _without(
+        self, node: Node, index: int, changes: Sequence[FoldedChange], editor: Editor
+    ) -> Value | None:
+        """The operand in place of the node, once the weights have changed."""
+        value = node.inputs[index]
+        if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
+            return None
+        for change in changes:
+            self._apply(change, editor)
+        self._readers[id(value)] = self._readers.get(id(node.out), [])
+        editor.uses[id(value)] -= 1  # the node itself reads it no more
+        return value
+
+    def _apply(self, change: FoldedChange, editor: Editor) -> None:
+        old, other = change.old, change.other
+        if old is None:
+            bias = self._made(ops.neg, [other], editor) if change.op is ops.sub else other
+            self._weights.add(id(bias))
+            change.node.inputs.append(bias)
+            return
+        made = self._made(change.op, [old, other], editor)
+        if _gives_rank(change):  # a bias keeps the shape of a vector
+            first = next((i for i, d in enumerate(made.shape) if not dims.same(d, 1)), made.rank)
+            made = editor.reshape(made, made.shape[first:])
+            self._weights.add(id(made))
+        made.name = _own_name(old)
+        change.node.inputs[change.index] = made
+
+    def _made(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
+        shape = dims.broadcast([v.shape for v in inputs])
+        assert shape is not None, inputs
+        value = editor.add(op, inputs, shape, inputs[0].dtype)
+        self._weights.add(id(value))
+        return value
+
+
+def _gives_rank(change: FoldedChange) -> bool:
+    """Whether the result has as many axes without those of the operand that changes."""
+    others = [v for i, v in enumerate(change.node.inputs) if i != change.index]
+    rank = change.node.out.rank
+    return change.node.op.broadcasts and any(v.rank == rank for v in others)
+
+
+def _is_number(change: FoldedChange) -> bool:
+    """Whether only a constant would be multiplied with another, which gains little: (x * 2) * 3."""
+    return change.old is not None and scalar(change.old) is not None
+
+
+def _affine_folding_spread(value: Value, out: Value, editor: Editor) -> Value:
+    """``value`` with as many axes as ``out``, of one where it does not differ along them."""
+    node = value.node
+    ones = [*[1] * (out.rank - value.rank), *value.shape]
+    if node is None or node.op is not ops.broadcast_in_dim:
+        return editor.reshape(value, tuple(ones))
+    (value,) = node.inputs
+    ones = [1] * out.rank
+    for place, size in zip(node.params["broadcast_dimensions"], value.shape, strict=True):
+        ones[place - node.out.rank] = size
+    return editor.reshape(value, tuple(ones))
+
+
+def _covers(bias: Value, term: Value) -> bool:
+    """Whether a bias does not grow when a term is added."""
+    shape = dims.broadcast([bias.shape, term.shape])
+    sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
+    return shape is not None and dims.same_shape(*sizes)
+
+
+def _apart(node: Node, readers: Sequence[Node | None]) -> bool:
+    """Whether a slice shares nothing with what the other readers of its source take."""
+    cut = known_cut(node)
+    if cut is None:
+        return False
+    others = [reader for reader in readers if reader is not node]
+    slices = [reader for reader in others if reader is not None and known_cut(reader) == cut]
+    return len(slices) == len(others) == len(readers) - 1 and all(
+        _end(one, cut) <= other.params["start_indices"][cut]
+        for other in slices
+        for one, other in [sorted((node, other), key=_begin(cut))]
+    )
+
+
+def _begin(axis: int) -> Callable[[Node], int]:
+    return lambda node: int(node.params["start_indices"][axis])
+
+
+def _end(node: Node, axis: int) -> int:
+    return int(node.params["limit_indices"][axis])
+
+
+def _own_name(weight: Value) -> str:
+    """The name of what a weight is a view of, or of the one parameter that it is made from."""
+    names = [v.name for v in sources(weight).values() if v.kind == "param"]
+    while weight.node is not None and not weight.name and weight.node.op in VIEWS:
+        (weight,) = weight.node.inputs
+    return weight.name or (names[0] if len(names) == 1 else "")

@@ -1,0 +1,186 @@
+"""How a factor gets through what is linear: which operands it can multiply instead of the result.
+
+A factor has as many axes as what it multiplies, of one where it does not differ along them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.dims import Shape
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor
+from converter.ir.slices import known_cut
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """An operand, ``node.inputs[index]``, and what is multiplied with it or added to it."""
+
+    node: Node
+    index: int
+    other: Value
+
+    @property
+    def value(self) -> Value:
+        return self.node.inputs[self.index]
+
+
+Way: TypeAlias = list[LinearPart]
+"""The operands that all have to be multiplied."""
+
+
+def _linearity_transpose(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    order = node.params["permutation"]
+    turned = editor.transpose(factor, [order.index(i) for i in range(len(order))])
+    return [[LinearPart(node, 0, turned)]]
+
+
+def _linearity_reshape(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    """The axes along which the factor differs, and those merged with them, as the operand's."""
+    before, after = node.inputs[0].shape, node.out.shape
+    varied = _varied(factor)
+    if not varied:
+        return [[LinearPart(node, 0, editor.reshape(factor, (1,) * len(before)))]]
+    starts = _boundaries(before, after, range(varied[0], -1, -1))
+    stops = _boundaries(before[::-1], after[::-1], range(len(after) - 1 - varied[-1], -1, -1))
+    if starts is None or stops is None:
+        return []
+    first, last = starts[1], len(after) - stops[1]
+    start, stop = starts[0], len(before) - stops[0]
+    if start > stop or not dims.all_static(after[first:last]):
+        return []
+    block = editor.reshape(factor, factor.shape[first:last])
+    whole = editor.broadcast(block, after[first:last], range(last - first))
+    shape = (*(1,) * start, *before[start:stop], *(1,) * (len(before) - stop))
+    return [[LinearPart(node, 0, editor.reshape(whole, shape))]]
+
+
+def _boundaries(one: Shape, other: Shape, places: Iterable[int]) -> tuple[int, int] | None:
+    """Where both shapes have the same size before them; of the places in ``other`` the first."""
+    for there in places:
+        size = dims.size_product(other[:there])
+        for here in range(len(one) + 1):
+            if dims.same(dims.size_product(one[:here]), size):
+                return here, there
+    return None
+
+
+def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    """What is cut off is multiplied by one."""
+    axis = known_cut(node)
+    if axis is None:
+        return []
+
+    def along(value: Value, size: int) -> Value:
+        shape = (*factor.shape[:axis], size, *factor.shape[axis + 1 :])
+        return editor.broadcast(value, shape, range(value.rank))
+
+    start, stop = (node.params[name][axis] for name in ("start_indices", "limit_indices"))
+    one = const(np.ones((1,) * factor.rank, factor.dtype))
+    sizes = start, stop - start, node.inputs[0].shape[axis] - stop
+    parts = [along(v, n) for v, n in zip((one, factor, one), sizes, strict=True) if n]
+    return [[LinearPart(node, 0, editor.concatenate(parts, axis))]]
+
+
+def _linearity_concatenate(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    along = node.params["dimension"] in _varied(factor)
+    return [] if along else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
+
+
+def _one(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    """Either operand."""
+    return [[LinearPart(node, i, _lower(factor, v, editor))] for i, v in enumerate(node.inputs)]
+
+
+def _first(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    return _one(node, factor, editor)[:1]
+
+
+def _both(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    return [[part for way in _one(node, factor, editor) for part in way]]
+
+
+def _lower(factor: Value, operand: Value, editor: Editor) -> Value:
+    """Without leading axes of one that an operand has not."""
+    surplus = factor.rank - operand.rank
+    ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
+    return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
+
+
+def _matmul(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    """The operand that has all the axes of the result along which the factor differs."""
+    ways: list[Way] = []
+    for index, operand in enumerate(node.inputs):
+        own = _axes_in_result(node, index)
+        if set(_varied(factor)) <= {place for place in own if place is not None}:
+            shape = tuple(1 if place is None else factor.shape[place] for place in own)
+            assert len(shape) == operand.rank
+            ways.append([LinearPart(node, index, editor.reshape(factor, shape))])
+    return ways
+
+
+def _axes_in_result(node: Node, index: int) -> list[int | None]:
+    """Where the axes of an operand of a matrix product are in its result."""
+    x, y = node.inputs
+    operand, out = node.inputs[index], node.out
+    matrices = [int(v.rank > 1) for v in (x, y)]
+    if operand.rank == 1:
+        return [None]
+    count, batch = operand.rank - 2, out.rank - sum(matrices)
+    places: list[int | None] = [
+        place if dims.same(operand.shape[i], out.shape[place]) else None
+        for i, place in enumerate(range(batch - count, batch))
+    ]
+    return [*places, batch, None] if index == 0 else [*places, None, out.rank - 1]
+
+
+CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
+"""Where the weights have the channels of the result."""
+
+
+def _convolution(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    """The weights and the bias, where the factor differs along the channels alone."""
+    weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
+    # The weights of a transposed convolution in groups have one group's channels there.
+    if _varied(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
+        return []
+    size = factor.shape[1]
+    along = tuple(size if i == axis else 1 for i in range(weight.rank))
+    way = [LinearPart(node, 1, editor.reshape(factor, along))]
+    if len(node.inputs) > 2:
+        way.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
+    return [way]
+
+
+def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
+    """What is added to the result of a convolution as [channels], if it is the same elsewhere."""
+    if _varied(term) not in ([], [1]):
+        return None
+    return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))
+
+
+def _varied(factor: Value) -> list[int]:
+    """The axes along which a factor may differ."""
+    return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
+
+
+WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
+    ops.transpose: _linearity_transpose,
+    ops.reshape: _linearity_reshape,
+    ops.slice: _linearity_slice,
+    ops.concatenate: _linearity_concatenate,
+    ops.neg: _first,
+    ops.mul: _one,
+    ops.div: _first,
+    ops.add: _both,
+    ops.sub: _both,
+    ops.matmul: _matmul,
+    **dict.fromkeys(CONVOLUTIONS, _convolution),
+}
+"""The ways to multiply operands instead of the result."""

@@ -1,0 +1,120 @@
+"""Weight programs: what depends on parameters alone is evaluated when the file is saved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from converter.ir import Graph, Value, const
+from converter.ir.evaluation import size_in_bytes
+from converter.ir.names import Names
+from converter.ir.numpy_evaluation import CEILING, Bounded, compute
+from converter.ir.origins import sources, steps
+from converter.ir.rewrite import drop_dead
+
+MOST_NAMES = 4  # of parameters that the name of a program spells out
+
+
+def weight_values(graph: Graph) -> set[int]:
+    """ids of the values that depend on nothing but parameters and constants."""
+    found = {id(v) for v in graph.params}
+    _collect(graph, found, Bounded())
+    return found
+
+
+def _collect(graph: Graph, found: set[int], bounded: Bounded) -> None:
+    for node in graph.nodes:
+        for body in node.bodies.values():
+            _collect(body, found, bounded)
+        fixed = all(v.kind in ("const", "param") or id(v) in found for v in node.inputs)
+        if fixed and bounded.admits(node):
+            found.update(id(v) for v in node.outputs)
+
+
+def weights_first(graph: Graph) -> None:
+    """Put what depends on parameters alone before the rest, in place: it may be read there."""
+    found = weight_values(graph)
+    for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
+        one.nodes.sort(key=lambda node: not any(id(v) in found for v in node.outputs))
+
+
+def hoist_weight_programs(graph: Graph) -> Graph:
+    """Replace weight programs by parameters that carry them, in place.
+
+    A program is taken when its result is not larger than what it is made from plus 1 MiB; else its
+    last step stays in the graph and its operands are tried. A result made from one parameter, which
+    nothing else needs, keeps that parameter's name.
+    """
+    found = weight_values(graph)
+    table: dict[int, Value] = {}
+    apart: dict[int, Value] = {}
+    queue = list(_boundary(graph, found))
+    tried: set[int] = set()
+    while queue:
+        value = queue.pop()
+        if value.node is None or id(value) not in found or id(value) in tried:
+            continue
+        tried.add(id(value))
+        leaves = sources(value)
+        if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
+            queue.extend(value.node.inputs)
+        elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
+            program = taken_out(value, apart)
+            table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=program)
+        else:
+            table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
+    graph.replace_operands(lambda v: table.get(id(v), v))
+    drop_dead(graph)
+    used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}
+    used.update((id(v), v) for v in _all_outputs(graph) if v.kind == "param")
+    graph.params = list(used.values())
+    _name(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
+    return graph
+
+
+def taken_out(value: Value, copies: dict[int, Value]) -> Value:
+    """A copy of a program, down to its parameters and constants.
+
+    What stays in the graph may be part of a program too; there it reads other programs' results,
+    here what these are made from.
+    """
+    for node in steps(value, copies):
+        twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
+        twin.outputs = [replace(out, node=twin) for out in node.outputs]
+        copies.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
+    return copies.get(id(value), value)
+
+
+def _boundary(graph: Graph, found: set[int]) -> list[Value]:
+    """Values that something reads which is not itself a weight program."""
+    read = _all_outputs(graph)
+    for node in graph.walk():
+        if not any(id(v) in found for v in node.outputs):
+            read.extend(node.inputs)
+    return read
+
+
+def _all_outputs(graph: Graph) -> list[Value]:
+    bodies = [b for n in graph.walk() for b in n.bodies.values()]
+    return [v for g in (graph, *bodies) for v in g.outputs]
+
+
+def _name(params: list[Value], others: set[str]) -> None:
+    """Name programs after what they are made from, where a pass has not named them.
+
+    A name that several want is none's alone.
+    """
+    plain = [v.name for v in params if v.program is None]
+    wanted = [v.name or _origin(v) for v in params]
+    shared = [name for name, times in Counter(wanted).items() if times > 1]
+    names = Names({*plain, *others, *shared})
+    for value, name in zip(params, wanted, strict=True):
+        if value.program is not None:
+            value.name = names.take(name)
+
+
+def _origin(value: Value) -> str:
+    leaves = sources(value.program or value)
+    names = [v.name for v in leaves.values() if v.kind == "param"]
+    shown = names if len(names) <= MOST_NAMES else [names[0], f"{len(names) - 1}_more"]
+    return "+".join(shown) or "const"

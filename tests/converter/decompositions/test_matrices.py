@@ -1,0 +1,266 @@
+"""Decompositions of matrices and what is made of them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+import pytest
+import scipy.linalg
+from jax import lax
+
+import converter
+from converter.verify.sessions import run
+from tests.converter.decompositions.accuracy import assert_as_accurate, both, distance
+from tests.converter.decompositions.draws import low_rank, normal, positive, typed
+
+A, B, TALL, WIDE = normal(2, 7, 7), normal(2, 7, 3), normal(9, 5), normal(4, 6)
+
+# ---------------------------------------------------------------------------- one right answer
+
+
+def _np_lu(x):
+    lu, pivots = zip(
+        *(scipy.linalg.lu_factor(a) for a in x.reshape(-1, *x.shape[-2:])), strict=True
+    )
+    order = [_permutation(p, x.shape[-2]) for p in pivots]
+    lead = x.shape[:-2]
+    return (
+        np.reshape(lu, x.shape),
+        np.reshape(pivots, (*lead, -1)),
+        np.reshape(order, (*lead, -1)),
+    )
+
+
+def _permutation(pivots, size):
+    order = np.arange(size)
+    for i, pivot in enumerate(pivots):
+        order[[i, pivot]] = order[[pivot, i]]
+    return order
+
+
+def _np_qr(x):
+    q, r = np.linalg.qr(x)
+    return q, r
+
+
+def _tridiagonal(low, mid, up, b):
+    full = [
+        np.diag(d) + np.diag(lo[1:], -1) + np.diag(u[:-1], 1)
+        for lo, d, u in zip(low, mid, up, strict=True)
+    ]
+    return np.linalg.solve(np.array(full), b)
+
+
+ANSWERS = {
+    "cholesky": (jnp.linalg.cholesky, np.linalg.cholesky, [positive(2, 7, 7)]),
+    "cholesky, written out": (jnp.linalg.cholesky, np.linalg.cholesky, [positive(3, 3)]),
+    "cholesky update": (
+        lax.linalg.cholesky_update,
+        lambda r, v: np.linalg.cholesky(r.T @ r + np.outer(v, v)).T,
+        [np.linalg.cholesky(positive(6, 6)).T, normal(6)],
+    ),
+    "lu": (lax.linalg.lu, _np_lu, [A]),
+    "lu, written out": (lax.linalg.lu, _np_lu, [normal(4, 6)]),
+    "lu, tall": (lax.linalg.lu, _np_lu, [normal(2, 9, 5)]),
+    "solve": (jnp.linalg.solve, np.linalg.solve, [A, B]),
+    "solve, written out": (jnp.linalg.solve, np.linalg.solve, [normal(2, 3, 3), normal(2, 3, 2)]),
+    "solve for a vector": (jnp.linalg.solve, np.linalg.solve, [A[0], B[0, :, 0]]),
+    "inv": (jnp.linalg.inv, np.linalg.inv, [A]),
+    "inv, ill-conditioned": (
+        jnp.linalg.inv,
+        lambda x: scipy.linalg.invpascal(len(x)),
+        [scipy.linalg.pascal(5).astype(float)],
+    ),
+    "det": (jnp.linalg.det, np.linalg.det, [A]),
+    "slogdet": (jnp.linalg.slogdet, np.linalg.slogdet, [A]),
+    "expm": (jsl.expm, scipy.linalg.expm, [A]),
+    "lu_solve": (
+        lambda a, b: jsl.lu_solve(jsl.lu_factor(a), b, trans=1),
+        lambda a, b: np.linalg.solve(a.T, b),
+        [A[0], B[0]],
+    ),
+    "cho_solve": (
+        lambda a, b: jsl.cho_solve(jsl.cho_factor(a), b),
+        np.linalg.solve,
+        [positive(6, 6), normal(6, 2)],
+    ),
+    "tridiagonal": (
+        lax.linalg.tridiagonal_solve,
+        _tridiagonal,
+        [*normal(3, 2, 8), normal(2, 8, 3)],
+    ),
+    "qr": (jnp.linalg.qr, _np_qr, [normal(2, 9, 5)]),
+    "qr, wide": (jnp.linalg.qr, _np_qr, [WIDE]),
+    "qr, complete": (
+        lambda x: jnp.linalg.qr(x, mode="complete"),
+        lambda x: tuple(np.linalg.qr(x, mode="complete")),
+        [TALL],
+    ),
+    "qr, raw": (
+        lambda x: jnp.linalg.qr(x, mode="raw"),
+        lambda x: np.linalg.qr(x, mode="raw"),
+        [TALL],
+    ),
+    "qr, pivoting": (
+        lambda x: jsl.qr(x, pivoting=True),
+        lambda x: scipy.linalg.qr(x, pivoting=True),
+        [TALL],
+    ),
+    "lstsq": (
+        lambda a, b: jnp.linalg.lstsq(a, b)[0],
+        lambda a, b: np.linalg.lstsq(a, b)[0],
+        [TALL, normal(9, 2)],
+    ),
+    "pinv": (jnp.linalg.pinv, np.linalg.pinv, [normal(2, 9, 5)]),
+    "pinv, wide": (jnp.linalg.pinv, np.linalg.pinv, [WIDE]),
+    "rank": (
+        lambda x: jnp.linalg.matrix_rank(x, rtol=1e-3),
+        lambda x: np.linalg.matrix_rank(x, rtol=1e-3),
+        [low_rank(8, 6, 2)],
+    ),
+    "norm 2": (lambda x: jnp.linalg.norm(x, 2), lambda x: np.linalg.norm(x, 2), [TALL]),
+    "nuclear norm": (
+        lambda x: jnp.linalg.norm(x, "nuc"),
+        lambda x: np.linalg.norm(x, "nuc"),
+        [WIDE],
+    ),
+    "cond": (jnp.linalg.cond, np.linalg.cond, [TALL]),
+    "polyfit": (lambda x, y: jnp.polyfit(x, y, 2), lambda x, y: np.polyfit(x, y, 2), normal(2, 9)),
+    "polar": (lambda x: jsl.polar(x)[0], lambda x: scipy.linalg.polar(x)[0], [TALL]),
+    "svdvals": (jnp.linalg.svdvals, np.linalg.svdvals, [normal(2, 6, 8)]),
+    "eigvalsh": (jnp.linalg.eigvalsh, np.linalg.eigvalsh, [positive(2, 7, 7)]),
+}
+LARGE = {
+    "cholesky": (jnp.linalg.cholesky, np.linalg.cholesky, [positive(512, 512)]),
+    "solve": (jnp.linalg.solve, np.linalg.solve, [normal(512, 512), normal(512, 3)]),
+    "inv": (jnp.linalg.inv, np.linalg.inv, [normal(200, 200)]),
+    "qr": (jnp.linalg.qr, _np_qr, [normal(300, 256)]),
+    "pinv": (jnp.linalg.pinv, np.linalg.pinv, [normal(100, 64)]),
+    "eigvalsh": (jnp.linalg.eigvalsh, np.linalg.eigvalsh, [positive(128, 128)]),
+    "svdvals": (jnp.linalg.svdvals, np.linalg.svdvals, [normal(256, 256)]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers(name):
+    fn, truth, args = ANSWERS[name]
+    assert_as_accurate(fn, truth, typed(args, np.float32))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize(("dtype", "opset"), [(np.float32, 18), (np.float64, 18), (np.float64, 23)])
+def test_answers_elsewhere(name, dtype, opset):
+    fn, truth, args = ANSWERS[name]
+    assert_as_accurate(fn, truth, typed(args, dtype), opset)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LARGE)
+def test_large(name):
+    fn, truth, args = LARGE[name]
+    assert_as_accurate(fn, truth, typed(args, np.float32))
+
+
+SIDES = [
+    pytest.param(*(bool(code >> bit & 1) for bit in range(5)), id=f"{code:05b}")
+    for code in range(32)
+]
+
+
+@pytest.mark.sampled(8, full=2)
+@pytest.mark.parametrize(
+    ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"), SIDES
+)
+def test_triangular(left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """The other triangle holds NaN, and so does the diagonal where it is one."""
+    a = np.where(
+        np.tri(6, dtype=bool) if lower else np.tri(6, dtype=bool).T, normal(2, 6, 6), np.nan
+    )
+    a = np.where(np.eye(6, dtype=bool), np.nan if unit_diagonal else np.abs(a) + 1, a)
+    b = normal(*((2, 6, 3) if left_side else (2, 3, 6)))
+
+    def truth(a, b):
+        a = np.nan_to_num(np.where(np.eye(6, dtype=bool) & unit_diagonal, 1, a), nan=0)
+        a = a.mT if transpose_a else a
+        return np.linalg.solve(a, b) if left_side else np.linalg.solve(a.mT, b.mT).mT
+
+    def fn(a, b):
+        return lax.linalg.triangular_solve(
+            a,
+            b,
+            left_side=left_side,
+            lower=lower,
+            transpose_a=transpose_a,
+            conjugate_a=conjugate_a,
+            unit_diagonal=unit_diagonal,
+        )
+
+    assert_as_accurate(fn, truth, typed([a, b], np.float32))
+
+
+# ------------------------------------------------------------------------------------------- edges
+
+
+def test_the_other_triangle_stays():
+    x = np.triu(normal(2, 6, 6), 1) + np.tril(positive(2, 6, 6))
+    ours, theirs = both(lax.linalg.cholesky_p.bind, typed([x], np.float32), 23)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_not_positive_definite():
+    x = np.stack([positive(5, 5), -np.eye(5), np.diag([1.0, 2, 0, 1, 1])]).astype(np.float32)
+    ours, theirs = both(jnp.linalg.cholesky, [x], 23)
+    np.testing.assert_array_equal(np.isnan(ours[0]), np.isnan(theirs[0]))
+
+
+def test_what_is_singular():
+    x = np.stack([np.ones((5, 5)), np.zeros((5, 5))]).astype(np.float32)
+    ours, theirs = both(lambda x: (lax.linalg.lu(x), jnp.linalg.det(x)), [x], 23)
+    for actual, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+
+
+def test_what_is_not_a_number():
+    x = np.full((3, 5, 5), np.nan, np.float32)
+    for fn in (jnp.linalg.eigvalsh, jnp.linalg.svdvals, jnp.linalg.cholesky):
+        ours, theirs = both(fn, [x], 23)
+        np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+def test_gradients_in_stacks():
+    x, b = typed([positive(3, 6, 6), normal(3, 6)], np.float32)
+
+    def fn(x, b):
+        return jax.grad(lambda b: jnp.sum(jnp.linalg.solve(x, b) ** 2))(b)
+
+    def truth(x, b):
+        return 2 * np.linalg.solve(x.mT, np.linalg.solve(x, b[..., None]))[..., 0]
+
+    assert_as_accurate(jax.vmap(fn), truth, [x, b])
+
+
+def test_a_named_stack():
+    export = converter.to_onnx(jnp.linalg.inv, [("B", 5, 5)])
+    x = normal(3, 5, 5).astype(np.float32)
+    (got,) = run(export, [x]).values()
+    assert distance(got, np.linalg.inv(x.astype(np.float64))) < 1e-5
+
+
+@pytest.mark.full
+def test_by_the_judge():
+    """It asks what rounding at every step of the loops can do."""
+
+    def fn(x):
+        return jnp.linalg.inv(x), jnp.linalg.cholesky(x @ x.mT), jnp.linalg.qr(x)[1]
+
+    export = converter.to_onnx(fn, [("B", 5, 5)])
+    verdict = converter.check(export, fn, [normal(3, 5, 5).astype(np.float32)])
+    assert verdict.passed, verdict.differences
+
+
+def test_a_large_one_is_a_small_file():
+    sizes = [converter.to_onnx(jnp.linalg.inv, [(n, n)]).report.nodes for n in (16, 512)]
+    assert sizes[0] == sizes[1] < 200

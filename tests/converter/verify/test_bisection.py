@@ -1,0 +1,207 @@
+"""A pass with a wrong rule is named, whatever comes after it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+from converter.ir import Graph, ops
+from converter.ir.rewrite import sweep
+from converter.pipeline import passes
+
+X = np.random.default_rng(2).standard_normal((3, 4)).astype(np.float32)
+
+
+def function(x):
+    return jax.nn.softmax(jnp.sin(x) @ jnp.arange(16.0).reshape(4, 4) / 9) + x.T.reshape(3, 4)
+
+
+@pytest.fixture
+def planted(monkeypatch) -> Callable[[str, Callable[[Graph], None]], None]:
+    """Makes a pass do something else after what it does."""
+
+    def plant(name: str, change: Callable[[Graph], None]) -> None:
+        def wrong(step: passes.Pass) -> passes.Pass:
+            def run(graph: Graph, settings: passes.Settings) -> bool:
+                changed = step.run(graph, settings)
+                change(graph)
+                return changed
+
+            return replace(step, run=run)
+
+        table = tuple(wrong(step) if step.name == name else step for step in passes.PASSES)
+        monkeypatch.setattr(passes, "PASSES", table)
+
+    return plant
+
+
+def lost_bias(graph: Graph) -> None:
+    sweep(graph, {ops.add: lambda node, editor: node.inputs[0]})
+
+
+def another_shape(graph: Graph) -> None:
+    for node in graph.nodes:
+        if node.op is ops.reshape:
+            node.params["shape"] = (4, 3)
+
+
+def back_again(graph: Graph) -> None:
+    """Writes an operation of which none should be left."""
+
+    def stacked(node, editor):
+        return editor.add(ops.stack, [editor.like(node, node.inputs)], (3, 4), "float32")
+
+    sweep(graph, {ops.sin: stacked})
+
+
+def test_nothing_is_named_where_all_is_right():
+    assert converter.bisect(function, [X]) is None
+    assert converter.bisect(function, [X], opset=18) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["canonicalize", "recognise", "take", "weight folding", "weight programs"]
+)
+def test_the_pass_with_a_wrong_rule_is_named(planted, name):
+    planted(name, lost_bias)
+    found = converter.bisect(function, [X])
+    assert found is not None and found.step == name
+    assert "output 0 at [0, 0] is" in str(found)
+
+
+def test_a_graph_that_does_not_evaluate(planted):
+    planted("complete", another_shape)
+    found = converter.bisect(function, [X])
+    assert found is not None and found.step == "complete"
+    assert "does not evaluate" in found.what
+
+
+def test_an_operation_that_should_be_gone(planted):
+    planted("attend", back_again)
+    found = converter.bisect(function, [X])
+    assert found is not None and (found.step, "'stack'" in found.what) == ("attend", True)
+
+
+def test_what_is_right_in_the_graph_and_wrong_in_the_file(monkeypatch):
+    def wrong(model, target):
+        next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
+        return model
+
+    monkeypatch.setattr("converter.api.conversion.tidy", wrong)
+    found = converter.bisect(function, [X])
+    assert found is not None and found.step == "file"
+
+
+def test_named_sizes_and_parameters():
+    params = {"w": jnp.asarray(X)}
+    called = {}
+
+    def fn(params, x):
+        called["shape"] = x.shape
+        return x @ params["w"].T
+
+    assert converter.bisect(fn, [X], specs=[("B", 4)], params=params) is None
+    assert called["shape"] == (3, 4)
+
+
+NAMES_AND_PLACES = {
+    "specs",
+    "path",
+    "external_data",
+    "verify",
+    "metadata",
+    "source_lines",
+    "functions",
+}
+"""Arguments of `to_onnx` that change no pass; `bisect` takes specs only where arrays do not do."""
+
+OTHERS = {
+    "opset": 20,
+    "attention_layout": "3d",
+    "strict": True,
+    "fold": False,
+    "fuse": ["gelu"],
+} | {"target": "standard"}
+"""For each setting one that is not the default."""
+
+
+def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
+    """One that it did not know was not bisected: files without folding were, with it."""
+    ours, theirs = (inspect.signature(f).parameters for f in (converter.bisect, converter.to_onnx))
+    shared = {name: theirs[name] for name in theirs.keys() - NAMES_AND_PLACES}
+    assert {name: ours[name] for name in ours.keys() - {"inputs", "specs"}} == shared
+    told = {field.name for field in fields(passes.Settings)} - {"notes", "deviations", "newer"}
+    what = {"fn", "params", "kwargs", "constraints", "input_names", "output_names"}
+    assert told == OTHERS.keys() == shared.keys() - what - {"channels_first"}
+    seen = []
+
+    def note(graph: Graph, settings: passes.Settings) -> bool:
+        seen.append({name: getattr(settings, name) for name in OTHERS})
+        return False
+
+    table = (passes.Pass("note", "Notes what it is told.", note), *passes.PASSES)
+    monkeypatch.setattr(passes, "PASSES", table)
+    converter.to_onnx(function, [X], **OTHERS)
+    assert converter.bisect(function, [X], **OTHERS) is None
+    assert seen == [OTHERS, OTHERS]
+
+
+# ---------------------------------------------------------------------------- CONVERTER_CHECK
+
+
+@pytest.fixture
+def checking(monkeypatch):
+    monkeypatch.setenv("CONVERTER_CHECK", "1")
+
+
+def test_converting_checks_itself(checking, planted):
+    planted("take", lost_bias)
+    with pytest.raises(converter.CheckError, match=r"after 'take', output 0 at \[0, 0\] is"):
+        converter.to_onnx(function, [(3, 4)])
+
+
+def test_what_is_gone_stays_gone(checking, planted):
+    """Every operation that a pass says is gone is looked for after each later one."""
+    planted("weight programs", back_again)
+    with pytest.raises(converter.CheckError, match=r"after 'weight programs', there is a 'stack'"):
+        converter.to_onnx(function, [(3, 4)])
+
+
+@pytest.mark.full
+def test_right_conversions_pass(checking, tmp_path):
+    layers = {"scale": jax.ShapeDtypeStruct((4,), jnp.float32), "shift": jnp.ones(4)}
+
+    def fn(params, x):
+        mean = x.mean(-1, keepdims=True)
+        normed = (x - mean) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return jax.lax.map(lambda row: row * params["scale"] + params["shift"], normed)
+
+    export = converter.to_onnx(fn, [("B", 4)], params=layers)
+    with pytest.raises(converter.SpecError):
+        export.save(tmp_path / "model.onnx")
+    complete = {**layers, "scale": jnp.full(4, 2.0)}
+    assert converter.to_onnx(fn, [("B", 4)], params=complete).report.nodes
+
+
+def test_a_file_is_checked_too(checking, monkeypatch):
+    def wrong(model, target):
+        next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
+        return model
+
+    monkeypatch.setattr("converter.api.conversion.tidy", wrong)
+    with pytest.raises(converter.CheckError, match="after 'file'"):
+        converter.to_onnx(function, [(3, 4)])
+
+
+def test_every_pass_keeps_what_earlier_ones_promised():
+    """`eliminates` names operations that exist, and passes state it once."""
+    stated = [op.name for step in passes.PASSES for op in step.eliminates]
+    assert len(stated) == len(set(stated))
+    assert {"einsum", "conv_general_dilated", "rotary", "stack"} <= set(stated)

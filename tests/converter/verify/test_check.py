@@ -1,0 +1,211 @@
+"""The judge finds what is wrong and does not complain about what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.verify.samples import samples
+
+RNG = np.random.default_rng(3)
+BASE = RNG.standard_normal((3, 5)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """``wrong`` is ``fn`` with an error that has to be found."""
+
+    name: str
+    fn: Callable[..., Any]
+    wrong: Callable[..., Any]
+    inputs: tuple[np.ndarray, ...] = (BASE,)
+    x64: bool = False
+
+
+def one(change: Callable[[Any], Any], fn: Callable[..., Any] = jnp.sin) -> Callable[..., Any]:
+    """One element of the result is another."""
+    return lambda *xs: (lambda y: y.at[0, 1].set(change(y[0, 1])))(fn(*xs))
+
+
+def beside(x):
+    """Numbers of 1e4, and one of 1e-3 that is not a difference of them."""
+    return jnp.concatenate([x * 1e4, jnp.full((3, 1), 1e-3)], axis=1)
+
+
+def one_sign(x):
+    return beside(x).at[:, -1].multiply(-1)
+
+
+BIG = np.array([[2**53, 2**53 + 1]], np.int64)
+
+PLANTED = [
+    Planted("element", jnp.sin, one(lambda v: v + 1e-4)),
+    Planted("digits", jnp.sin, one(lambda v: v * (1 + 40 * np.finfo(np.float32).eps))),
+    Planted("sign of a small one", beside, one_sign),
+    Planted("nan", jnp.sin, one(lambda v: jnp.nan)),
+    Planted("not nan", lambda x: jnp.log(x - 9), lambda x: jnp.nan_to_num(jnp.log(x - 9))),
+    Planted("infinity", jnp.exp, one(lambda v: jnp.inf, jnp.exp)),
+    Planted("other infinity", lambda x: x / 0, lambda x: -x / 0),
+    Planted("integer", lambda x: x + 1, one(lambda v: v + 1, lambda x: x + 1), (BIG,), x64=True),
+    Planted("argmax", lambda x: jnp.argmax(x, 1), lambda x: jnp.argmin(x, 1)),
+    Planted("boolean", lambda x: x > 0, lambda x: x >= -0.001, (np.float32([[-0.0005, 1.0]]),)),
+    Planted("cancelled", lambda x: (x + 1e3) - 1e3, lambda x: (x + 1e3) - 1e3 + 0.1),
+    Planted("row of a sum", lambda x: x.sum(1), lambda x: x.sum(1) + jnp.array([0, 1e-4, 0])),
+    Planted("masked row", lambda x: jax.nn.softmax(x * 0 - 3e38), lambda x: jnp.zeros_like(x)),
+    Planted("half", jnp.sin, one(lambda v: v + 0.02), (BASE.astype(np.float16),)),
+]
+
+
+@pytest.mark.parametrize("case", PLANTED, ids=lambda case: case.name)
+def test_planted_errors_are_found(case):
+    with jax.enable_x64(case.x64):
+        export = converter.to_onnx(case.fn, case.inputs)
+        assert converter.check(export, case.fn, case.inputs).passed
+        verdict = converter.check(export, case.wrong, case.inputs)
+    assert not verdict.passed
+    assert {d.optimised for d in verdict.differences} == {True, False}
+
+
+def test_a_neighbour_of_a_large_integer_is_another():
+    with jax.enable_x64(True):
+        export = converter.to_onnx(lambda x: x * 1, [BIG])
+        verdict = converter.check(export, lambda x: x.at[0, 0].add(1), [BIG])
+    assert next(iter(verdict.values())).max_abs == 1
+    difference = verdict.differences[0]
+    assert difference.index == (0, 0)
+    assert (difference.got, difference.wanted) == (str(2**53), str(2**53 + 1))
+    assert f"[0, 0] is {2**53} in ONNX Runtime and {2**53 + 1} in JAX" in str(difference)
+
+
+def test_imaginary_parts_are_not_dropped():
+    export = converter.to_onnx(jnp.sin, [BASE])
+    with pytest.raises(converter.CheckError, match=r"is float32.* in ONNX Runtime and complex64"):
+        converter.check(export, lambda x: jnp.sin(x) + 1j, [BASE])
+    assert converter.compare(np.array([1 + 1j]), np.array([1 + 2j])).max_abs == 1
+
+
+def test_errors_hide_in_no_sample():
+    """Each of these differs on one of the samples that are drawn, or at one size only."""
+    wrong = {
+        "zeros": lambda x: jnp.where(jnp.all(x == 0), 1.0, x),
+        "large": lambda x: jnp.minimum(x, 100.0),
+        "repeated": lambda x: jnp.where(x == 2.0, 3.0, x),
+        "normal, small": lambda x: x + (x.shape[0] == 1),
+        "normal, wide": lambda x: x + (x.shape[0] > 8),
+    }
+    for name, fn in wrong.items():
+        export = converter.to_onnx(lambda x: x * 1, [("B", 4)])
+        verdict = converter.check(export, fn)
+        assert {d.sample for d in verdict.differences} == {name}
+
+
+def test_samples_are_of_every_size_and_type():
+    specs = [("B", "16*h"), (("h", 2), "int8"), ((3,), "bool"), ((2,), jnp.bfloat16)]
+    graph = converter.to_onnx(lambda a, b, c, d: (a + 1, b + 1, ~c, d), specs).graph
+    drawn = dict(samples(graph))
+    assert [x.dtype.name for x in drawn["large"]] == ["float32", "int8", "bool", "bfloat16"]
+    assert [x.shape for x in drawn["normal"]] == [(3, 64), (4, 2), (3,), (2,)]
+    assert drawn["normal, small"][0].shape == (1, 16)
+    assert drawn["normal, wide"][0].shape == (9, 160)
+    assert np.abs(drawn["large"][1]).max() > 20
+
+
+# ------------------------------------------------------------------------------ no false alarm
+
+
+def attention(q, k, v):
+    return jax.nn.softmax(q @ k.T / 2, axis=-1) @ v
+
+
+def deep(x):
+    for i in range(12):
+        x = jnp.tanh(x @ jnp.cos(jnp.arange(25.0).reshape(5, 5) * (i + 1)))
+    return x
+
+
+def looped(x):
+    return lax.scan(lambda c, row: (jnp.sin(c * 3 + row), jnp.sum(c)), x[0], x)
+
+
+RIGHT = {
+    "sums that cancel": (lambda x: jnp.sum(x * 1e4, axis=1) - jnp.sum(x[:, ::-1] * 1e4, axis=1)),
+    "variance": lambda x: jnp.var(x + 1e3, axis=1),
+    "layer norm": lambda x: (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True)),
+    "deep": deep,
+    "softmax": lambda x: jax.nn.log_softmax(x * 50),
+    "saturated": lambda x: jax.nn.silu(x * 40),
+    "steps": lambda x: jnp.floor(x * 3 / 0.1),
+    "choice": lambda x: jnp.argmax(jax.nn.softmax(x * 0.1), axis=1),
+    "order": lambda x: jnp.argsort(jnp.sin(x) ** 2 + jnp.cos(x) ** 2, axis=1),
+    "poles": lambda x: 1 / (jnp.sin(x) - jnp.sin(x + 2e-7)),
+    "loop": looped,
+    "half": lambda x: jax.nn.softmax(x.astype(jnp.float16) * 4).astype(jnp.float32),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_rounding_is_no_error(name):
+    fn = jax.jit(RIGHT[name])
+    verdict = converter.check(converter.to_onnx(fn, [("B", 5)]), fn)
+    assert verdict.passed, verdict.differences
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_where_jax_itself_is_off(name):
+    """XLA's formulas cancel near the zeros; a file that is nearer to the truth is right."""
+    fn = jax.jit(getattr(lax, name))
+    x = np.concatenate([RNG.uniform(-6, 6, 3000), RNG.uniform(1, 3, 3000)]).astype(np.float32)
+    export = converter.to_onnx(fn, [x])
+    verdict = converter.check(export, fn, [x])
+    assert verdict.passed, verdict.differences
+    assert not converter.check(export, lambda x: fn(x) + 2e-5, [x]).passed
+
+
+def test_large_products_that_cancel():
+    fn = jax.jit(lambda q, k: jnp.einsum("ab,cb->ac", q, k))
+    export = converter.to_onnx(fn, [(9, 33), (7, 33)])
+    verdict = converter.check(export, fn)
+    assert verdict.passed, verdict.differences
+
+
+def test_parameters_are_rounded_too():
+    table = {"a": RNG.standard_normal((5, 5)).astype(np.float32)}
+
+    def fn(params, x):
+        return x @ jnp.exp(params["a"]) @ params["a"].T
+
+    export = converter.to_onnx(fn, [(3, 5)], params=table)
+    assert converter.check(export, lambda x: fn(table, x)).passed
+    assert not converter.check(export, lambda x: fn(table, x) + 1e-3).passed
+
+
+def test_a_file_without_its_graph(tmp_path):
+    export = converter.to_onnx(attention, [(3, 4), (6, 4), (6, 2)])
+    export.save(tmp_path / "model.onnx")
+    inputs = [RNG.standard_normal(s).astype(np.float32) for s in ((3, 4), (6, 4), (6, 2))]
+    assert converter.check(tmp_path / "model.onnx", attention, inputs).passed
+    wrong = converter.check(tmp_path / "model.onnx", lambda *xs: attention(*xs) * 1.0001, inputs)
+    assert not wrong.passed
+    with pytest.raises(converter.CheckError, match="pass inputs"):
+        converter.check(tmp_path / "model.onnx", attention)
+
+
+def test_what_cannot_be_run():
+    with pytest.raises(converter.CheckError, match=r"model must be an export, .* int"):
+        converter.check(3, jnp.sin, [np.float32(1)])
+
+
+def test_a_verdict_in_words():
+    export = converter.to_onnx(jnp.sin, [BASE], output_names=["y"])
+    right = str(converter.check(export, jnp.sin, [BASE])).splitlines()
+    assert right[0] == "passed" and right[1].startswith("y: off by at most ")
+    wrong = str(converter.check(export, jnp.cos, [BASE]))
+    assert wrong.startswith("not passed, 2 differences: y[0, 0] is ")

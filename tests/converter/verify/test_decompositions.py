@@ -1,0 +1,160 @@
+"""A decomposition is judged by JAX's own primitive, not by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import converter
+from converter.decompose.expansion import decompose
+from converter.decompositions.complex import complex_rules as of_complex
+from converter.frontend.trace import source_line, trace
+from converter.ir import outside
+from converter.ir.complex_pairs import Pair
+from converter.ir.evaluation import evaluate
+
+RNG = np.random.default_rng(5)
+ORDINARY = np.concatenate([RNG.uniform(0.1, 3, 40), [1e-9, 1e-5]]).astype(np.float32)
+MATRIX = RNG.standard_normal((5, 3)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A decomposition of one primitive that is not what the primitive is."""
+
+    name: str
+    primitive: str
+    fn: Callable[..., Any]
+    instead: Callable[..., Any]
+    inputs: tuple[np.ndarray, ...] = (ORDINARY,)
+    ignores: tuple[str, ...] = ()
+
+
+WRONG = [
+    Wrong("cancels", "expm1", jnp.expm1, lambda x: jnp.exp(x) - 1, ignores=("accuracy",)),
+    Wrong("noisy", "log1p", jnp.log1p, lambda x: jnp.log(1 + x) * (1 + 1e-5)),
+    Wrong("in a branch", "tan", jnp.tan, lambda x: jnp.where(x > 2.5, x, jnp.sin(x) / jnp.cos(x))),
+    Wrong(
+        "tiny",
+        "sinh",
+        jnp.sinh,
+        lambda x: jnp.where(x < 1e-8, 0, (jnp.exp(x) - 1 / jnp.exp(x)) / 2),
+    ),
+    Wrong("series", "erf_inv", lax.erf_inv, lambda x: x * 0.88622692, (ORDINARY / 4,)),
+    Wrong(
+        "sum", "cumsum", lambda x: jnp.cumsum(x, 0), lambda x, *, axis, reverse: x * 1.0, (MATRIX,)
+    ),
+]
+"""Of what is wrong, noisy or quiet."""
+
+
+@pytest.fixture
+def registered():
+    def register(case: Wrong) -> None:
+        converter.expansion(case.primitive, ignores=case.ignores)(case.instead)
+
+    with outside.expansions.restored():
+        yield register
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
+def test_a_wrong_decomposition_is_refused(registered, case, tmp_path, monkeypatch):
+    registered(case)
+    export = converter.to_onnx(case.fn, case.inputs)
+    export.save(tmp_path / "model.onnx")
+    assert not converter.check(export, case.fn, case.inputs).passed
+    assert not converter.check(tmp_path / "model.onnx", case.fn, case.inputs).passed
+    found = converter.bisect(case.fn, case.inputs)
+    assert found is not None and found.step == "decompose"
+    with pytest.raises(converter.CheckError, match="is not what JAX computes"):
+        converter.to_onnx(case.fn, case.inputs, verify=case.inputs)
+
+
+def test_every_step_is_compared_with_the_traced_graph(registered, monkeypatch):
+    monkeypatch.setenv("CONVERTER_CHECK", "1")
+    registered(WRONG[1])
+    with pytest.raises(converter.CheckError, match="after 'decompose'"):
+        converter.to_onnx(jnp.log1p, [ORDINARY])
+
+
+def test_complex_numbers_are_decomposed_by_the_pass(monkeypatch):
+    def wrong(z: Pair) -> Pair:
+        return Pair(jnp.exp(z.re) * jnp.cos(z.im), jnp.exp(z.re) * jnp.sin(z.im) * (1 + 1e-4))
+
+    monkeypatch.setitem(of_complex._known, "exp", of_complex._known["exp"])
+    of_complex.meaning("exp", ignores=("accuracy",))(wrong)
+    z = (RNG.standard_normal(9) + 1j * RNG.standard_normal(9)).astype(np.complex64)
+    found = converter.bisect(jnp.exp, [z])
+    assert found is not None and found.step == "decompose"
+
+
+# ----------------------------------------------------------------------------------- what is right
+
+COMPLEX = (MATRIX + 1j * MATRIX[::-1]).astype(np.complex64)
+KEY = jax.random.key(3)
+SQUARE = MATRIX.T @ MATRIX + np.eye(3, dtype=np.float32)
+
+RIGHT = {
+    "eigh": (jnp.linalg.eigvalsh, SQUARE),
+    "svd": (lambda x: jnp.linalg.svd(x, compute_uv=False), MATRIX),
+    "cholesky": (jnp.linalg.cholesky, SQUARE),
+    "qr": (jnp.linalg.qr, MATRIX),
+    "graded": (jnp.linalg.qr, MATRIX * np.float32([1, 1e-3, 1e-5])),
+    "inverse": (jnp.linalg.inv, SQUARE),
+    "betainc": (lambda x: jax.scipy.special.betainc(1.5, 2.5, x / 4), ORDINARY),
+    "igamma": (lambda x: jax.scipy.special.gammainc(x, 2 * x), ORDINARY),
+    "zeta": (lambda x: jax.scipy.special.zeta(x + 1.1, 2.0), ORDINARY),
+    "bessel": (jax.scipy.special.i1e, ORDINARY),
+    "products": (lambda x: jnp.cumprod(x, 0), MATRIX),
+    "fourier": (jnp.fft.rfft, MATRIX),
+    "complex function": (jnp.tanh, COMPLEX),
+    "complex product": (lambda x: x @ x[:3], COMPLEX),
+    "complex division": (lambda x: x / (x[::-1] * (MATRIX > 0)), COMPLEX),
+    "draws": (lambda k: jax.random.normal(k, (5, 3)), KEY),
+    "gammas": (lambda k: jax.random.gamma(k, ORDINARY), KEY),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_decomposition_passes(name):
+    fn, x = RIGHT[name]
+    verdict = converter.check(converter.to_onnx(fn, [x]), jax.jit(fn), [x])
+    assert verdict.passed, verdict.differences[0]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_traced_graph_is_jax(name):
+    """Bit by bit: it holds JAX's own primitives, and each is one."""
+    fn, x = RIGHT[name]
+    given = jax.random.key_data(x) if name in ("draws", "gammas") else x
+    packed = np.stack([x.real, x.imag], -1) if name.startswith("complex") else given
+    wanted = jax.tree.leaves(fn(*jax.device_put([x])))
+    for result, want in zip(evaluate(trace(fn, [x]), [packed]), wanted, strict=True):
+        want = np.asarray(want)
+        if np.iscomplexobj(want):
+            want = np.stack([want.real, want.imag], -1)
+        np.testing.assert_array_equal(result, want)
+
+
+def test_what_is_decomposed_comes_from_the_line_that_it_stands_for():
+    def mine(x):
+        return jax.scipy.special.gammainc(x, 2 * x)
+
+    graph = trace(mine, [ORDINARY])
+    lines = {source_line(node) for node in graph.walk()}
+    assert decompose(graph)
+    assert {source_line(node) for node in graph.walk()} <= lines
+
+
+def test_a_function_that_is_not_jax_is_judged_by_its_largest_element(tmp_path):
+    converter.to_onnx(jnp.sin, [MATRIX], path=tmp_path / "model.onnx")
+    wanted = np.sin(MATRIX)
+    for fn in (lambda x: np.sin(np.asarray(x)), lambda x: wanted):
+        assert converter.check(tmp_path / "model.onnx", fn, [MATRIX]).passed

@@ -1,0 +1,69 @@
+"""Models in memory run without being serialised, whatever their tensors are of."""
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import converter
+from converter.errors import SaveError
+from converter.model.streaming import INLINE
+from converter.verify.sessions import session
+
+TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int32, np.int8, np.uint8, np.uint16, bool)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_parameters_of_every_type(dtype):
+    """One is used, and one is a result as it is."""
+    rng = np.random.default_rng(0)
+    params = {name: (3 * rng.standard_normal((40, 40))).astype(dtype) for name in ("used", "given")}
+    assert params["used"].nbytes > INLINE
+
+    def fn(params, x):
+        return x @ params["used"].astype(np.float32), params["given"]
+
+    export = converter.to_onnx(fn, [("n", 40)], params=params, opset=23)
+    x = rng.standard_normal((3, 40)).astype(np.float32)
+    assert converter.check(export, lambda x: fn(params, x)).passed
+    assert converter.check(export.model, lambda x: fn(params, x), [x]).passed
+
+
+def test_a_session_outlives_its_model():
+    """What was lent to it stays."""
+    weight = np.full((64, 64), 0.5, np.float32)
+
+    def made():
+        export = converter.to_onnx(lambda p, x: x @ p["w"], [(1, 64)], params={"w": weight.copy()})
+        return session(export)
+
+    lives = [made() for _ in range(20)]
+    ones = np.ones((1, 64), np.float32)
+    for live in lives:
+        (got,) = live.run(None, {live.get_inputs()[0].name: ones})
+        np.testing.assert_array_equal(got, np.full((1, 64), 32, np.float32))
+
+
+def test_what_a_weight_program_raises():
+    params = {"w": np.ones((40, 40), np.float32), "scale": np.ones(40, np.float32)}
+    export = converter.to_onnx(lambda p, x: (x @ p["w"]) * p["scale"], [(2, 40)], params=params)
+    params["scale"][:] = np.inf
+    with pytest.raises(SaveError, match="fold=False"):
+        session(export)
+
+
+def test_types_that_numpy_has_not():
+    """They stay in the model."""
+    held = (np.arange(4096).reshape(64, 64) % 16).astype(np.uint8)
+    numbers = ir.tensor(held, dtype=ir.DataType.UINT4, name="w")
+    graph = ir.Graph([], [], nodes=[], opset_imports={"": 21})
+    weight = ir.Value(name="w", const_value=numbers)
+    graph.initializers.add(weight)
+    cast = ir.node("Cast", [weight], {"to": ir.DataType.FLOAT})
+    (result,) = cast.outputs
+    result.name, result.type = "y", ir.TensorType(ir.DataType.FLOAT)
+    result.shape = ir.Shape([64, 64])
+    graph.append(cast)
+    graph.outputs.append(result)
+    (got,) = session(ir.Model(graph, ir_version=10)).run(None, {})
+    np.testing.assert_array_equal(got, held)
