@@ -14,22 +14,9 @@ from converter.files import save as saving
 from converter.files.behind import Written
 from converter.functions.calls import Function
 from converter.fuse.match import NearMiss, grouped
-from converter.graph import Graph
+from converter.graph import Graph, ops
 from converter.interface import Interface
 from converter.verdict import Verdict
-
-FUSED = (
-    "Attention",
-    "RotaryEmbedding",
-    "LayerNormalization",
-    "RMSNormalization",
-    "GroupNormalization",
-    "InstanceNormalization",
-    "BatchNormalization",
-    "Gelu",
-    "LogSoftmax",
-    "Resize",
-)
 
 
 @dataclass(frozen=True)
@@ -54,7 +41,8 @@ class Report:
         return sum(self.histogram.values())
 
     def __str__(self) -> str:
-        lines = [f"{self.nodes} nodes: " + _counted(self.fused)]
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
         lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
         lines += [
@@ -116,9 +104,11 @@ def report(
         by_opset.setdefault(opset, Counter())[operator] = count
     nodes = list(_running(model))
     counts = Counter(node.op_type for node in nodes)
+    written = [name for op in ops.stated() for name in (op.operator, op.otherwise)]
+    fusions = [name for name in written if name]
     foreign = sorted({node.op_type for node in nodes if node.domain})
     return Report(
-        fused=Counter({op: counts[op] for op in (*FUSED, *foreign) if counts[op]}),
+        fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
         near_misses=grouped(near_misses),
         deviations=list(deviations),

@@ -114,3 +114,14 @@ class Verdict(dict[str, Errors]):
     def passed(self) -> bool:
         """Whether the file computes what the function does."""
         return not self.differences
+
+    def __repr__(self) -> str:
+        count = len(self.differences)
+        heading = (
+            "passed" if self.passed else f"not passed, {count} differences: {self.differences[0]}"
+        )
+        errors = (
+            f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest"
+            for name, e in self.items()
+        )
+        return "\n".join([heading, *errors])

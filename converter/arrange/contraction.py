@@ -40,13 +40,21 @@ class Product:
             self.sizes.update(zip(operand.labels, operand.value.shape, strict=True))
 
     def cost(self, fixed: set[int]) -> int:
-        """Transposes of activations that this order of operands needs."""
+        """Transposes of activations that this order of operands needs, and half for a reshape."""
         rows = [*self.batch, *self.left, *self.summed]
         columns = [*self.batch, *self.summed, *self.right]
-        cost = int(self.out != self.wanted)
+        cost = self._moving(self.out, self.wanted)
         for operand, order in ((self.x, rows), (self.y, columns)):
-            cost += int(id(operand.value) not in fixed and operand.labels != order)
+            cost += 0 if id(operand.value) in fixed else self._moving(operand.labels, order)
         return cost
+
+    def _moving(self, before: list[int], after: list[int]) -> int:
+        """What it costs to bring axes into another order."""
+        shapes = [[self.sizes[a] for a in labels] for labels in (before, after)]
+        long = [
+            [a for a in labels if not dims.same(self.sizes[a], 1)] for labels in (before, after)
+        ]
+        return 2 if long[0] != long[1] else int(not dims.same_shape(*shapes))
 
     def emit(self, editor: Editor) -> Value:
         result = self._matmul(editor) if self.summed else self._outer(editor)

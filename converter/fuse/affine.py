@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, pair, proved, turned
+from converter.fuse.match import Uses, pair, proved
 from converter.graph import Node, Value, ops
 from converter.graph.axes import View, along
 from converter.graph.constants import scalar
@@ -72,9 +72,7 @@ def build(node: Node, affine: Affine, editor: Editor) -> Value:
         one = scalar(scale) == 1
         inputs = [x, other if one else editor.binary(ops.mul, scale, other), *known]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
-    # A norm of channels keeps its batch, which may be of size one.
-    seen = write if "axis" in inner.params else turned
-    return seen(editor, along(out, affine.normed.axes), node.out.shape)
+    return write(editor, along(out, affine.normed.axes), node.out.shape)
 
 
 AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove, build)

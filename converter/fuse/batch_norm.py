@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.fuse.centred import Centred, centred
-from converter.fuse.match import Uses, peel, proved, turned
+from converter.fuse.match import Uses, peel, proved
 from converter.fuse.norm import dressed
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.axes import View, along
@@ -48,7 +48,7 @@ def prove(node: Node, uses: Uses) -> Batch | None:
 def build(node: Node, batch: Batch, editor: Editor) -> Value:
     found, out = batch.found, node.out
     channels = (out.shape[1],)
-    x = turned(editor, found.x, out.shape, out.dtype)
+    x = write(editor, found.x, out.shape, out.dtype)
     statistics = [
         write(editor, along(view.base, (view.axes[1],)), channels, out.dtype)
         for view in (batch.mean, batch.variance)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, pair, proved, turned, whole
+from converter.fuse.match import Uses, pair, proved, whole
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.axes import View, along
 from converter.graph.constants import scalar
@@ -142,7 +142,7 @@ def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
     scale = write(editor, found.scale, (found.groups.groups,), node.out.dtype)
     epsilon = found.normed.node().params["epsilon"]
     normed = written(found.groups, scale, epsilon, editor)
-    return turned(editor, along(normed, found.normed.axes), node.out.shape)
+    return write(editor, along(normed, found.normed.axes), node.out.shape)
 
 
 CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_channel)

@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax.numpy as jnp
-import numpy as np
 
 from converter.graph import Node, Value, dims, ops
 from converter.graph.axes import View, along
 from converter.graph.dims import Shape
-from converter.graph.moves import above, write
+from converter.graph.moves import above
 from converter.graph.op import Op
 from converter.graph.rewrite import Editor, Rule, Takes
 from converter.trace import source_line
@@ -167,14 +166,6 @@ def converts_float(node: Node) -> bool:
 
 def _widens(node: Node) -> bool:
     return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
-
-
-def turned(editor: Editor, seen: View, shape: Shape, dtype: np.dtype | None = None) -> Value:
-    """As ``write``, but what only has to be transposed keeps its axes of size one."""
-    order = permutation(seen, shape)
-    if order is None:
-        return write(editor, seen, shape, dtype)
-    return editor.transpose(editor.convert(seen.base, dtype or seen.base.dtype), order)
 
 
 def permutation(seen: View, shape: Shape) -> list[int] | None:

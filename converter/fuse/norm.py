@@ -9,7 +9,7 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, operand, pair, turned
+from converter.fuse.match import Uses, operand, pair
 from converter.fuse.products import Product, product
 from converter.graph import Node, Value, const, ops
 from converter.graph.axes import View, along
@@ -110,7 +110,7 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     """``op`` over the logical axes of x, which have that shape, without scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
-    value = editor.transpose(turned(editor, norm.x, shape, dtype), order)
+    value = editor.transpose(write(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
     params = {"axis": value.rank - count, "epsilon": norm.epsilon}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)

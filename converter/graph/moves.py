@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -157,24 +157,58 @@ def plan(seen: View, shape: Shape) -> list[Step] | None:
 
 def _arranged(seen: View, source: list[Factor], sizes: Shape, shape: Shape) -> list[Step]:
     """A reshape, a transpose, a reshape and a broadcast, as far as they do anything."""
-    steps: list[Step] = []
     runs = _runs(source, [f for group in seen.groups for f in group])
     ordered = sorted(runs, key=lambda run: source.index(run[0]))
     order = [ordered.index(run) for run in runs]
+    split = tuple(dims.product([f.size for f in run]) for run in ordered)
     pieces = [
         piece for group, d in zip(seen.groups, shape, strict=True) for piece in _spread(group, d)
     ]
-    if order != sorted(order):
-        split = tuple(dims.product([f.size for f in run]) for run in ordered)
-        steps += [(ops.reshape, split)] if not dims.same_shape(sizes, split) else []
-        steps.append((ops.transpose, order))
-        sizes = tuple(split[i] for i in order)
+    if all(real or dims.same(d, 1) for d, real in pieces):
+        return _rearranging(sizes, split, order, shape)
     places = [i for i, (_, real) in enumerate(pieces) if real]
-    if not all(real or dims.same(d, 1) for d, real in pieces):
-        bare, wide = tuple(pieces[i][0] for i in places), tuple(d for d, _ in pieces)
-        steps += [(ops.reshape, bare), (ops.broadcast_in_dim, (wide, places))]
-        sizes = wide
-    return [*steps, *([(ops.reshape, shape)] if not dims.same_shape(sizes, shape) else [])]
+    bare, wide = tuple(pieces[i][0] for i in places), tuple(d for d, _ in pieces)
+    steps = _rearranging(sizes, split, order, bare)
+    return [*steps, (ops.broadcast_in_dim, (wide, places)), *_reshaping(wide, shape)]
+
+
+def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
+    """``x`` as ``split``, its axes in that order, as ``target``."""
+    for op, argument in _rearranging(x.shape, split, order, target):
+        x = _STEPS[op](editor, x, argument)
+    return x
+
+
+def _rearranging(shape: Shape, split: Shape, order: Sequence[int], target: Shape) -> list[Step]:
+    """A reshape to ``split``, its transposition and a reshape to ``target``, in as few steps.
+
+    Which axes of one lie between them is free: they stay where that saves a reshape.
+    """
+    order = [i for i in order if not dims.same(split[i], 1)]
+    if order == sorted(order):
+        return _reshaping(shape, target)
+    sizes = [split[i] for i in sorted(order)]
+    is_split = dims.same_shape(_long(shape), sizes)
+    is_merged = dims.same_shape(_long(target), [split[i] for i in order])
+    ones = (1,) * (len(target) - len(sizes) if is_merged else 0)
+    source = shape if is_split else (*ones, *sizes)
+    short = [i for i, d in enumerate(source) if dims.same(d, 1)]
+    long = [i for i in range(len(source)) if i not in short]
+    moved = [long[sorted(order).index(i)] for i in order]
+    if is_merged and len(source) == len(target):
+        permutation = [(short if dims.same(d, 1) else moved).pop(0) for d in target]
+    else:
+        permutation = [*short, *moved]
+    after = tuple(source[i] for i in permutation)
+    return [*_reshaping(shape, source), (ops.transpose, permutation), *_reshaping(after, target)]
+
+
+def _long(shape: Shape) -> list[Dim]:
+    return [d for d in shape if not dims.same(d, 1)]
+
+
+def _reshaping(shape: Shape, target: Shape) -> list[Step]:
+    return [] if dims.same_shape(shape, target) else [(ops.reshape, target)]
 
 
 def _spread(group: Group, size: Dim) -> list[tuple[Dim, bool]]:

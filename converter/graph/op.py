@@ -43,8 +43,8 @@ class Op:
     data gives the elements of its first operand in other places, or only some of them. Where
     ``forwards`` holds the results are the operands. The sign of a zero is open where
     ``any_zero`` holds. What ``calls`` runs somebody's code, which a conversion never does.
-    ``operator`` is what reports call a composite, ``structure`` the name by which ``fuse=``
-    chooses it, and ``needs`` the structures that it is made of.
+    Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
+    the name by which ``fuse=`` chooses it, and ``needs`` are the structures that it is made of.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Op:
     any_zero: bool = False
     calls: bool = False
     operator: str = ""
+    otherwise: str = ""
     structure: str = ""
     needs: tuple[str, ...] = ()
 

@@ -31,6 +31,11 @@ def _reshape(node: Node, editor: Editor) -> Value | None:
 def _transpose(node: Node, editor: Editor) -> Value | None:
     source, order = node.inputs[0], tuple(node.params["permutation"])
     inner = source.node
+    if inner is not None and inner.op is ops.einsum and editor.single_use(source):
+        out = [inner.params["out"][i] for i in order]
+        return editor.add(
+            ops.einsum, inner.inputs, node.out.shape, node.out.dtype, {**inner.params, "out": out}
+        )
     if moves_only_ones(source.shape, order):
         return editor.reshape(source, node.out.shape)
     if inner is None:
@@ -44,11 +49,6 @@ def _transpose(node: Node, editor: Editor) -> Value | None:
             editor.broadcast(inner.inputs[0], node.out.shape, axes)
             if axes == sorted(axes)
             else None
-        )
-    if inner.op is ops.einsum and editor.single_use(source):
-        out = [inner.params["out"][i] for i in order]
-        return editor.add(
-            ops.einsum, inner.inputs, node.out.shape, node.out.dtype, {**inner.params, "out": out}
         )
     return None
 

@@ -32,7 +32,6 @@ BFLOAT16_SINCE: Mapping[str, int] = {
 NAMES: Mapping[Op, str] = {
     **dict.fromkeys((ops.avg_pool, ops.sum_pool), "AveragePool"),
     **dict.fromkeys((ops.max_pool, ops.max_pool_scatter), "MaxPool"),
-    ops.soft_sign: "Softsign",
 }
 
 

@@ -156,3 +156,19 @@ def test_formulas_made_of_others():
 def test_what_no_formula_can_say():
     with pytest.raises(converter.SpecError, match=r"it has reduce_sum.*give roots="):
         converter.recogniser("mean")(lambda x: x / x.sum(-1, keepdims=True))
+
+
+def test_rules_from_outside_win():
+    """Over the converter's own at every opset, or from one on."""
+
+    def written(opset):
+        return set(converter.to_onnx(jax.nn.gelu, [X], opset=opset).report.histogram)
+
+    ours = {opset: written(opset) for opset in (17, 20, 23)}
+    for since, wanted in ((None, (17, 20, 23)), (18, (20, 23)), (23, (23,))):
+        with converter.extensions():
+            given = {} if since is None else {"since": since}
+            converter.rule("gelu", ignores=("approximate",), **given)(lambda b, x: b.op("Erf", x))
+            for opset, operators in ours.items():
+                assert written(opset) == ({"Erf"} if opset in wanted else operators)
+    assert {opset: written(opset) for opset in ours} == ours

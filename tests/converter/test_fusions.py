@@ -58,6 +58,10 @@ FORMS = {
 }
 
 
+COMMON = ("Softmax", "Clip")
+"""What is written like a single operation of JAX's too, or is part of others."""
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.full
 def test_one_by_its_name_and_nothing(name):
@@ -66,6 +70,7 @@ def test_one_by_its_name_and_nothing(name):
     for fuse, wanted in (([name], True), (others, False), (False, False)):
         export = converter.to_onnx(fn, [SHAPE], fuse=fuse)
         assert (operator in export.report.histogram) == wanted, export.graph
+        assert (operator in export.report.fused) == (wanted and operator not in COMMON)
         assert converter.check(export, fn).passed
 
 
@@ -112,8 +117,15 @@ def test_what_a_newer_opset_would_fuse():
     }
     for opset, told in newer.items():
         there = converter.to_onnx(network, [SHAPE], opset=opset).report
-        assert {op: there.histogram[op] for op in told} == told
+        assert {op: there.fused[op] for op in told} == told
     assert "would be fused at opset 18: 1 Mish" in str(
         converter.to_onnx(network, [SHAPE], opset=17).report
     )
     assert not there.newer
+
+
+def test_a_report_in_words():
+    assert str(converter.to_onnx(lambda x: x + 1, [SHAPE]).report) == "1 node"
+    assert str(converter.to_onnx(jnp.tanh, [SHAPE]).report) == "1 node"
+    several = converter.to_onnx(lambda x: jax.nn.gelu(x) + jax.nn.mish(x), [SHAPE]).report
+    assert str(several).splitlines()[0] == "3 nodes: 1 Gelu, 1 Mish"

@@ -13,7 +13,8 @@ import pytest
 from flax import nnx
 from jax import lax
 
-from tests.recognisers import Form, assert_recognised
+import converter
+from tests.recognisers import Form, assert_recognised, wrapped
 
 KEY = jax.random.key(0)
 WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
@@ -401,3 +402,25 @@ def test_opsets(form, opset):
 @pytest.mark.parametrize("form", ATTENTIONS, ids=[f.name for f in ATTENTIONS])
 def test_three_dimensional_layout(form, how):
     assert_recognised(form, how, layout="3d")
+
+
+def sized(form, how, size, opset):
+    """The report where the axis that a transformation adds is so long."""
+    fn, shapes = wrapped(form, how)
+    axis = 0 if how == "nested" else int(how.removeprefix("vmap"))
+    for i, shape in enumerate(shapes):
+        place = axis % len(shape)
+        shapes[i] = (*shape[:place], size, *shape[place + 1 :])
+    return converter.to_onnx(fn, shapes, opset=opset).report
+
+
+@pytest.mark.sampled(31, full=5)
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("how", ["vmap0", "vmap1", "vmap-1", "nested"])
+@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+def test_axes_of_one(form, how, opset):
+    """An axis of one is one of many, but that a reshape may stand for a transposition."""
+    many, one = (sized(form, how, size, opset) for size in (3, 1))
+    assert one.fused == many.fused
+    for name, count in one.histogram.items():
+        assert name == "Reshape" or count <= many.histogram.get(name, 0), name

@@ -163,6 +163,9 @@ def test_operators(name, opset):
     rows = "T" if name.startswith("linen") else T
     export = converter.to_onnx(fn, [("B", rows, D)], params=params, opset=opset)
     assert export.report.histogram == wanted, export.graph
+    assert export.report.fused == {
+        op: n for op, n in wanted.items() if op in ("LSTM", "GRU", "RNN")
+    }
     assert_right(export, jax.tree.leaves(fn(params, X)))
 
 

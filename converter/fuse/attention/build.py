@@ -12,7 +12,7 @@ from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, Factor, Term
 from converter.graph import Node, Value, const, dims, ops
 from converter.graph.axes import View, along
-from converter.graph.moves import write
+from converter.graph.moves import rearrange, write
 from converter.graph.rewrite import Editor
 
 
@@ -69,14 +69,15 @@ def _arrange(
     """An operand with one axis per group, batch axes that it lacks broadcast."""
     order = [i for group in groups for i in group]
     present = [i for i in order if i in operand.axes]
-    bare = tuple(parts.sizes[i] for i in operand.axes)
-    value = editor.reshape(editor.convert(operand.value, dtype), bare)
-    value = editor.transpose(value, [operand.axes.index(i) for i in present])
+    base = editor.convert(operand.value, dtype)
+    split = tuple(parts.sizes[i] for i in operand.axes)
+    turned = [operand.axes.index(i) for i in present]
+    target = tuple(dims.product([parts.sizes[i] for i in group]) for group in groups)
+    if len(present) == len(order):
+        return rearrange(editor, base, split, turned, target)
+    bare = rearrange(editor, base, split, turned, tuple(parts.sizes[i] for i in present))
     full = tuple(parts.sizes[i] for i in order)
-    value = editor.broadcast(value, full, [order.index(i) for i in present])
-    return editor.reshape(
-        value, tuple(dims.product([parts.sizes[i] for i in group]) for group in groups)
-    )
+    return editor.reshape(editor.broadcast(bare, full, [order.index(i) for i in present]), target)
 
 
 def _mask(

@@ -28,31 +28,37 @@ _activation = partial(_fused, elementwise=True)
 attention = _fused("attention", formulas.attention, "Attention", needs=("softmax",))
 rotary = _fused("rotary", formulas.rotary, "RotaryEmbedding")
 rotary_heads = _ours("rotary_heads", formulas.rotary_heads, operator="RotaryEmbedding")
+layer_norm = _fused("layer_norm", norms.layer_norm, "LayerNormalization")
+rms_norm = _fused("rms_norm", norms.rms_norm, "RMSNormalization")
+group_norm = _fused(
+    "group_norm",
+    norms.group_norm,
+    "InstanceNormalization",
+    otherwise="GroupNormalization",
+    needs=("layer_norm",),
+)
+batch_norm = _fused("batch_norm", norms.batch_norm, "BatchNormalization")
 softmax = _fused("softmax", formulas.softmax)
 log_softmax = _fused("log_softmax", formulas.log_softmax, "LogSoftmax")
 gelu = _activation("gelu", formulas.gelu, "Gelu")
 resize = _fused("resize", formulas.resize, "Resize")
-layer_norm = _fused("layer_norm", norms.layer_norm, "LayerNormalization")
-rms_norm = _fused("rms_norm", norms.rms_norm, "RMSNormalization")
-group_norm = _fused("group_norm", norms.group_norm, "InstanceNormalization", needs=("layer_norm",))
-batch_norm = _fused("batch_norm", norms.batch_norm, "BatchNormalization")
 lstm = _fused("lstm", recurrent.lstm, "LSTM", structure="recurrent")
 gru = _fused("gru", recurrent.gru, "GRU", structure="recurrent")
 rnn = _fused("rnn", recurrent.rnn, "RNN", structure="recurrent")
 
 # ----------------------------------------------------------------------------------- activations
 
-hard_sigmoid = _activation("hard_sigmoid", formulas.hard_sigmoid)
+hard_sigmoid = _activation("hard_sigmoid", formulas.hard_sigmoid, "HardSigmoid")
 clip = _activation("clip", lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high))
-hard_swish = _activation("hard_swish", jax.nn.hard_swish)
-softplus = _activation("softplus", jax.nn.softplus)
-mish = _activation("mish", jax.nn.mish)
-swish = _activation("swish", lambda x, *, alpha=1.0: x * lax.logistic(x * alpha))
-soft_sign = _activation("soft_sign", jax.nn.soft_sign)
-leaky_relu = _activation("leaky_relu", formulas.leaky_relu)
-elu = _activation("elu", formulas.elu)
-selu = _activation("selu", formulas.selu)
-celu = _activation("celu", formulas.celu)
+hard_swish = _activation("hard_swish", jax.nn.hard_swish, "HardSwish")
+softplus = _activation("softplus", jax.nn.softplus, "Softplus")
+mish = _activation("mish", jax.nn.mish, "Mish")
+swish = _activation("swish", lambda x, *, alpha=1.0: x * lax.logistic(x * alpha), "Swish")
+soft_sign = _activation("soft_sign", jax.nn.soft_sign, "Softsign")
+leaky_relu = _activation("leaky_relu", formulas.leaky_relu, "LeakyRelu", otherwise="PRelu")
+elu = _activation("elu", formulas.elu, "Elu")
+selu = _activation("selu", formulas.selu, "Selu")
+celu = _activation("celu", formulas.celu, "Celu")
 relu = _ours("relu", lambda x: jnp.maximum(x, 0), elementwise=True, rounding=Rounding.NONE)
 
 # --------------------------------------------------------------------------- forms that ONNX has

@@ -201,3 +201,11 @@ def test_a_file_without_its_graph(tmp_path):
 def test_what_cannot_be_run():
     with pytest.raises(converter.CheckError, match=r"model must be an export, .* int"):
         converter.check(3, jnp.sin, [np.float32(1)])
+
+
+def test_a_verdict_in_words():
+    export = converter.to_onnx(jnp.sin, [BASE], output_names=["y"])
+    right = str(converter.check(export, jnp.sin, [BASE])).splitlines()
+    assert right[0] == "passed" and right[1].startswith("y: off by at most ")
+    wrong = str(converter.check(export, jnp.cos, [BASE]))
+    assert wrong.startswith("not passed, 2 differences: y[0, 0] is ")

@@ -70,6 +70,34 @@ def test_structure(name):
     assert {name: count for name, count in report.fused.items() if count} == counts
 
 
+OTHERS = {
+    name: zoo.info(name).config for name in ("vit_digits", "dinov3_vits16", "dinov3_vith16plus")
+}
+CONVNEXT = zoo.info("dinov3_convnext_tiny").config
+SMALL = {name: nano(config) for name, config in {**NETWORKS, **OTHERS}.items()} | {
+    "dinov3_convnext_tiny": replace(CONVNEXT, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32))
+}
+MOVES = {"Concat", "Expand", "Shape", "Reshape", "Transpose"}
+"""Tokens of the network's own are as they are, and need not be repeated for each image."""
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_fixed_batch_of_one(name, opset):
+    """It has the operators of the open file, and moves no more than that does."""
+    config, size = SMALL[name], (4 * SMALL[name].stride, 6 * SMALL[name].stride)
+
+    def counts(batch):
+        return convert(abstract(config), opset, Signature(size, batch)).report
+
+    fixed, free = counts(1), counts(None)
+    assert fixed.fused == free.fused
+    for operator in free.histogram.keys() | fixed.histogram:
+        one, many = (report.histogram.get(operator, 0) for report in (fixed, free))
+        assert one <= many if operator in MOVES else one == many, operator
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "layers"),
