@@ -13,17 +13,7 @@ from converter.lower.builder import Builder
 from converter.lower.formula import Term
 from converter.lower.lowerings import lowers, table
 
-table(
-    {
-        ops.matmul: "MatMul",
-        ops.relu: "Relu",
-        ops.hard_swish: "HardSwish",
-        ops.selu: "Selu",
-        ops.softplus: "Softplus",
-        ops.mish: "Mish",
-        ops.soft_sign: "Softsign",
-    }
-)
+table({ops.matmul: "MatMul", ops.relu: "Relu"})
 table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 

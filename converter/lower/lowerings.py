@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx_ir as ir
@@ -24,6 +24,7 @@ from converter.frontend.refused import REFUSED
 from converter.frontend.trace import source_line
 from converter.ir import Node, dims, outside
 from converter.ir.op import Op
+from converter.targets import schemas
 
 Lowering = Callable[..., Any]
 OLDEST = 17
@@ -100,7 +101,8 @@ def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
 
 
 def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | None:
-    """The newest rule for an operation at this opset: one from outside, else ours.
+    """The newest rule for an operation at this opset: one from outside, else ours; a composite
+    without any is the operator that it names, its parameters the attributes.
 
     ``claimed`` are the names of users' own primitives in the program.
     """
@@ -108,7 +110,14 @@ def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | 
         if allowed := [since for since in rules if since <= opset]:
             found: Entry = rules[max(allowed)]
             return found
-    return None
+    return _named(op, opset) if op not in _rules else None
+
+
+def _named(op: Op, opset: int) -> Entry | None:
+    """A rule for what a recogniser finds, if the opset has its operator."""
+    if not op.operator or op.formula is None or schemas.SINCE.get(op.operator, OLDEST) > opset:
+        return None
+    return replace(Entry.of(op.formula, ()), lowering=_renamed(op.operator, {}))
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
