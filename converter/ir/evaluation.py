@@ -116,14 +116,50 @@ def _evaluation_run(
             return env[id(value)]
         return _array(value, value.const)
 
-    for node in graph.nodes:
+    for node, done in zip(graph.nodes, _read_last(graph), strict=True):
         inputs = [read(v) for v in node.inputs]
         if node.op in CONTROL:
             results = CONTROL[node.op](node, inputs, env, context)
         else:
             results = context.apply(node, inputs, context.sizes)
         env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+        for value in done:
+            del env[id(value)]
     return [read(v) for v in graph.outputs]
+
+
+def _read_last(graph: Graph) -> list[list[Value]]:
+    """For each node the values of this graph that nobody reads after it."""
+    kept, found = {id(v) for v in graph.outputs}, list[list[Value]]()
+    own = {id(v) for node in graph.nodes for v in node.outputs}
+    for node in reversed(graph.nodes):
+        touched = {id(v): v for v in (*node.operands(), *node.outputs) if id(v) in own}
+        found.append([v for key, v in touched.items() if key not in kept])
+        kept |= touched.keys()
+    return found[::-1]
+
+
+def memory(graph: Graph, sizes: Sizes) -> int:
+    """Bytes that an evaluation takes at most, for sizes of named dimensions, without parameters.
+
+    There are the values that are still to be read, and so many copies (``COPIES``) of what a step
+    takes and gives while its rounding is moved (``converter.verify.noise``).
+    """
+
+    def held(values: Iterable[Value]) -> int:
+        shapes = ((dims.concrete(v.shape, sizes), v) for v in values if v.kind != "param")
+        return sum(math.prod(shape) * v.dtype.itemsize for shape, v in shapes)
+
+    live = peak = held(graph.inputs)
+    for node, done in zip(graph.nodes, _read_last(graph), strict=True):
+        bodies = max((memory(body, sizes) for body in node.bodies.values()), default=0)
+        peak = max(peak, live + COPIES * held((*node.inputs, *node.outputs)) + bodies)
+        live += held(node.outputs) - held(done)
+    return peak
+
+
+COPIES = 6
+"""Measured on attention over 4,000 positions: a peak of 0.7 GiB where this gives 0.8."""
 
 
 def _evaluation_scan(

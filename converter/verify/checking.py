@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -42,13 +43,13 @@ def check(
         fn: called with the inputs; its leaves are compared with the outputs in order.
         inputs: arrays as the function takes them, or pytrees of them; without them several are
             drawn (ordinary, repeated, zero and large numbers, at the extremes of named
-            dimensions), which takes an export.
+            dimensions for which evaluations take at most 4 GiB), which takes an export.
 
     Returns:
         A dictionary from outputs to errors, with ``passed`` and ``differences``.
 
     Raises:
-        CheckError: inputs or outputs do not fit the model.
+        CheckError: inputs or outputs do not fit the model, or JAX cannot evaluate the function.
     """
     graph = model.graph if isinstance(model, Export) else None
     if inputs is None and graph is None:
@@ -59,18 +60,32 @@ def check(
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
     if graph is not None and inputs is not None:
         refuse_forbidden(graph, interface.taken(given))
-    if inputs is None and graph is not None:
-        drawn = [*samples(graph, seed)]
+    if inputs is None and isinstance(model, Export):
+        drawn = [*samples(model.graph, seed, model.retrace())]
     else:
         drawn = [("given", interface.taken(given))]
     call = interface.called(fn)
-    noise = _noise(model, call, drawn[0][1])
-    cases = [_Case(name, arrays, call, noise) for name, arrays in drawn]
-    verdict = Verdict()
+    noise, verdict, cases = _noise(model, call, drawn[0][1]), Verdict(), list[_Case]()
+    for name, arrays in drawn:
+        with _evaluating(name, arrays):
+            cases.append(_Case(name, arrays, call, noise))
     for optimised, live in _sessions(model):
         for case in cases:
-            case.compare(run(live, case.inputs), optimised, verdict)
+            got = run(live, case.inputs)
+            with _evaluating(case.name, case.inputs):
+                case.compare(got, optimised, verdict)
     return verdict
+
+
+@contextmanager
+def _evaluating(name: str, inputs: Sequence[Any]) -> Iterator[None]:
+    """What XLA and numpy raise, memory that is not there for one, in a sentence."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        shapes = ", ".join(str(list(np.shape(x))) for x in inputs)
+        why = str(error).partition("\n")[0]
+        raise CheckError(f"JAX cannot evaluate it on {name} inputs of {shapes}: {why}") from error
 
 
 class _Case:

@@ -10,6 +10,7 @@ import numpy as np
 
 from converter.errors import CheckError
 from converter.ir import Graph, Value, dims, named_sizes
+from converter.ir.evaluation import memory
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
@@ -51,8 +52,21 @@ DRAWS: dict[str, Draw] = {
 }
 
 
-def samples(graph: Graph, seed: int = 0) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """The name and the inputs of each sample for a graph's inputs."""
+BUDGET = 4 << 30
+"""Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named
+dimensions are drawn smaller until it does."""
+
+
+def samples(
+    graph: Graph, seed: int = 0, evaluated: Graph | None = None
+) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """The name and the inputs of each sample for a graph's inputs.
+
+    ``evaluated`` is what is computed on them, if it is another graph. It takes no more memory than
+    ``BUDGET``.
+
+    **Raises** `CheckError` where no sizes obey the constraints and that.
+    """
     names = sorted(set().union(*(named_sizes.size_names(d) for v in graph.inputs for d in v.shape)))
     smallest, largest = EXTREMES
     wanted = {
@@ -63,18 +77,26 @@ def samples(graph: Graph, seed: int = 0) -> Iterator[tuple[str, list[np.ndarray]
     cases = [(what, "") for what in DRAWS]
     if names:
         cases += [("normal", size) for size in wanted if size]
-    allowed = {size: _allowed(graph, wanted[size]) for size in wanted}
+    allowed = {size: _allowed(evaluated or graph, wanted[size]) for size in wanted}
     for index, (what, size) in enumerate(cases):
         yield what + size, draw_inputs(graph.inputs, allowed[size], DRAWS[what], seed + index)
 
 
 def _allowed(graph: Graph, wanted: named_sizes.Sizes) -> dict[str, int]:
-    """Sizes that the graph's constraints allow, near to those that are wanted."""
-    found = named_sizes.nearest_size(wanted, graph.constraints)
-    if found is None:
-        given = ", ".join(map(repr, graph.constraints))
-        raise CheckError(f"no sizes near {dict(wanted)} obey the constraints {given}; pass inputs")
-    return found
+    """Sizes that the graph's constraints and the memory allow, near to those that are wanted."""
+    for share in (1, 0.75, 0.5, 0.25, 0):
+        smaller = {name: max(1, round(share * size)) for name, size in wanted.items()}
+        found = named_sizes.nearest_size(smaller, graph.constraints)
+        if found is None:
+            given = ", ".join(map(repr, graph.constraints))
+            raise CheckError(f"no sizes near {smaller} obey the constraints {given}; pass inputs")
+        needed = memory(graph, found)
+        if not wanted or needed <= BUDGET:
+            return found
+    raise CheckError(
+        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {found}, and may take "
+        f"{BUDGET / 2**30:.0f} GiB; pass inputs"
+    )
 
 
 def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:

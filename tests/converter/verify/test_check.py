@@ -13,7 +13,8 @@ import pytest
 from jax import lax
 
 import converter
-from converter.verify.samples import samples
+from converter.ir.evaluation import COPIES, memory
+from converter.verify.samples import BUDGET, samples
 
 RNG = np.random.default_rng(3)
 BASE = RNG.standard_normal((3, 5)).astype(np.float32)
@@ -209,3 +210,43 @@ def test_a_verdict_in_words():
     assert right[0] == "passed" and right[1].startswith("y: off by at most ")
     wrong = str(converter.check(export, jnp.cos, [BASE]))
     assert wrong.startswith("not passed, 2 differences: y[0, 0] is ")
+
+
+def over_pixels(x):
+    """Attention from each pixel to each, without anything that fuses it."""
+    rows = x.reshape(x.shape[0], -1, 1)
+    return jnp.tanh(rows @ rows.swapaxes(1, 2)).sum(-1)
+
+
+@pytest.mark.parametrize("constraints", [(), ("h >= 2",)])
+def test_samples_fit_into_memory(constraints):
+    """Sizes as they are otherwise, 9 images of 160 x 176 pixels, would take 400 GiB."""
+    shape = ("B", "16*h", "16*w")
+    export = converter.to_onnx(over_pixels, [shape], constraints=constraints)
+    found = [xs[0].shape for _, xs in samples(export.graph, 0, export.retrace())]
+    for images, height, width in found:
+        sizes = {"B": images, "h": height // 16, "w": width // 16}
+        assert memory(export.retrace(), sizes) <= BUDGET
+    assert len({*found}) == 3
+    wide = converter.to_onnx(over_pixels, [("B", "4096*h", 1024)])
+    with pytest.raises(converter.CheckError, match=r"takes .* GiB even at the sizes .*'h': 1"):
+        converter.check(wide, over_pixels)
+
+
+def test_what_an_evaluation_takes():
+    """Values that nobody reads any more are gone: a chain of any length takes as much."""
+    short, long = (
+        converter.to_onnx(lambda x, n=n: [x := jnp.sin(x) for _ in range(n)][-1], [("B", 8)])
+        for n in (3, 30)
+    )
+    taken = [memory(export.retrace(), {"B": 4}) for export in (short, long)]
+    assert taken[0] == taken[1] == (2 + 2 * COPIES) * 4 * 8 * 4
+
+
+def test_what_jax_cannot_evaluate_is_said_in_a_sentence():
+    def fails(x):
+        return jax.pure_callback(lambda x: 1 / 0, x, x)
+
+    export = converter.to_onnx(jnp.sin, [BASE])
+    with pytest.raises(converter.CheckError, match=r"JAX cannot evaluate it on given .*\[3, 5\]:"):
+        converter.check(export, fails, [BASE])
