@@ -38,9 +38,7 @@ def part(seen: View) -> View | None:
     low, high = seen.reach(axis)
     for value in seen.node().inputs:
         size = value.shape[axis]
-        if not dims.all_static((low, high, size)):
-            return None
-        if offset <= low and high < offset + size:
+        if dims.is_at_least(low - offset, 0) and dims.is_at_least(offset + size - high, 1):
             starts = (*seen.starts[:axis], seen.starts[axis] - offset, *seen.starts[axis + 1 :])
             return View(value, seen.groups, starts)
         offset += size
