@@ -14,8 +14,8 @@ from .model.metadata import Metadata
 from .model.results import Export, Report, report
 from .model.saving import save
 from .model.verdict import Difference, Errors, Verdict, compare
+from .opsets import IR_VERSIONS, OPSETS
 from .targets import TARGETS, AttentionLayout, find_target
-from .targets.opsets import IR_VERSIONS, OPSETS
 from .verify.checking import check
 from .verify.sessions import run, session
 from .verify.watch import Change

@@ -22,7 +22,16 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "ir", "targets", "decompositions", "frontend", "decompose", "canonicalize"),
+        *(
+            "errors",
+            "opsets",
+            "ir",
+            "targets",
+            "decompositions",
+            "frontend",
+            "decompose",
+            "canonicalize",
+        ),
         *("weight_folding", "fuse", "layout", "legalize", "pipeline", "lower", "model", "verify"),
         "api",
     ),

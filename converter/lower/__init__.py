@@ -32,8 +32,8 @@ from converter.lower import (
 )
 from converter.lower.builder import Builder
 from converter.lower.shared import Shared, typed
+from converter.opsets import IR_VERSIONS, OPSETS
 from converter.targets import Target
-from converter.targets.opsets import IR_VERSIONS, OPSETS
 
 
 def lower(

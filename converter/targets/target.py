@@ -16,7 +16,7 @@ from converter.ir.dims import is_symbolic
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import Rule
-from converter.targets.opsets import OPSETS
+from converter.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 

@@ -12,7 +12,7 @@ from jax import lax
 
 import converter
 from converter.ir import ops
-from converter.targets.opsets import OPSETS
+from converter.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE, operator
 
 WRITTEN = set(

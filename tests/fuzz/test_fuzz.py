@@ -179,4 +179,4 @@ def test_the_judge_knows_right_from_wrong(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr("converter.api.conversion.tidy", lambda model, target: 1 / 0)
     outcome = judge(right)
-    assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError export.py:finish")
+    assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError conversion.py:finish")

@@ -5,8 +5,8 @@ bfloat16 is computed in float32 where nothing else is said.
 """
 
 from converter.ir import ops
+from converter.opsets import OPSETS
 from converter.targets.onnxruntime.quirks import QUIRKS
-from converter.targets.opsets import OPSETS
 from converter.targets.target import (
     BOOL,
     FORMULAS,
