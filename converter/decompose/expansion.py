@@ -6,7 +6,7 @@ a complex number is real is seen in what its operands have become.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -22,11 +22,12 @@ from converter.frontend.inline import Inliner
 from converter.ir import Graph, Node, Value
 from converter.ir.complex_pairs import is_complex
 from converter.ir.names import Names
+from converter.ir.op import Op
 from converter.ir.rewrite import Editor, drop_dead, sweep
 
 
-def decompose(graph: Graph) -> bool:
-    """Write out all nodes that stand for more, in place; whether there were any."""
+def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
+    """Write out nodes that stand for more, ``only`` some perhaps; whether there were any."""
     drop_dead(graph)
     constants, claimed = Constants([], Names()), graph.claimed()
 
@@ -35,6 +36,7 @@ def decompose(graph: Graph) -> bool:
         return None if closed is None else inlined(closed, node, editor.nodes, constants, claimed)
 
     stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
+    stand_for_more = set(filter(only, stand_for_more))
     return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written)).changed
 
 

@@ -21,6 +21,7 @@ class Rounding(Enum):
     SUMS = "sum of many, which is exact where all operands have few digits"
     FUNCTION = "function that a runtime computes by itself, right but for the last digits"
     NORMWISE = "backward stable: a matrix may be off by some units of its largest element"
+    GIVEN = "as the computation of the caller's does that it applies"
     CANCELS = "XLA's own sums cancel near its zeros"
 
 

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from converter.decompose.expansion import decompose
 from converter.frontend.array_forms import OfHeld
 from converter.ir import Graph, Node, ops
 from converter.ir.evaluation import Sizes, all_nodes, evaluate, precision, run_node
@@ -48,6 +49,7 @@ class Noise:
     def _graph(self) -> Graph:
         graph = self._retrace()
         drop_dead(graph)
+        decompose(graph, lambda op: op.rounding is Rounding.GIVEN)
         return graph
 
     @cached_property

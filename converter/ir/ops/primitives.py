@@ -117,6 +117,10 @@ argmin = _choosing("argmin")
 
 # ------------------------------------------------------------------ reductions, windows, products
 
+# What they apply is the caller's.
+reduce = state("reduce", rounding=Rounding.GIVEN)
+reduce_window = state("reduce_window", rounding=Rounding.GIVEN)
+
 reduce_sum = _adding("reduce_sum")
 reduce_prod = state("reduce_prod")
 reduce_max = _extreme("reduce_max", lax.reduce_max)
