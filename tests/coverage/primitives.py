@@ -20,6 +20,7 @@ from converter.frontend.refused import REFUSED
 from converter.ir import ops
 from converter.layout import pooling
 from converter.lower import lowerings
+from converter.opsets import OPSETS
 from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
 
@@ -89,4 +90,6 @@ def opsets(name: str) -> str:
     """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
     if decompositions.find_decomposition(name) is not None:
         return "17"
-    return ", ".join(map(str, lowerings.brought(ops.named(name)))) or "17"
+    rules = [lowerings.find_lowering(ops.named(name), opset) for opset in OPSETS]
+    changes = zip(OPSETS, rules, [None, *rules], strict=False)
+    return ", ".join(str(opset) for opset, rule, before in changes if rule is not before) or "17"

@@ -19,11 +19,11 @@ from tests.converter.harness.table import DTYPES, arguments, sample, whole
 from tests.converter.test_rules import EXAMPLES, equations
 
 TABLES = {
-    "expand/test_wrappers": ("INLINED", "BUFFERS", "DROPPED"),
-    "expand/test_products": ("CASES",),
-    "expand/test_matrices": ("ANSWERS",),
-    "expand/test_special_functions": ("FUNCTIONS",),
-    "expand/test_uncommon": ("UNCOMMON",),
+    "decompositions/test_wrappers": ("INLINED", "BUFFERS", "DROPPED"),
+    "decompositions/test_products": ("CASES",),
+    "decompositions/test_matrices": ("ANSWERS",),
+    "decompositions/test_special_functions": ("FUNCTIONS",),
+    "decompositions/test_uncommon": ("UNCOMMON",),
 }
 """Modules of `tests/converter` with functions of `X`, or functions with their inputs last."""
 
