@@ -103,7 +103,8 @@ class View:
 
     def fills(self, shape: Shape) -> bool:
         """Whether the value is not repeated along any axis of that shape."""
-        return all(group or dims.same(d, 1) for group, d in zip(self.groups, shape, strict=True))
+        sizes = (dims.size_product([f.size for f in group]) for group in self.groups)
+        return all(dims.same(size, d) for size, d in zip(sizes, shape, strict=True))
 
     def take(self, axes: Iterable[int | None]) -> View:
         """The same with its axes in another order, others left out or put in."""

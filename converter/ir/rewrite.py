@@ -12,7 +12,7 @@ import numpy as np
 
 from converter.ir import Graph, Node, Value, dims, make_node, ops
 from converter.ir.dims import Dim, Shape
-from converter.ir.op import Op
+from converter.ir.op import Formula, Op
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +63,11 @@ class Editor:
         shape: Shape,
         dtype: Any,
         params: Mapping[str, Any] | None = None,
+        formula: Formula | None = None,
     ) -> Value:
-        """Append a node with one output; an operation from outside is given by its name."""
-        (out,) = self.add_many(op, inputs, [(shape, dtype)], params)
+        """Append a node with one output; an operation from outside is its name and its formula."""
+        own = ops.from_outside(op, formula) if isinstance(op, str) and formula else op
+        (out,) = self.add_many(own, inputs, [(shape, dtype)], params)
         return out
 
     def add_many(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,12 @@ def of_kind(name: str, kind: str) -> Op:
     stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
     rounding = base.rounding if stays else Rounding.INSIDE
     return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides))
+
+
+@cache
+def from_outside(name: str, formula: Formula) -> Op:
+    """What a recogniser from outside writes, by its own name, which may be one of ours."""
+    return Op(name, "user", formula)
 
 
 def of_user(primitive: Any) -> Op:
