@@ -15,12 +15,12 @@ from converter.ir import ops
 from converter.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE, operator
 
-WRITTEN = set(
-    re.findall(
-        r'"([A-Z][A-Za-z0-9]+)"',
-        "".join(p.read_text() for p in (Path(converter.__file__).parent / "lower").glob("*.py")),
-    )
-) & {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+QUOTED = re.findall(
+    r'"([A-Z][A-Za-z0-9]+)"',
+    "".join(p.read_text() for p in (Path(converter.__file__).parent / "lower").glob("*.py")),
+)
+STANDARD = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+WRITTEN = {*QUOTED, *(op.operator for op in ops.stated())} & STANDARD
 
 
 def takes_bfloat16(operator: str, opset: int) -> bool | None:
