@@ -178,9 +178,12 @@ def _meets(program: Program, sample: str, what: Callable[[np.ndarray], bool]) ->
         return results
 
     ends: list[Any] = []
-    # Step by step, so that loops are seen; some products XLA takes in a whole function only.
-    with contextlib.suppress(*IN_JAX), jax.disable_jit():
-        ends = evaluate(graph, dict(samples(graph))[sample], apply=apply)
+    # Step by step, so that loops are seen; some products XLA takes in a whole function only, and
+    # a loop of no rounds is taken compiled only.
+    for steps in (jax.disable_jit(), contextlib.nullcontext()):
+        with contextlib.suppress(*IN_JAX), steps:
+            ends = evaluate(graph, dict(samples(graph))[sample], apply=apply)
+            break
     return found or any(what(np.asarray(y)) for y in ends)
 
 
