@@ -4,6 +4,7 @@ No two modules need each other, and none is longer than can be read at once.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,15 @@ ROOMS = {
 
 SELF_CONTAINED = {"zoo/models"}
 """Rooms that use nothing else of ours, not even what lies below them."""
+
+RUNTIMES = {
+    "ort",
+    *(path.parent.name for path in (ROOT / "converter/targets").glob("*/__init__.py")),
+} - {"portable", "standard"}
+"""What only the targets know by name, and how one of them is usually imported; two are none."""
+
+RUNS_FILES = {"converter/verify/sessions.py", "converter/model/verdict.py"}
+"""Run files in ONNX Runtime, and say what that gave."""
 
 DATA_OF_MODELS = {"zoo/registry": "zoo.models.config", "zoo/images": "zoo.models.config"}
 """Rooms that know networks by their hyperparameters alone, so that they need no JAX."""
@@ -248,3 +258,38 @@ def test_helpers_of_the_converter_are_found_by_their_names():
     """`_` is a rule's own function; what has a name has it in two modules at most."""
     names = [name for name, _ in _stated("converter") if name.startswith("_") and name != "_"]
     assert [name for name in set(names) if names.count(name) > 2] == []
+
+
+def test_only_targets_know_runtimes_by_name():
+    """Names of things and texts; docstrings may say why."""
+    for path in files("converter"):
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith("converter/targets/") or place in RUNS_FILES:
+            continue
+        told = [(line, text) for line, text in _words(path) if _named_runtimes(text)]
+        assert not told, f"{path}: {told}"
+
+
+def _words(path: Path) -> Iterator[tuple[int, str]]:
+    """Every identifier of a file, and every string that is no docstring."""
+    tree = ast.parse(path.read_text())
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) not in alone:
+            for _, value in ast.iter_fields(node):
+                texts = value if isinstance(value, list) else [value]
+                yield from ((getattr(node, "lineno", 0), x) for x in texts if isinstance(x, str))
+
+
+def _named_runtimes(text: str) -> set[str]:
+    """``ort_value``, ``OpenVINO``, ``ONNX Runtime's optimiser``."""
+    one = text.replace("ONNX Runtime", "OnnxRuntime")
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", one)
+    return {word for each in (apart, one) for word in re.split(r"[^a-z]+", each.lower())} & RUNTIMES
+
+
+def test_names_of_runtimes_are_found():
+    for text in ("ort_value", "OpenVINO", "in ONNX Runtime", "isTract", "onnxruntime>=1.32"):
+        assert _named_runtimes(text), text
+    for text in ("l_contract", "abstract", "sort", "standard"):
+        assert not _named_runtimes(text), text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from converter.frontend.trace import source_line
 from converter.ir import Graph, Node
 from converter.lower import lower
 from converter.model import saving
-from converter.model.functions.function_calls import outline
-from converter.model.metadata import Given, Metadata
-from converter.model.metadata import metadata as about
+from converter.model.function_calls import outline
+from converter.model.metadata import Given, Metadata, metadata_of
 from converter.model.results import Export, report
 from converter.model.tidy import tidy
 from converter.pipeline import passes
@@ -124,17 +123,17 @@ def to_onnx(
     subject = Subject(
         fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
     )
-    look = Look(about(metadata), source_lines, functions)
-    dump = _Dump(os.environ.get("CONVERTER_DUMP"))
+    about, dump = metadata_of(metadata), _Dump(os.environ.get("CONVERTER_DUMP"))
     graph = subject.trace()
     runtime.refuse_open(graph)
     dump("trace", graph)
     interface = subject.interface(graph)
-    if os.environ.get("CONVERTER_CHECK"):
-        export = _checked(graph, settings, dump, subject.trace, look)
-    else:
-        passes.run_passes(graph, settings, dump)
-        export = finish(graph, settings, subject.trace, look)
+    checks = os.environ.get("CONVERTER_CHECK")
+    watches = [Watch(subject.trace, [*samples(graph)])] if checks else []
+    passes.run_passes(graph, settings, dump, *watches)
+    export = finish(graph, settings, subject.trace, about, source_lines, functions)
+    for watch in watches if not saving.missing(export.model, graph) else ():
+        watch.file(export)
     export = replace(export, interface=interface)
     dump("model", export.model.graph)
     if verify is not False:
@@ -160,46 +159,24 @@ def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) ->
     return replace(export, verdict=verdict)
 
 
-@dataclass(frozen=True)
-class Look:
-    """What changes no number: what a file and its nodes say of themselves."""
-
-    metadata: Metadata = field(default_factory=Metadata)
-    source_lines: bool = False
-    functions: bool = False
-
-
 def finish(
-    graph: Graph, settings: Settings, retrace: Callable[[], Graph], look: Look | None = None
+    graph: Graph,
+    settings: Settings,
+    retrace: Callable[[], Graph],
+    about: Metadata | None = None,
+    source_lines: bool = False,
+    functions: bool = False,
 ) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
-    look = look or Look()
     target = settings.runtime
-    model = tidy(lower(graph, settings.opset, target, lines=look.source_lines), target)
-    look.metadata.write(model)
-    functions = outline(model) if look.functions else []
+    model = tidy(lower(graph, settings.opset, target, lines=source_lines), target)
+    (about or Metadata()).write(model)
+    outlined = outline(model) if functions else []
     deviations = _sentences(settings.deviations)
-    found = report(model, settings.notes, deviations, settings.newer, functions)
+    found = report(model, settings.notes, deviations, settings.newer, outlined)
     export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
-    return export
-
-
-def _checked(
-    graph: Graph, settings: Settings, dump: _Dump, retrace: Callable[[], Graph], look: Look
-) -> Export:
-    """All stages, evaluated on drawn inputs after each; a file is run if it has all parameters."""
-    watch = Watch(retrace, [*samples(graph)])
-
-    def both(stage: str, graph: Graph) -> None:
-        dump(stage, graph)
-        watch(stage, graph)
-
-    passes.run_passes(graph, settings, both)
-    export = finish(graph, settings, retrace, look)
-    if not saving.missing(export.model, graph):
-        watch.file(export)
     return export
 
 

@@ -120,7 +120,7 @@ def _bounds_gather(node: Node, editor: Editor, doubted: bool) -> Value | None:
     ok = editor.broadcast(_unmoved(editor, indices, inside), out.shape, batch)
     filler = const(_filler(node.params["fill_value"], out.dtype), out.dtype)
     other = editor.broadcast(filler, out.shape, ())
-    return editor.add(ops.select_n, [ok, other, out], out.shape, out.dtype)
+    return editor.where(ok, out, other)
 
 
 def _filler(value: Any, dtype: np.dtype) -> Any:
@@ -165,7 +165,7 @@ def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:
     first, *others = (editor.slice(inside, last, i, i + 1) for i in range(inside.shape[last]))
     ok = editor.reshape(_unmoved(editor, indices, inside), first.shape)
     beyond = editor.broadcast(_bounds_number(editor, end, first.dtype), first.shape, ())
-    moved = editor.add(ops.select_n, [ok, beyond, first], first.shape, first.dtype)
+    moved = editor.where(ok, first, beyond)
     return editor.concatenate([moved, *others], last) if others else moved
 
 
@@ -245,14 +245,11 @@ def _bounds_number(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
 
 def _unmoved(editor: Editor, indices: Value, inside: Value) -> Value:
     """Where every component of an index vector is what it was."""
-    same = editor.add(
-        ops.eq, [editor.convert(indices, inside.dtype), inside], inside.shape, np.bool_
-    )
-    last = inside.rank - 1
-    shape = inside.shape[:-1]
-    if inside.shape[last] == 1:
-        return editor.reshape(same, shape)
-    return editor.add(ops.reduce_and, [same], shape, np.bool_, {"axes": (last,)})
+    same = editor.compare(ops.eq, editor.convert(indices, inside.dtype), inside)
+    *shape, count = inside.shape
+    if count == 1:
+        return editor.reshape(same, tuple(shape))
+    return editor.add(ops.reduce_and, [same], tuple(shape), np.bool_, {"axes": (len(shape),)})
 
 
 # --------------------------------------------------------------------------------- dynamic slices

@@ -2,7 +2,7 @@
 
 By default they are written all the same, and noted; a strict conversion writes more nodes instead.
 What a runtime adds to that are its quirks (``converter/targets``).
-What costs nothing worth measuring is exact by default and not here (``arrange/arithmetic.py``).
+What costs nothing worth measuring is exact by default and not here (``legalize/arithmetic.py``).
 """
 
 from __future__ import annotations

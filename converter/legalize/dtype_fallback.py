@@ -7,7 +7,6 @@ the target's table (``converter/targets``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +25,7 @@ from converter.targets.widening import narrowed_value, widened_value
 BRIEF = np.dtype(jnp.bfloat16)
 
 
-def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> Mapping[Op, Rule]:
+def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
     """The detours of a graph's operations, for an opset and a target."""
     nodes = list(graph.walk())
     there = {node.op for node in nodes}
@@ -35,37 +34,20 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> Mapping[Op
         if opset < BFLOAT16_SINCE.get(operator(op), 0):
             missing = table.get(op, Missing({}))
             table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
-    detours: dict[Op, Rule] = {
-        op: partial(_through, missing=missing) for op, missing in table.items()
-    }
+    rules: dict[Op, Rule] = {op: partial(_through, missing=row) for op, row in table.items()}
     brief = any(v.dtype == BRIEF for node in nodes for v in (*node.inputs, *node.outputs))
-    if target.bfloat16 is None or not brief:
-        return detours
-    without = partial(_without_bfloat16, detours=detours, kernels=target.kernels)
-    return {**detours, **dict.fromkeys(there - target.bfloat16, without)}
+    if target.bfloat16 is not None and brief:
+        for op in there - target.bfloat16:
+            wide = target.kernels.get(op, Missing({})).detour.get("bfloat16", "float32")
+            rules[op] = partial(_without_bfloat16, wide=wide, other=rules.get(op))
+    return rules
 
 
-def _without_bfloat16(
-    node: Node, editor: Editor, detours: Mapping[Op, Rule], kernels: Mapping[Op, Missing]
-) -> Any:
+def _without_bfloat16(node: Node, editor: Editor, wide: str, other: Rule | None) -> Any:
     """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
-    if not any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):
-        rule = detours.get(node.op)
-        return rule(node, editor) if rule else None
-    wide = np.dtype(kernels.get(node.op, Missing({})).detour.get("bfloat16", "float32"))
-    inputs = [widened_value(editor, v, wide, False) if v.dtype == BRIEF else v for v in node.inputs]
-    types = [(v.shape, wide if v.dtype == BRIEF else v.dtype) for v in node.outputs]
-    made = make_node(
-        node.op, inputs, types, _in(node, wide), meaning=node.meaning, source=node.source
-    )
-    editor.nodes.append(made)
-    pairs = zip(made.outputs, node.outputs, strict=True)
-    return [editor.convert(v, old.dtype) for v, old in pairs]
-
-
-def _in(node: Node, wide: np.dtype) -> dict[str, Any]:
-    """The parameters; an ``iota`` has its dtype there."""
-    return {k: wide if k == "dtype" and v == BRIEF else v for k, v in node.params.items()}
+    if any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):
+        return _computed(node, editor, BRIEF, np.dtype(wide))
+    return other(node, editor) if other else None
 
 
 def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
@@ -74,15 +56,27 @@ def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None
     if wide is None:
         return None
     shifted = missing.order and dtype == np.uint64
+    return _computed(node, editor, dtype, np.dtype(wide), missing.first, missing.back, shifted)
+
+
+def _computed(
+    node: Node,
+    editor: Editor,
+    dtype: np.dtype,
+    wide: np.dtype,
+    first: int = 0,
+    back: bool = True,
+    shifted: bool = False,
+) -> list[Value]:
+    """A node in a wider dtype than its own; an ``iota`` has that in its parameters."""
     inputs = [
-        widened_value(editor, v, wide, shifted) if i >= missing.first and v.dtype == dtype else v
+        widened_value(editor, v, wide, shifted) if i >= first and v.dtype == dtype else v
         for i, v in enumerate(node.inputs)
     ]
-    back = [missing.back and v.dtype == dtype for v in node.outputs]
-    types = [
-        (v.shape, np.dtype(wide) if b else v.dtype) for v, b in zip(node.outputs, back, strict=True)
-    ]
-    made = make_node(node.op, inputs, types, node.params, meaning=node.meaning, source=node.source)
+    narrow = [back and v.dtype == dtype for v in node.outputs]
+    types = [(v.shape, wide if b else v.dtype) for v, b in zip(node.outputs, narrow, strict=True)]
+    params = {k: wide if k == "dtype" and v == dtype else v for k, v in node.params.items()}
+    made = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
     editor.nodes.append(made)
-    pairs = zip(made.outputs, back, strict=True)
+    pairs = zip(made.outputs, narrow, strict=True)
     return [narrowed_value(editor, v, dtype, shifted) if b else v for v, b in pairs]

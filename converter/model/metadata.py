@@ -52,6 +52,6 @@ class Metadata:
 Given: TypeAlias = Metadata | Mapping[str, str] | None
 
 
-def metadata(given: Given) -> Metadata:
+def metadata_of(given: Given) -> Metadata:
     """As it is, or with these properties."""
     return given if isinstance(given, Metadata) else Metadata(properties=given or {})

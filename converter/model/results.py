@@ -14,8 +14,8 @@ from converter.frontend.interface import Interface
 from converter.fuse.match import NearMiss, grouped_near_misses
 from converter.ir import Graph, ops
 from converter.model import saving
-from converter.model.background_writer import Written
-from converter.model.functions.function_calls import OnnxFunction
+from converter.model.function_calls import OnnxFunction
+from converter.model.streaming import Written
 from converter.model.verdict import Verdict
 
 

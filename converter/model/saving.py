@@ -19,8 +19,13 @@ from converter.ir import Graph, Value
 from converter.ir.complex_pairs import packed
 from converter.ir.numpy_evaluation import Read, compute
 from converter.ir.origins import sources
-from converter.model.background_writer import Written
-from converter.model.streaming import INLINE, write_single, write_with_sidecar
+from converter.model.streaming import (
+    INLINE,
+    Written,
+    initial_tensors,
+    write_single,
+    write_with_sidecar,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -96,12 +101,13 @@ def save(
         raise _failure(target, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    logger.info("wrote %s (%d bytes of weights)", target, sum(_sizes(model)))
+    size = sum(tensor.nbytes for tensor in initial_tensors(model))
+    logger.info("wrote %s (%d bytes of weights)", target, size)
 
 
 def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
     """Whether there is a file beside the model's."""
-    sizes = _sizes(model)
+    sizes = [tensor.nbytes for tensor in initial_tensors(model)]
     too_large = sum(sizes) > LARGEST_FILE
     if too_large and wanted is False:
         raise SpecError(
@@ -109,11 +115,6 @@ def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
             f"{LARGEST_FILE:,}: leave out external_data"
         )
     return too_large or (wanted is True and max(sizes, default=0) > INLINE)
-
-
-def _sizes(model: ir.Model) -> list[int]:
-    tensors = (value.const_value for value in model.graph.initializers.values())
-    return [tensor.nbytes for tensor in tensors if tensor is not None]
 
 
 def _failure(target: Path, error: OSError) -> SaveError:

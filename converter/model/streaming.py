@@ -9,21 +9,38 @@ Source: https://protobuf.dev/programming-guides/encoding, field numbers from onn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import onnx_ir as ir
-
-from converter.model.background_writer import Put, Written, behind
-from converter.model.chunks import pieces
 
 # Tags: field number << 3 | 2, for something that has a length.
 MODEL_GRAPH = 7 << 3 | 2
 GRAPH_INITIALIZER = 5 << 3 | 2
 TENSOR_RAW_DATA = 9 << 3 | 2
+
+Put: TypeAlias = Callable[[bytes | memoryview], None]
+"""Takes the next bytes of a file."""
+
+Written: TypeAlias = Callable[[str, bytes | memoryview], None]
+"""Is told the name of a file and its bytes in their order, from a thread of its own."""
+
+WAITING = 8
+"""Pieces that may wait to be written."""
+
+PIECE = 4 << 20
+"""Bytes of a piece; one holds a whole index of an array's first axis at least."""
+
+STRIP = 128
+"""Positions of the last axis that are copied at once. What is read of a transposed matrix lies in
+so many rows, which a processor's cache holds."""
 
 INLINE = 1024
 """Bytes up to which a tensor stays in the model when others go beside it: shapes and the like."""
@@ -40,7 +57,7 @@ class Skeleton:
 
 def write_single(model: ir.Model, path: Path, written: Written | None = None) -> None:
     """One file with everything in it."""
-    tensors = _tensors(model)
+    tensors = initial_tensors(model)
     bones = _skeleton(model, tensors, path.name)
     frames = [_frame(h, t) for h, t in zip(bones.heads, tensors, strict=True)]
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
@@ -55,7 +72,7 @@ def write_with_sidecar(
     model: ir.Model, path: Path, sidecar: Path, written: Written | None = None
 ) -> None:
     """The graph in one file, what is larger than ``INLINE`` in another beside it."""
-    tensors = [tensor for tensor in _tensors(model) if tensor.nbytes > INLINE]
+    tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > INLINE]
     with behind(sidecar, written) as put:
         for tensor in tensors:
             _put_data(tensor, put)
@@ -64,7 +81,8 @@ def write_with_sidecar(
         put(proto.SerializeToString())
 
 
-def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
+def initial_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
+    """The tensors of a model's initializers that have one, in order."""
     values = model.graph.initializers.values()
     return [value.const_value for value in values if value.const_value is not None]
 
@@ -125,3 +143,57 @@ def _put_data(tensor: ir.TensorProtocol, put: Put) -> None:
     """A tensor's bytes as ONNX stores them: those of numpy, but for numbers of less than a byte."""
     for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
         put(piece)
+
+
+# ------------------------------------------------------------------------- bytes and threads
+
+
+@contextmanager
+def behind(path: Path, written: Written | None = None) -> Generator[Put]:
+    """A new file, which one thread writes; another one tells ``written`` what is in it.
+
+    Not more than ``WAITING`` pieces wait. What goes wrong in a thread is raised by the call after
+    it, or on the way out.
+    """
+    waiting: deque[list[Future[object]]] = deque()
+
+    def settle() -> None:
+        for future in waiting.popleft():
+            future.result()
+
+    threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+    with path.open("wb") as file, threads[0] as writer, threads[1] as teller:
+
+        def put(piece: bytes | memoryview) -> None:
+            if len(waiting) == WAITING:
+                settle()
+            waiting.append([writer.submit(file.write, piece)])
+            if written is not None:
+                waiting[-1].append(teller.submit(written, path.name, piece))
+
+        yield put
+        while waiting:
+            settle()
+
+
+def pieces(array: np.ndarray) -> Iterator[memoryview]:
+    """The bytes of an array, as C orders them; not copied where they lie in memory like that."""
+    if array.flags.c_contiguous:
+        flat = array.reshape(-1).view(np.uint8)
+        for start in range(0, flat.size, PIECE):
+            yield flat[start : start + PIECE].data
+        return
+    rows = max(1, PIECE // array[0].nbytes)
+    for start in range(0, len(array), rows):
+        yield in_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
+
+
+def in_order(array: np.ndarray) -> np.ndarray:
+    """A copy whose bytes are as C orders them."""
+    out = np.empty(array.shape, array.dtype)
+    for start in range(0, array.shape[-1], STRIP):
+        strip = np.s_[..., start : start + STRIP]
+        # Side by side first, in their own order: rows whose distance is a power of two would push
+        # each other out of the cache.
+        out[strip] = array[strip].copy(order="K")
+    return out

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
+from converter.decompose import prng_keys
+from converter.decompose.expansion import decompose
 from converter.fuse import (
     affine,
     gelu,
@@ -22,43 +24,42 @@ from converter.fuse import (
 )
 from converter.ir import Graph, ops
 from converter.ir.op import Op
-from converter.layout import broadcast, chains
+from converter.layout import broadcast, chains, channels, siblings
 from converter.legalize import arithmetic
 from converter.pipeline import steps
 from converter.pipeline.settings import Settings
+from converter.weight_folding.weight_programs import hoist_weight_programs
 
 
 @dataclass(frozen=True)
 class Pass:
     """One step from graph to graph, in place.
 
-    ``run`` says whether it changed anything. ``after`` names passes that must have run before it;
-    ``eliminates`` names operations of which none is left after it, nor after any later pass;
-    ``then_canonicalize`` says that what it leaves is canonicalized at once; ``since`` is the opset
-    that brought what it ``writes``: how often a newer one would be there is noted.
+    ``run`` says whether what it leaves is to be canonicalized at once. ``after`` names passes that
+    must have run before it; ``eliminates`` names operations of which none is left after it, nor
+    after any later pass; ``since`` is the opset that brought what it ``writes``: how often a newer
+    one would be there is noted.
     """
 
     name: str
     purpose: str
-    run: Callable[[Graph, Settings], bool]
+    run: Callable[[Graph, Settings], bool | None]
     after: tuple[str, ...] = ()
     eliminates: frozenset[Op] = frozenset()
-    then_canonicalize: bool = True
     since: int = 17
     writes: Op | None = None
 
 
-def run_passes(
-    graph: Graph, settings: Settings, watch: Callable[[str, Graph], None] = lambda name, graph: None
-) -> None:
-    """All passes that the opset allows, in place; ``watch`` is called after each."""
+def run_passes(graph: Graph, settings: Settings, *watches: Callable[[str, Graph], None]) -> None:
+    """All passes that the opset allows, in place; each of ``watches`` is called after each."""
     for step in PASSES:
         if settings.opset < step.since:
             _note_newer(graph, settings, step)
             continue
-        if step.run(graph, settings) and step.then_canonicalize:
+        if step.run(graph, settings):
             canonicalize(graph)
-        watch(step.name, graph)
+        for watch in watches:
+            watch(step.name, graph)
 
 
 def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
@@ -72,20 +73,19 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "decompose",
         "What ONNX has no operator or type for is written as the JAX function that it stands for.",
-        steps.decomposed,
-        then_canonicalize=False,
+        steps.of_graph(decompose),
     ),
     Pass(
         "canonicalize",
         "One spelling where JAX has several; no dead code, constants folded, equal nodes merged.",
-        steps.canonicalized,
+        steps.of_graph(canonicalize),
         after=("decompose",),
         eliminates=FORMS,
     ),
     Pass(
         "keys",
         "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
-        steps.write_keys,
+        lambda graph, _: prng_keys.represent(graph),
         after=("canonicalize",),
     ),
     Pass(
@@ -143,7 +143,6 @@ PASSES: tuple[Pass, ...] = (
         "Norms of channels, alone or in groups, get their name and take in what scales each.",
         steps.group,
         after=("complete",),
-        then_canonicalize=False,
     ),
     Pass(
         "attend",
@@ -165,26 +164,23 @@ PASSES: tuple[Pass, ...] = (
         steps.take_onnx_operands,
         after=("recognise", "spell out"),
         eliminates=frozenset({ops.conv_general_dilated, ops.rotary}),
-        then_canonicalize=False,
     ),
     Pass(
         "windows",
         "Pooling takes ONNX's order of axes; indices are brought within bounds as JAX does.",
         steps.windows,
         after=("operands",),
-        then_canonicalize=False,
     ),
     Pass(
         "attention 3d",
         "Attention takes its heads side by side where that was asked for.",
         steps.lay_heads_side_by_side,
         after=("attend", "operands"),
-        then_canonicalize=False,
     ),
     Pass(
         "canonicalize again",
         "What was rearranged is canonicalized.",
-        steps.canonicalized,
+        steps.of_graph(canonicalize),
         after=("attention 3d",),
     ),
     Pass(
@@ -192,12 +188,11 @@ PASSES: tuple[Pass, ...] = (
         "What the next operation broadcasts by itself is not written.",
         steps.swept(broadcast.RULES),
         after=("canonicalize again",),
-        then_canonicalize=False,
     ),
     Pass(
         "channels",
         "What lies between convolutions takes their order of axes where that saves transposes.",
-        steps.turn_regions,
+        lambda graph, _: channels.turn_channels(graph),
         after=("canonicalize again",),
     ),
     Pass(
@@ -216,7 +211,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "share transposes",
         "The equal parts of a value are transposed as one.",
-        steps.share_parts,
+        lambda graph, _: siblings.share_transposes(graph),
         after=("contract",),
     ),
     Pass(
@@ -236,49 +231,42 @@ PASSES: tuple[Pass, ...] = (
         "One entry of an axis is one gather.",
         steps.swept(chains.SELECT),
         after=("share transposes",),
-        then_canonicalize=False,
     ),
     Pass(
         "split",
         "Slices that cover an axis together are one split.",
-        steps.merge_all_splits,
+        steps.of_graph(chains.merge_splits),
         after=("share transposes", "select"),
-        then_canonicalize=False,
     ),
     Pass(
         "deviations",
         "Where the runtime's operators may differ from JAX, that is noted, or mended if strict.",
         steps.be_exact,
         after=("split", "broadcast"),
-        then_canonicalize=False,
     ),
     Pass(
         "arithmetic",
         "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
         steps.swept(arithmetic.RULES),
         after=("deviations",),
-        then_canonicalize=False,
     ),
     Pass(
         "quirks",
         "What the runtime gets wrong is written in another way.",
         steps.avoid_quirks,
         after=("arithmetic",),
-        then_canonicalize=False,
     ),
     Pass(
         "dtype fallback",
         "What the runtime has no kernel for is computed in a dtype that it has one for.",
         steps.use_kernels,
         after=("quirks",),
-        then_canonicalize=False,
     ),
     Pass(
         "weight programs",
         "What depends on parameters alone becomes a parameter, computed when the file is saved.",
-        steps.take_out,
+        steps.of_graph(hoist_weight_programs),
         after=("dtype fallback",),
-        then_canonicalize=False,
     ),
 )
 """Between the trace and the lowering."""

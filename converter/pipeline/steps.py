@@ -8,7 +8,6 @@ from functools import partial
 import jax
 
 from converter.canonicalize import canonicalize
-from converter.decompose import prng_keys
 from converter.decompose.expansion import decompose
 from converter.frontend.trace import trace
 from converter.fuse import (
@@ -30,14 +29,12 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.layout import (
     chains,
-    channels,
     contraction,
     convolution,
     heads,
     norm_layout,
     pooling,
     resize_layout,
-    siblings,
     take,
 )
 from converter.legalize import bounds, deviations, dtype_fallback
@@ -45,22 +42,29 @@ from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
 from converter.weight_folding.weight_programs import (
-    hoist_weight_programs,
     weight_values,
     weights_first,
 )
 
 
-def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], bool]:
-    """A pass that applies rules once, in topological order; of several the first that can."""
-    joined = _joined(*tables)
+def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, Settings], None]:
+    """A pass that asks for no settings, and after which nothing is to be canonicalized."""
 
-    def run(graph: Graph, _: Settings) -> bool:
-        changed = sweep(graph, joined).changed
-        drop_dead(graph)
-        return changed
+    def run(graph: Graph, _: Settings) -> None:
+        step(graph)
 
     return run
+
+
+def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], None]:
+    """A pass that applies rules once, in topological order; of several the first that can."""
+    return of_graph(partial(_swept, rules=_joined(*tables)))
+
+
+def _swept(graph: Graph, rules: dict[Op, Rule]) -> bool:
+    changed = sweep(graph, rules).changed
+    drop_dead(graph)
+    return changed
 
 
 def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
@@ -85,25 +89,10 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        editor = Editor(graph, settings.takes)
-        return (
-            bool(chosen) and sweep(graph, recogniser_rules(chosen, settings.notes), editor).changed
-        )
+        rules = recogniser_rules(chosen, settings.notes)
+        return bool(chosen) and sweep(graph, rules, Editor(graph, settings.takes)).changed
 
     return run
-
-
-def canonicalized(graph: Graph, _: Settings) -> bool:
-    canonicalize(graph)
-    return False
-
-
-def decomposed(graph: Graph, _: Settings) -> bool:
-    return decompose(graph)
-
-
-def write_keys(graph: Graph, _: Settings) -> bool:
-    return prng_keys.represent(graph)
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
@@ -159,31 +148,26 @@ def recur(graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def group(graph: Graph, settings: Settings) -> bool:
+def group(graph: Graph, settings: Settings) -> None:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
     if not settings.fuses("group_norm"):
-        return False
+        return
     if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
-        return False
+        return
     steps = (
         (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
         (ops.group_norm, (group_norm.INSIDE,)),
         (ops.group_norm, (affine.AFFINE,)),
     )
-    changed = False
     for op, recognisers in steps:
         if graph.count(op) and recognised(*recognisers)(graph, settings):
             canonicalize(graph)
-            changed = True
-    return changed
 
 
 def attend(graph: Graph, settings: Settings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
         return False
-    changed = sweep(graph, {ops.select_n: shifted.as_term}).changed
-    if changed:
-        drop_dead(graph)
+    changed = _swept(graph, {ops.select_n: shifted.as_term})
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
     return sweep(graph, {ops.attention: grouped_query.share}).changed or changed
 
@@ -219,43 +203,34 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
     return sweep(graph, dict.fromkeys(fused, rule)).changed
 
 
-def take_onnx_operands(graph: Graph, settings: Settings) -> bool:
+def take_onnx_operands(graph: Graph, settings: Settings) -> None:
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     turned = {ops.rotary: heads.rotary_rule(settings.opset, settings.runtime)}
     convolved = convolution.convolution_rules(settings.opset, settings.runtime)
     normed = norm_layout.norm_rules(settings.opset, settings.runtime)
-    return swept(turned, convolved, resize_layout.RULES, normed)(graph, settings)
+    swept(turned, convolved, resize_layout.RULES, normed)(graph, settings)
 
 
-def windows(graph: Graph, settings: Settings) -> bool:
+def windows(graph: Graph, settings: Settings) -> None:
     pools = pooling.pooling_rules(settings.opset, settings.strict, settings.runtime)
-    return swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
+    swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
 
 
-def lay_heads_side_by_side(graph: Graph, settings: Settings) -> bool:
-    if settings.layout != "3d":
-        return False
-    asked = settings.attention_layout is not None
-    rule = heads.attention_3d if asked else heads.attention_3d_of_turned
-    return sweep(graph, {ops.attention: rule}).changed
+def lay_heads_side_by_side(graph: Graph, settings: Settings) -> None:
+    if settings.layout == "3d":
+        asked = settings.attention_layout is not None
+        rule = heads.attention_3d if asked else heads.attention_3d_of_turned
+        sweep(graph, {ops.attention: rule})
 
 
-def turn_regions(graph: Graph, _: Settings) -> bool:
-    return channels.turn_channels(graph)
-
-
-def shorten(graph: Graph, settings: Settings) -> bool:
-    taken = swept(take.RULES)(graph, settings)
-    return swept(chains.RULES)(graph, settings) or taken
+def shorten(graph: Graph, _: Settings) -> bool:
+    taken = _swept(graph, take.RULES)
+    return _swept(graph, chains.RULES) or taken
 
 
 def contract(graph: Graph, settings: Settings) -> bool:
     return sweep(graph, {ops.einsum: contraction.contraction_rule(weight_values(graph))}).changed
-
-
-def share_parts(graph: Graph, _: Settings) -> bool:
-    return siblings.share_transposes(graph)
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:
@@ -267,32 +242,18 @@ def absorb(graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def merge_all_splits(graph: Graph, _: Settings) -> bool:
-    chains.merge_splits(graph)
-    return False
+def be_exact(graph: Graph, settings: Settings) -> None:
+    sweep(graph, deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime))
 
 
-def be_exact(graph: Graph, settings: Settings) -> bool:
-    rules = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
-    return sweep(graph, rules).changed
-
-
-def avoid_quirks(graph: Graph, settings: Settings) -> bool:
+def avoid_quirks(graph: Graph, settings: Settings) -> None:
     """One after the other, as one may write what the next is about."""
-    there, changed = {node.op for node in graph.walk()}, False
+    there = {node.op for node in graph.walk()}
     for quirk in settings.runtime.quirks:
         if not there.isdisjoint(quirk.rules) and sweep(graph, dict(quirk.rules)).changed:
-            there, changed = {node.op for node in graph.walk()}, True
+            there = {node.op for node in graph.walk()}
     drop_dead(graph)
-    return changed
 
 
-def use_kernels(graph: Graph, settings: Settings) -> bool:
-    return swept(dtype_fallback.dtype_fallback_rules(graph, settings.opset, settings.runtime))(
-        graph, settings
-    )
-
-
-def take_out(graph: Graph, _: Settings) -> bool:
-    hoist_weight_programs(graph)
-    return False
+def use_kernels(graph: Graph, settings: Settings) -> None:
+    _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.opset, settings.runtime))

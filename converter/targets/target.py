@@ -110,7 +110,6 @@ class Target:
     quirks: tuple[Quirk, ...] = ()
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
-    carried: Mapping[str, frozenset[Op]] = field(default_factory=lambda: CARRIED)
     versions: Versions = ALL
     opset: int = 23
     opsets: range = OPSETS
@@ -152,7 +151,7 @@ class Target:
 
     def carries(self, op: Op, dtype: str) -> bool:
         """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""
-        return all(op in taken for name, taken in self.carried.items() if dtype.startswith(name))
+        return all(op in taken for name, taken in CARRIED.items() if dtype.startswith(name))
 
     def settle(self, model: ir.Model) -> None:
         """Rewrite a model in place where it would meet a quirk."""
@@ -171,6 +170,14 @@ class Target:
         quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
         return replace(self, versions=left, quirks=quirks)
 
+
+UNWRITTEN = (
+    lack("GroupNormalization"),
+    lack("Attention RotaryEmbedding Gelu InstanceNormalization LSTM GRU RNN", "float64"),
+    lack("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),
+    lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
+)
+"""What no runtime has that was looked at, or what it has is slower than other operators."""
 
 NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
 UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,10 +21,7 @@ from converter.model.verdict import Difference, Verdict, compare, worse
 from converter.verify.elements import Judge
 from converter.verify.noise import Noise
 from converter.verify.samples import refuse_forbidden, samples
-from converter.verify.sessions import Model, run, session
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
+from converter.verify.sessions import Model, run, sessions
 
 
 def check(
@@ -69,7 +66,7 @@ def check(
     for name, arrays in drawn:
         with _evaluating(name, arrays):
             cases.append(_Case(name, arrays, call, noise))
-    for optimised, live in _sessions(model):
+    for optimised, live in sessions(model):
         for case in cases:
             got = run(live, case.inputs)
             with _evaluating(case.name, case.inputs):
@@ -109,8 +106,7 @@ class _Case:
         for i, (output, result) in enumerate(got.items()):
             wanted = _canonical(self._wanted[i], result.dtype)
             verdict[output] = worse(verdict.get(output), compare(result, wanted))
-            for index in np.argwhere(self._judge.wrong(i, result, wanted))[:1]:
-                place = tuple(int(n) for n in index)
+            for place in self._judge.first_wrong(i, result, wanted):
                 pair = (str(result[place]), str(packed(wanted)[place]))
                 verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
 
@@ -125,17 +121,6 @@ def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """What numpy has in 64 bits as JAX returns it, in 32 unless it is told otherwise."""
     is_it = wanted.dtype != dtype and jax.dtypes.canonicalize_dtype(wanted.dtype) == dtype
     return wanted.astype(dtype) if is_it else wanted
-
-
-def _sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:
-    """One after the other, so that only one has the weights in memory."""
-    import onnxruntime as ort
-
-    if isinstance(model, ort.InferenceSession):
-        yield True, model
-        return
-    for optimise in (True, False):
-        yield optimise, session(model, optimise=optimise)
 
 
 def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise | None:

@@ -56,6 +56,13 @@ class Judge:
             bad = (spread < np.inf) & _apart(got, wanted, own + SCATTER * spread)
         return bad
 
+    def first_wrong(
+        self, output: int, got: np.ndarray, wanted: np.ndarray
+    ) -> list[tuple[int, ...]]:
+        """The place of the first element that is wrong, if there is any."""
+        places = np.argwhere(self.wrong(output, got, wanted))[:1]
+        return [tuple(map(int, place)) for place in places]
+
     def _run(self, run: int) -> list[np.ndarray]:
         """The outputs with nothing moved, and then with one error after the other."""
         assert self._noise is not None

@@ -25,6 +25,7 @@ import numpy as np
 from converter.decompose.expansion import decompose
 from converter.frontend.array_forms import OfHeld
 from converter.ir import Graph, Node, ops
+from converter.ir.dtypes import is_float
 from converter.ir.evaluation import Sizes, all_nodes, evaluate, precision, run_node
 from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
@@ -111,7 +112,7 @@ class _Mover:
         args = [self._here(x) for x in args]
         if node.op.divides and isinstance(node.meaning, OfHeld):
             args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
-        floats = [x for x in args if _floating(x)]
+        floats = [x for x in args if is_float(x.dtype)]
         exact = node not in self._divided and self._exact(rounding, floats)
         if rounding is Rounding.ADDS:
             return [self._added(node, args, exact, sizes)]
@@ -128,7 +129,7 @@ class _Mover:
 
     def _either_zero(self, value: Any) -> Any:
         """Zeros of either sign."""
-        if not _floating(value):
+        if not is_float(value.dtype):
             return value
         value = self._here(value)
         sign = self._units(value.shape).astype(value.dtype)
@@ -152,14 +153,14 @@ class _Mover:
         return self._np.where(absorbed, result, self._off(result, exact))
 
     def _here(self, value: Any) -> Any:
-        return self._np.asarray(value) if _floating(value) else value
+        return self._np.asarray(value) if is_float(value.dtype) else value
 
     def _off(self, value: Any, exact: Any, floor: Any = None) -> Any:
         """Every element a little up or down, but for numbers of few digits where ``exact`` holds.
 
         Numbers below ``floor`` move as much as it does, but not beyond zero.
         """
-        if not _floating(value):
+        if not is_float(value.dtype):
             return value
         info, xp = jnp.finfo(value.dtype), self._np
         step = (self._units(value.shape) * float(info.eps)).astype(value.dtype)
@@ -173,7 +174,7 @@ class _Mover:
 
     def _off_as_a_whole(self, value: Any, node: Node) -> Any:
         """Every element of a matrix off as much as its largest."""
-        if not _floating(value):
+        if not is_float(value.dtype):
             return value
         axes = 3 if isinstance(node.meaning, OfHeld) else 2
         finite = self._np.where(self._np.isfinite(value), abs(value), 0)
@@ -196,10 +197,6 @@ class _Mover:
         if rounding is Rounding.SUMS:
             return reduce(operator.and_, [self._np.all(_is_short(x)) for x in args], True)
         return False
-
-
-def _floating(value: Any) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jnp.floating))
 
 
 def _is_short(x: Any) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import CheckError
 from converter.ir import Graph, Value, dims, named_sizes
+from converter.ir.dtypes import is_float
 from converter.ir.evaluation import memory
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
@@ -22,7 +22,7 @@ EXTREMES = (1, 9)
 
 
 def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    return _cast(rng.standard_normal(shape) * (1 if _floating(dtype) else 4), dtype)
+    return _cast(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
@@ -30,7 +30,7 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 
 
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    if _floating(dtype):  # of which float16 holds products
+    if is_float(dtype):  # of which float16 holds products
         return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
     if dtype == np.bool_:
         return np.ones(shape, dtype)
@@ -112,10 +112,6 @@ def draw_inputs(
     """One array for each value, its named dimensions as ``named`` has them."""
     rng = np.random.default_rng(seed)
     return [draw(dims.concrete(v.shape, named), v.dtype, rng) for v in values]
-
-
-def _floating(dtype: np.dtype) -> bool:
-    return bool(jnp.issubdtype(dtype, jnp.floating))
 
 
 def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -1,25 +1,42 @@
-"""Running a model in ONNX Runtime."""
+"""Running a model in ONNX Runtime, which is imported when it is needed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.serde import SerdeError
 
 from converter.errors import CheckError
 from converter.ir.complex_pairs import packed
 from converter.model.results import Export
+from converter.model.streaming import INLINE, with_external
 
 if TYPE_CHECKING:
     import onnxruntime as ort
 
 Model: TypeAlias = "Export | ir.Model | str | os.PathLike[str] | ort.InferenceSession"
 """What can be run: an export, an onnx_ir model, a path, or a session, which is run as it is."""
+
+PLAIN = frozenset(
+    ir.DataType[name]
+    for name in (
+        *("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "BOOL"),
+        *(f"{kind}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)),
+    )
+)
+"""Types whose tensors ONNX Runtime takes from numpy as they are; others stay in the model."""
+
+FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where ONNX Runtime looks for the tensors of a model that it gets as bytes."""
+
+PREPACKING = "session.disable_prepacking"
 
 
 def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -37,11 +54,32 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     return {o.name: _fetched(v) for o, v in zip(live.get_outputs(), outputs, strict=True)}
 
 
-def _fed(array: np.ndarray) -> Any:
-    from converter.verify.in_memory_session import ort_value_of
+def sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:
+    """With and without the optimiser, and which it is; a session that is given is run as it is.
 
+    One after the other, so that only one has the weights in memory.
+    """
+    import onnxruntime as ort
+
+    is_session = isinstance(model, ort.InferenceSession)
+    for optimise in (True,) if is_session else (True, False):
+        yield optimise, session(model, optimise=optimise)
+
+
+def _fed(array: np.ndarray) -> Any:
     is_bfloat16 = array.dtype == jax.numpy.bfloat16
-    return ort_value_of(array, ir.DataType.BFLOAT16 if is_bfloat16 else ir.DataType.UNDEFINED)
+    return _ort_value(array, ir.DataType.BFLOAT16 if is_bfloat16 else ir.DataType.UNDEFINED)
+
+
+def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
+    """An array as ONNX Runtime has it."""
+    import onnxruntime as ort
+
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if dtype == ir.DataType.BFLOAT16:  # numpy has none of its own
+        numbers = array.view(np.uint16)
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(numbers, dtype.value)
+    return ort.OrtValue.ortvalue_from_numpy(array)
 
 
 def _fetched(value: Any) -> np.ndarray:
@@ -86,15 +124,89 @@ def session(
             "model must be an export, an onnx_ir model, a path or a session, received "
             f"{type(inner).__name__}"
         )
-    if on_cpu and any(isinstance(t, ir.ExternalTensor) for t in _tensors(inner)):
-        from converter.verify.memory_mapped_session import mapped
-
-        return mapped(inner, options, **how)
-    from converter.verify.in_memory_session import lent
-
-    return lent(inner, options, **how)
+    content, given = (_mapped if on_cpu and any(_external(inner)) else _lent)(inner, options)
+    live = ort.InferenceSession(content, options, **how)
+    # A session keeps only their addresses, so they are to live as long as it does.
+    weakref.finalize(live, given.clear).atexit = False
+    return live
 
 
-def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
-    values = model.graph.initializers.values()
-    return [value.const_value for value in values if value.const_value is not None]
+# -------------------------------------------------------------------------- tensors in memory
+
+
+def _lent(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str, ort.OrtValue]]:
+    """A model of any size whose tensors are lent: none is serialised, parsed or copied.
+
+    **Raises** what a weight program raises, not what is wrapped around that.
+    """
+    held = ((name, value.const_value) for name, value in model.graph.initializers.items())
+    outside = {
+        name: tensor
+        for name, tensor in held
+        if tensor is not None and tensor.nbytes > INLINE and tensor.dtype in PLAIN
+    }
+    given = {name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in outside.items()}
+    options.add_external_initializers(list(given), list(given.values()))
+    try:
+        proto = with_external(model, [*outside.values()], "lent")
+        return proto.SerializeToString(), given
+    except SerdeError as error:
+        cause: BaseException = error
+        while isinstance(cause, SerdeError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise cause from error
+
+
+# ---------------------------------------------------------------------------- tensors in files
+
+
+def _mapped(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str, ort.OrtValue]]:
+    """A model with external tensors, of which no more is in memory than their pages.
+
+    The system drops those again where memory is short. Nothing is packed, and the graph is run as
+    it is written: what an optimiser does to tensors makes copies. ONNX Runtime maps external data
+    too, but as pages that it may write to, which count as memory that the process owns, and then
+    packs copies of the matrices.
+    """
+    folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
+    options.add_session_config_entry(FOLDER, folders.pop() or ".")
+    _hold_small(model)
+    given = dict(_views(model))
+    for name, value in given.items():
+        options.add_initializer(name, value)
+    options.add_session_config_entry(PREPACKING, "1")
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    import onnxruntime as ort
+
+    # In the file's order: by default casts of parameters would come first, all together.
+    options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+    # An optimiser may rewrite a tensor, and would then get the one of the file in its place.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ir.to_proto(model).SerializeToString(), given
+
+
+def _hold_small(model: ir.Model) -> None:
+    """Read the shapes and the like: what a graph means depends on them, so they are to be in it."""
+    for name, tensor in list(_external(model)):
+        if tensor.nbytes <= INLINE:
+            held = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
+            model.graph.initializers[name].const_value = held
+
+
+def _external(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    for name, value in model.graph.initializers.items():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            yield name, value.const_value
+
+
+def _views(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
+    """Every external tensor as a view of its file, which is mapped once."""
+    files: dict[Path, np.ndarray] = {}
+    for name, tensor in _external(model):
+        path = Path(tensor.path)
+        if path not in files:
+            files[path] = np.memmap(path, np.uint8, "r")
+        start = tensor.offset or 0
+        content = np.asarray(files[path])[start : start + tensor.nbytes]
+        numbers = content.view(tensor.dtype.numpy()).reshape(tensor.shape.numpy())
+        yield name, _ort_value(numbers, tensor.dtype)

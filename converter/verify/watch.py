@@ -43,9 +43,9 @@ class Change:
 class Changed(CheckError):
     """A step of a conversion changed a number, or left what it should not."""
 
-    def __init__(self, change: Change) -> None:
-        super().__init__(str(change))
-        self.change = change
+    def __init__(self, step: str, what: str) -> None:
+        self.change = Change(step, what)
+        super().__init__(str(self.change))
 
 
 class Watch:
@@ -70,13 +70,13 @@ class Watch:
         self._gone |= next((step.eliminates for step in PASSES if step.name == name), frozenset())
         back = sorted({node.op.name for node in graph.walk() if node.op in self._gone})
         if back:
-            raise Changed(Change(name, f"there is a '{back[0]}', of which none should be left"))
+            raise Changed(name, f"there is a '{back[0]}', of which none should be left")
         for case in self._cases:
             try:
                 results = evaluate(graph, case.inputs, self._params)
             except UNREADABLE as error:
                 what = f"the graph does not evaluate: {type(error).__name__}: {error}"
-                raise Changed(Change(name, what)) from error
+                raise Changed(name, what) from error
             _compare(name, case, results)
 
     def function(self, fn: Callable[..., Any]) -> None:
@@ -96,7 +96,7 @@ class Watch:
 
 def _compare(step: str, case: _Case, results: Sequence[Any]) -> None:
     for what in case.differences(results):
-        raise Changed(Change(step, what))
+        raise Changed(step, what)
 
 
 class _Case:
@@ -115,8 +115,7 @@ class _Case:
             if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
                 yield f"output {i} is {got.dtype}{got.shape}, not {wanted.dtype}{wanted.shape}"
                 continue
-            for index in np.argwhere(self._judge.wrong(i, got, np.asarray(judged)))[:1]:
-                place = tuple(int(n) for n in index)
+            for place in self._judge.first_wrong(i, got, np.asarray(judged)):
                 yield (
                     f"output {i} at {list(place)} is {got[place]}, not {wanted[place]}, "
                     f"on {self.name} inputs"

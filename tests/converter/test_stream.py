@@ -12,8 +12,8 @@ import pytest
 
 import converter
 from converter.errors import SaveError
-from converter.model import chunks as laying
-from converter.model.background_writer import behind
+from converter.model import streaming as laying
+from converter.model.streaming import behind
 
 # The package's attribute of that name is the function.
 saving = importlib.import_module("converter.model.saving")

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 import converter
-from converter.model.background_writer import Written
+from converter.model.streaming import Written
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.even import even_out

@@ -7,13 +7,14 @@ bfloat16 is computed in float32 where nothing else is said.
 from converter.ir import ops
 from converter.opsets import OPSETS
 from converter.targets.onnxruntime.quirks import QUIRKS
+from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import (
     BOOL,
-    FORMULAS,
     HALF,
     NARROW,
     SHORT,
     UNSIGNED,
+    UNWRITTEN,
     Missing,
     Target,
     lack,
@@ -26,30 +27,25 @@ SUMS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
 SORTED = {"bool": "int32", "uint16": "int32", **UNSIGNED}
 
 KERNELS = {
-    **dict.fromkeys((ops.add, ops.add_any, ops.mul, ops.sub, ops.div), Missing(BOOL)),
+    **STANDARD.kernels,
     **dict.fromkeys(
         (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing({**BOOL, **SHORT})
     ),
-    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), Missing(BOOL, back=False)),
-    ops.neg: Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
     ops.pow: Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
     ops.select_n: Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
     ops.pad: Missing(SHORT),
     ops.cumsum: Missing({**NARROW, **UNSIGNED}),
-    ops.cumprod: Missing(NARROW),
     ops.reduce_sum: Missing(SUMS),
     **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing(EXTREMES, order=True)),
     **dict.fromkeys((ops.argmax, ops.argmin), Missing(EXTREMES, back=False, order=True)),
     **dict.fromkeys((ops.top_k, ops.approx_top_k), Missing(SORTED, order=True)),
-    ops.matmul: Missing({**NARROW, **BOOL}),
     **dict.fromkeys((ops.scatter_add, ops.scatter_mul), Missing({**HALF, **BOOL})),
     **dict.fromkeys((ops.scatter_max, ops.scatter_min), Missing({**HALF, **BOOL, **SHORT})),
     ops.max_pool_scatter: Missing(HALF),
     ops.celu: Missing(HALF),
-    **FORMULAS,
     ops.sign: Missing(HALF),  # of NaN it makes 0
 }
-"""By operation of the graph."""
+"""By operation of the graph, where it is not only the standard that has none."""
 
 BFLOAT16 = frozenset(
     {
@@ -60,13 +56,10 @@ BFLOAT16 = frozenset(
 """Operations that have kernels of bfloat16: what only moves it, and what has bodies."""
 
 LACKS = (
+    *UNWRITTEN,  # in place of GroupNormalization it runs what takes twice the time
     lack("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
-    lack("AveragePool Conv ConvTranspose Attention RotaryEmbedding Gelu", "float64"),
+    lack("AveragePool Conv ConvTranspose", "float64"),
     lack("Sigmoid", "float64"),  # there is one, whose errors are those of float32
-    lack("InstanceNormalization LSTM GRU RNN", "bfloat16 float64"),
-    lack("BatchNormalization", "bfloat16"),
-    lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
-    lack("GroupNormalization"),  # what it runs in its place takes twice the time
     lack("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
 )
 """Operators for which something else can stand in."""

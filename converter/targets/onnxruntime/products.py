@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Flag, auto
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -145,20 +145,23 @@ def _rank(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else value.shape.rank()
 
 
-def _column(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+@_settled
+def column(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
     """Of a vector, unless nothing computed the matrix."""
     x, y = node.inputs
     left, right = _rank(x) or 0, _rank(y) or 0
     return (left, 2) if left > 1 and right == 1 and x and x.producer() is not None else None
 
 
-def _equal_ranks(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+@_settled
+def equal_ranks(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
     left, right = (_rank(v) or 0 for v in node.inputs)
     errs = any(v is not None and _errs(v, moved) for v in node.inputs)
     return (max(left, right),) * 2 if left != right and errs else None
 
 
-def _stack(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+@_settled
+def stack(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
     matrices = all(_rank(v) == 2 for v in node.inputs)
     return (3, 3) if matrices and _loses_output(node, moved) else None
 
@@ -232,15 +235,12 @@ class _Writer:
 
     def unsqueeze(self, node: ir.Node, index: int, axes: Sequence[int]) -> None:
         value = node.inputs[index]
-        if not axes or value is None or value.shape is None or node.graph is None:
+        if not axes or value is None or value.shape is None:
             return
-        made = self._node("Unsqueeze", value, axes)
         shape = list(value.shape)
         for axis in axes:
             shape.insert(axis, 1)
-        made.outputs[0].shape = ir.Shape(shape)
-        node.graph.insert_before(node, made)
-        node.replace_input_with(index, made.outputs[0])
+        self._before(node, index, self._node("Unsqueeze", value, axes), shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
         """Take the axes out of the result again, which the node's readers get."""
@@ -258,10 +258,13 @@ class _Writer:
 
     def expand(self, node: ir.Node, index: int, shape: Sequence[int]) -> None:
         value = node.inputs[index]
-        assert value is not None and node.graph is not None
-        made = self._node("Expand", value, shape)
+        assert value is not None
+        self._before(node, index, self._node("Expand", value, shape), shape)
+
+    def _before(self, node: ir.Node, index: int, made: ir.Node, shape: Sequence[Any]) -> None:
+        """Put a node in front of an operand."""
         made.outputs[0].shape = ir.Shape(shape)
-        node.graph.insert_before(node, made)
+        node.prepend(made)
         node.replace_input_with(index, made.outputs[0])
 
     def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
@@ -284,8 +287,3 @@ class _Writer:
         if value.dtype is not None:
             result.dtype = value.dtype
         return made
-
-
-column = _settled(_column)
-equal_ranks = _settled(_equal_ranks)
-stack = _settled(_stack)
