@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from converter.errors import SpecError
@@ -80,6 +80,4 @@ class Settings:
 
     def trial(self, opset: int) -> Settings:
         """The same at another opset, whose notes are of no interest."""
-        return Settings(
-            opset, self.attention_layout, self.strict, self.fold, self.fuse, self.target
-        )
+        return replace(self, opset=opset, notes=[], deviations=[], newer=Counter())

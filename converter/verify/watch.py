@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,13 @@ class Watch:
             except UNREADABLE as error:
                 what = f"the graph does not evaluate: {type(error).__name__}: {error}"
                 raise Changed(name, what) from error
-            _compare(name, case, results)
+            case.compare(name, results)
 
     def function(self, fn: Callable[..., Any]) -> None:
         """Whether the graph that was traced means what ``fn`` does."""
         for case in self._cases:
             results = fn(*jax.device_put(case.inputs))
-            _compare("trace", case, jax.tree_util.tree_leaves(results))
+            case.compare("trace", jax.tree_util.tree_leaves(results))
 
     def file(self, model: Any) -> None:
         """After the model is written; with and without ONNX Runtime's optimiser."""
@@ -91,12 +91,7 @@ class Watch:
             live = session(model, optimise=optimise)
             how = "optimised file" if optimise else "file"
             for case in self._cases:
-                _compare(how, case, [*run(live, case.inputs).values()])
-
-
-def _compare(step: str, case: _Case, results: Sequence[Any]) -> None:
-    for what in case.differences(results):
-        raise Changed(step, what)
+                case.compare(how, [*run(live, case.inputs).values()])
 
 
 class _Case:
@@ -108,18 +103,18 @@ class _Case:
         self._wanted = noise.outputs(self.inputs, 0)
         self._judge = Judge(noise, self.inputs)
 
-    def differences(self, results: Sequence[Any]) -> Iterator[str]:
+    def compare(self, step: str, results: Sequence[Any]) -> None:
+        """**Raises** `Changed` if a number is another after a step."""
         for i, (result, wanted) in enumerate(zip(results, self._wanted, strict=True)):
             judged = unpacked(wanted, np.ndim(result)) if is_complex(result.dtype) else wanted
             got = np.asarray(graph_numbers(result))
             if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
-                yield f"output {i} is {got.dtype}{got.shape}, not {wanted.dtype}{wanted.shape}"
-                continue
+                found, other = (f"{x.dtype}{x.shape}" for x in (got, wanted))
+                raise Changed(step, f"output {i} is {found}, not {other}")
             for place in self._judge.first_wrong(i, got, np.asarray(judged)):
-                yield (
-                    f"output {i} at {list(place)} is {got[place]}, not {wanted[place]}, "
-                    f"on {self.name} inputs"
-                )
+                numbers = f"{got[place]}, not {wanted[place]}"
+                at = f"output {i} at {list(place)}"
+                raise Changed(step, f"{at} is {numbers}, on {self.name} inputs")
 
 
 def _watch_bound(graph: Graph) -> dict[str, Any]:
