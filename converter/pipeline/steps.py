@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 import jax
 
@@ -90,7 +90,8 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
         rules = recogniser_rules(chosen, settings.notes)
-        return bool(chosen) and sweep(graph, rules, Editor(graph, settings.takes)).changed
+        editor = Editor(graph, cache(settings.takes))
+        return bool(chosen) and sweep(graph, rules, editor).changed
 
     return run
 
