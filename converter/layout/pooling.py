@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -20,7 +20,7 @@ from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim, Shape
 from converter.ir.dtypes import highest, is_float, lowest
-from converter.ir.moves import above, write
+from converter.ir.moves import above
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, inverse_order
 from converter.ir.scalars import scalar
@@ -239,7 +239,9 @@ def average_pool(node: Node, editor: Editor) -> Value | None:
     """
     x, divisor = node.inputs
     seen: View | None = along(x)
+    views: list[Node] = []
     while seen is not None and seen.op() in (ops.reshape, ops.transpose):
+        views.append(seen.node())
         seen = above(seen) if editor.single_use(seen.base) else None
     pool = None if seen is None else seen.base.made_by(ops.sum_pool)
     if seen is None or pool is None or not editor.single_use(pool.out):
@@ -250,7 +252,9 @@ def average_pool(node: Node, editor: Editor) -> Value | None:
         return None
     params = {**pool.params, "include_pad": whole}
     mean = editor.add(ops.avg_pool, pool.inputs, pool.out.shape, pool.out.dtype, params)
-    return write(editor, replace(seen, base=mean), x.shape)
+    for view in reversed(views):
+        mean = editor.like(view, [mean])
+    return mean
 
 
 def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
