@@ -8,7 +8,7 @@ from typing import Any
 from converter.ir import Graph, Value, const, ops
 from converter.ir.evaluation import size_in_bytes
 from converter.ir.numpy_evaluation import CEILING, Bounded, compute
-from converter.ir.origins import behind
+from converter.ir.origins import source_behind
 
 
 def fold_constants(graph: Graph) -> bool:
@@ -16,7 +16,7 @@ def fold_constants(graph: Graph) -> bool:
     known = computable(graph, ("const",))
     needed: dict[int, Value] = {}
     for value in boundary(graph, known):
-        source = behind(value, (ops.broadcast_in_dim,))  # growing one is left to its reader
+        source = source_behind(value, (ops.broadcast_in_dim,))  # growing one is left to its reader
         if id(source) in known and size_in_bytes(source) <= CEILING:
             needed[id(source)] = source
     memo: dict[int, Any] = {}

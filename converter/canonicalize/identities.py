@@ -40,7 +40,7 @@ def _without(node: Node, number: float) -> Value | None:
 
 def _sub(node: Node, editor: Editor) -> Value | None:
     unchanged = _neutral(node, editor)
-    return _fraction(node, editor) if unchanged is None else unchanged
+    return _fraction_of_bits(node, editor) if unchanged is None else unchanged
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:
@@ -113,7 +113,7 @@ WINDOWS = (
 )
 
 
-def _fraction(node: Node, editor: Editor) -> Value | None:
+def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
     """A float from 1 to 2, less 1, whose digits are an integer: that integer, scaled.
 
     So numbers between 0 and 1 are drawn. Before opset 26 ONNX has no operator that would take bits

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.origins import behind
+from converter.ir.origins import source_behind
 from converter.ir.rewrite import Editor, Rule
 from converter.layout.pooling import as_image, from_image
 from converter.targets import Target
@@ -108,7 +108,7 @@ SIDE_BY_SIDE = (ops.reshape, ops.rotary_heads, ops.slice)
 
 def _is_turned(value: Value) -> bool:
     """Whether a transposition is among what only moved it since it was computed."""
-    return behind(value, SIDE_BY_SIDE).made_by(ops.transpose) is not None
+    return source_behind(value, SIDE_BY_SIDE).made_by(ops.transpose) is not None
 
 
 def _flatten(editor: Editor, value: Value) -> Value:

@@ -10,7 +10,7 @@ from jax import lax
 
 from converter.ir import Node, Value, dims, ops
 from converter.ir.op import Op
-from converter.ir.origins import behind
+from converter.ir.origins import source_behind
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import named_size, scalar
 
@@ -44,7 +44,7 @@ def _take(node: Node, editor: Editor) -> Value | None:
 
 def _from_end(indices: Value, size: dims.Dim) -> Value:
     """``i`` where ``indices`` is ``where(i < 0, i + size, i)``, seen through reshapes."""
-    source = behind(indices, (ops.reshape, ops.broadcast_in_dim))
+    source = source_behind(indices, (ops.reshape, ops.broadcast_in_dim))
     chosen = source.made_by(ops.select_n)
     sizes = [dims.size_product(v.shape) for v in (source, indices)]
     if chosen is None or len(chosen.inputs) != 3 or not dims.same(*sizes):
@@ -62,7 +62,7 @@ def _is(value: Value, size: dims.Dim) -> bool:
     """A constant, or a symbolic dimension as a value."""
     if (named := named_size(value)) is not None:
         return dims.same(named, size)
-    bare = behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
+    bare = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
     return dims.is_static(size) and scalar(bare) == size
 
 
