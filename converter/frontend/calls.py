@@ -9,8 +9,8 @@ import jax
 from jax.extend import core as jex
 
 from converter import decompositions
-from converter.decompositions.grouped_convolutions import grouped_convolution
-from converter.decompositions.scatter_apply import scatter_apply
+from converter.decompositions.computation import scatter_apply
+from converter.decompositions.grouped_products import grouped_convolution
 from converter.ir.dims import is_symbolic
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
