@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from converter import decompositions
-from converter.decompositions.complex.complex_rules import in_reals, is_expanded, is_known_real
-from converter.decompositions.registered import DecompositionFunction, Expansion
+from converter.decompositions.complex.complex_rules import in_reals, is_known_real
+from converter.decompositions.registered import DecompositionFunction, Expansion, is_of_complex
 from converter.errors import Unsupported
 from converter.frontend.array_forms import COMPLEX, OfHeld
 from converter.frontend.diagnostics import fitting
@@ -86,15 +86,14 @@ def _instead(node: Node, claimed: Collection[str]) -> Any:
         try:
             if isinstance(node.meaning, OfHeld):
                 return _in_reals(node, node.meaning)
-            return _expanded(decompositions.find_decomposition(node.op, claimed), node)
+            return _expanded(decompositions.find_decomposition(node.op, claimed), node, node.inputs)
         except Unsupported as error:  # told by the lowering, together with all others
             node.refusal = error.reason
             return None
 
 
-def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any] | None = None) -> Any:
-    types = node.inputs if types is None else types
-    if expansion is None or not expansion.knows(node.params):
+def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
+    if expansion is None or expansion.unknown(node.params):
         return None
     if not expansion.applies(types, node.params):
         return None
@@ -112,12 +111,9 @@ def _in_reals(node: Node, meaning: OfHeld) -> Any:
     function = in_reals(primitive, types, real, whole, node.params)
     if function is not None:
         return _expansion_traced(function, node.inputs)
-    is_any = is_expanded(primitive.name, types)
-    return (
-        _expanded(decompositions.find_decomposition(primitive.name), node, types)
-        if is_any
-        else None
-    )
+    if is_of_complex(primitive.name) or not any(is_complex(aval.dtype) for aval in types):
+        return _expanded(decompositions.find_decomposition(primitive.name), node, types)
+    return None
 
 
 def _expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
@@ -140,8 +136,7 @@ def represent(graph: Graph) -> bool:
 
 
 def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
-    types = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
-    return inlined(jax.make_jaxpr(_on_numbers(node))(*types), node, editor.nodes)
+    return inlined(_expansion_traced(_on_numbers(node), node.inputs), node, editor.nodes)
 
 
 def _holds_keys(node: Node) -> bool:

@@ -39,7 +39,7 @@ def combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
     return combine
 
 
-@decomposition("reduce", ignores=("computation",))
+@decomposition("reduce", ignores=("computation",), of_complex=True)
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
     """Neighbours are combined until one is left; then it is with the initial value.
 

@@ -22,7 +22,7 @@ from converter.decompositions.registered import decomposition
 from converter.errors import Unsupported
 
 
-@decomposition("cholesky")
+@decomposition("cholesky", of_complex=True)
 def cholesky(x: jax.Array) -> jax.Array:
     """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
 
@@ -82,7 +82,7 @@ def symmetric_product(x: jax.Array, y: jax.Array, *, alpha: float, beta: float) 
 Eliminated = tuple[jax.Array, jax.Array, jax.Array]
 
 
-@decomposition("lu")
+@decomposition("lu", of_complex=True)
 def lu(x: jax.Array) -> Eliminated:
     """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
 
@@ -141,7 +141,7 @@ def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax
 Arrays = tuple[jax.Array, ...]
 
 
-@decomposition("triangular_solve")
+@decomposition("triangular_solve", of_complex=True)
 def triangular_solve(
     a: jax.Array,
     b: jax.Array,
@@ -176,7 +176,7 @@ def triangular_solve(
     return x if left_side else x.mT
 
 
-@decomposition("tridiagonal_solve")
+@decomposition("tridiagonal_solve", of_complex=True)
 def tridiagonal_solve(
     below: jax.Array, middle: jax.Array, above: jax.Array, b: jax.Array, *, perturb_singular: bool
 ) -> jax.Array:

@@ -142,10 +142,7 @@ def scaled_dot(
     preferred_element_type: Any,
 ) -> jax.Array:
     """Blocks of the axes that are contracted have one scale each; in bfloat16, as in JAX."""
-    x, y = (
-        v.astype(jnp.bfloat16) * _ragged_products_spread(scale.astype(jnp.bfloat16), v.shape)
-        for v, scale in ((lhs, lhs_scale), (rhs, rhs_scale))
-    )
+    x, y = _scaled_up(lhs, lhs_scale, jnp.bfloat16), _scaled_up(rhs, rhs_scale, jnp.bfloat16)
     return lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred_element_type)
 
 
@@ -159,18 +156,16 @@ def scaled_matmul(
     preferred_element_type: Any,
 ) -> tuple[jax.Array]:
     """[batch, m, k] with [batch, n, k]; scales are one for a block along k. In float32."""
-    x, y = (
-        v.astype(jnp.float32) * _ragged_products_spread(scale.astype(jnp.float32), v.shape)
-        for v, scale in ((a, a_scale), (b, b_scale))
-    )
+    x, y = _scaled_up(a, a_scale, jnp.float32), _scaled_up(b, b_scale, jnp.float32)
     return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
 
 
-def _ragged_products_spread(scale: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """One scale for each element."""
-    for axis, size in enumerate(shape):
+def _scaled_up(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
+    """Numbers times the scales of their blocks, in a dtype."""
+    x, scale = x.astype(dtype), scale.astype(dtype)
+    for axis, size in enumerate(x.shape):
         scale = jnp.repeat(scale, size // scale.shape[axis], axis)
-    return scale
+    return x * scale
 
 
 # ------------------------------------------------------------------------------------ the high half
@@ -191,8 +186,3 @@ def mulhi(x: jax.Array, y: jax.Array) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
         return high
     return high - jnp.where(x < 0, y, 0) - jnp.where(y < 0, x, 0)
-
-
-@decomposition("log2", ignores=("accuracy",))
-def log2(x: jax.Array) -> jax.Array:
-    return jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype))

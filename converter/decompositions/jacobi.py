@@ -111,7 +111,7 @@ def _scale(x: jax.Array) -> jax.Array:
     return jnp.where(largest > 0, factor, one)
 
 
-@decomposition("eigh", ignores=("algorithm", "implementation"))
+@decomposition("eigh", ignores=("algorithm", "implementation"), of_complex=True)
 def eigh(
     x: jax.Array,
     *,
@@ -164,7 +164,7 @@ def eigh(
     return vectors[..., start_index:end], values[..., start_index:end]
 
 
-@decomposition("svd", ignores=("algorithm",))
+@decomposition("svd", ignores=("algorithm",), of_complex=True)
 def svd(
     x: jax.Array,
     *,

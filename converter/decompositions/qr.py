@@ -22,7 +22,7 @@ from converter.decompositions.registered import decomposition
 Packed = tuple[jax.Array, jax.Array]
 
 
-@decomposition("geqrf")
+@decomposition("geqrf", of_complex=True)
 def geqrf(x: jax.Array) -> Packed:
     """``R`` from the diagonal on with the reflections below it, and their factors ``tau``.
 
@@ -33,7 +33,7 @@ def geqrf(x: jax.Array) -> Packed:
     return repeat(taus.shape[-1], _reflected, (x, taus))
 
 
-@decomposition("geqp3")
+@decomposition("geqp3", of_complex=True)
 def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """``geqrf`` with the largest remaining column first, and the order of the columns, from one.
 
@@ -92,7 +92,7 @@ def _places(x: jax.Array) -> jax.Array:
     return lax.iota(jnp.int32, x.shape[-1])
 
 
-@decomposition("ormqr")
+@decomposition("ormqr", of_complex=True)
 def ormqr(
     packed: jax.Array, taus: jax.Array, x: jax.Array, *, left: bool, transpose: bool
 ) -> jax.Array:
@@ -116,7 +116,7 @@ def ormqr(
     return repeat(count, step, x)
 
 
-@decomposition("householder_product")
+@decomposition("householder_product", of_complex=True)
 def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
     """The columns of ``Q`` that the reflections of ``geqrf`` make, as many as ``packed`` has."""
     height, width = packed.shape[-2:]
@@ -124,7 +124,7 @@ def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
     return ormqr(packed, taus, eye, left=True, transpose=False)
 
 
-@decomposition("qr", ignores=("use_magma",))
+@decomposition("qr", ignores=("use_magma",), of_complex=True)
 def qr(x: jax.Array, *, pivoting: bool, full_matrices: bool) -> tuple[jax.Array, ...]:
     """``Q`` and ``R``, and with ``pivoting`` the order of the columns."""
     height, width = x.shape[-2:]

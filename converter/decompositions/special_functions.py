@@ -31,6 +31,10 @@ def widened(formula: FloatFormula) -> FloatFormula:
     return wide
 
 
+decomposition("log2", ignores=("accuracy",))(
+    lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype))
+)
+
 BETA_STEPS = 300
 
 

@@ -28,7 +28,7 @@ NEUTRAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 """The operations for whose windows JAX has primitives, and what changes nothing in a dtype."""
 
 
-@decomposition("reduce_window")
+@decomposition("reduce_window", of_complex=True)
 def reduce_window(
     *operands: jax.Array,
     jaxpr: Any,
@@ -106,9 +106,10 @@ def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) 
     return found
 
 
-def pads(padding: Pads, base_dilation: Sequence[int]) -> list[tuple[int, int, int]]:
+def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
     """What ``lax.pad`` takes, for windows over what is dilated and padded."""
-    return [(low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True)]
+    apart = base_dilation or (1,) * len(padding)
+    return [(low, high, d - 1) for (low, high), d in zip(padding, apart, strict=True)]
 
 
 def in_windows(
@@ -138,7 +139,6 @@ def in_windows(
     return xs
 
 
-Pads = Sequence[tuple[int, int]]
 POOLED_AXES = 3
 """The gradient of a pool of floats over so many axes has an operation of its own."""
 
@@ -168,7 +168,7 @@ def select_and_scatter_add(
     add = lax.bitwise_or if operand.dtype == bool else lax.add
     extreme = lowest if select_prim is lax.ge_p else highest
     filler, zero = (jnp.asarray(v, operand.dtype) for v in (extreme(operand.dtype), 0))
-    padded = lax.pad(operand, filler, _pads(padding))
+    padded = lax.pad(operand, filler, pads(padding))
     everywhere = jnp.ones(padded.shape, bool)
     how = (window_dimensions, window_strides)
     total = _scattered(padded, everywhere, source, zero, select_prim.bind, add, *how)
@@ -189,12 +189,10 @@ def select_and_scatter(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    select, scatter = (
-        combination(jaxpr, consts)
-        for jaxpr, consts in ((select_jaxpr, select_consts), (scatter_jaxpr, scatter_consts))
-    )
-    padded = lax.pad(operand, jnp.zeros((), operand.dtype), _pads(padding))
-    inside = lax.pad(jnp.ones(operand.shape, bool), False, _pads(padding))
+    select = combination(select_jaxpr, select_consts)
+    scatter = combination(scatter_jaxpr, scatter_consts)
+    padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
+    inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
     total = _scattered(
         padded,
         inside,
@@ -206,10 +204,6 @@ def select_and_scatter(
         window_strides,
     )
     return _cropped(total, start, padding)
-
-
-def _pads(padding: Pads) -> list[tuple[int, int, int]]:
-    return [(low, high, 0) for low, high in padding]
 
 
 def _cropped(x: jax.Array, filler: jax.Array, padding: Pads) -> jax.Array:

@@ -51,7 +51,7 @@ def instead(eqn: Any, hints: frozenset[str]) -> Any:
         return _widened(eqn)
     expansion = decompositions.find_decomposition(name)
     params = {k: v for k, v in eqn.params.items() if k not in hints}
-    if expansion is None or not expansion.guards or not expansion.knows(params):
+    if expansion is None or not expansion.guards or expansion.unknown(params):
         return None
     return _calls_traced(eqn, expansion.called(params))
 

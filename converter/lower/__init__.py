@@ -12,14 +12,12 @@ from converter.ir import Graph, Node, ops
 from converter.ir.named_sizes import origins
 from converter.lower import (
     bitwise,
-    cache,
     composite,
     control,
     elementwise,
     indexing,
     reduce,
     shape,
-    sort,
     special,
     windowing,
 )

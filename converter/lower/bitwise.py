@@ -29,7 +29,7 @@ def _by_bits(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
     if name == "Not":
         ones = b.const((1 << width) - 1, np.uint64)
         return _bitwise_whole(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
-    left, right = (_apart(b, x, width) for x in xs)
+    left, right = (_bits_apart(b, x, width) for x in xs)
     found = b.op("Mul", left, right)
     if name != "And":
         count = b.const(1 if name == "Or" else 2, np.int64)
@@ -47,7 +47,7 @@ def _bitwise_whole(b: Builder, x: ir.Value, width: int) -> ir.Value:
     return b.cast(b.cast(x, f"uint{width}"), b.out.dtype)
 
 
-def _apart(b: Builder, x: ir.Value, width: int) -> ir.Value:
+def _bits_apart(b: Builder, x: ir.Value, width: int) -> ir.Value:
     """0 and 1 in int64, the lowest first, on an axis of their own at the end."""
     word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")

@@ -114,15 +114,13 @@ class Builder:
 
     def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
         """Attributes are numbers, for which no named dimension can stand."""
-        for attribute, given in attributes.items():
-            each = given if isinstance(given, (tuple, list)) else (given,)
-            for dim in filter(dims.is_symbolic, each):
-                raise lowerings.unsupported(
-                    self.node,
-                    self.opset,
-                    f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
-                    "give one in specs",
-                )
+        for attribute, dim in lowerings.named_dimensions(attributes):
+            raise lowerings.unsupported(
+                self.node,
+                self.opset,
+                f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
+                "give one in specs",
+            )
 
     # -------------------------------------------------------------------------------- constants
 
@@ -142,23 +140,20 @@ class Builder:
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
         """1-D of int64: a constant, unless a named dimension is among them."""
         numbers = tuple(numbers)
-        if any(map(dims.is_symbolic, numbers)):
-            return self.shape(numbers)
-        return self.const(np.asarray(numbers, np.int64))
+        if dims.all_static(numbers):
+            return self.const(np.asarray(numbers, np.int64))
+        main = Builder(self.shared, self.shared.main)
+        return Arithmetic(main, self.shared.sizes, self.shared.origins).shape(numbers)
 
     # ------------------------------------------------------------------------------------ shapes
 
     def dim(self, dim: Dim) -> ir.Value:
         """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
-        return self.ints([dim]) if dims.is_static(dim) else self._sizes().dim(dim)
+        return self.ints([dim])
 
     def shape(self, shape: Shape) -> ir.Value:
         """A shape as int64 [rank]."""
-        return self.ints(shape) if dims.all_static(shape) else self._sizes().shape(shape)
-
-    def _sizes(self) -> Arithmetic:
-        main = Builder(self.shared, self.shared.main)
-        return Arithmetic(main, self.shared.sizes, self.shared.origins)
+        return self.ints(shape)
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""

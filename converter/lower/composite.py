@@ -15,7 +15,6 @@ from converter.lower.builder import Builder
 from converter.lower.formula import Term
 from converter.lower.lowerings import lowers, table
 
-table({ops.matmul: "MatMul", ops.relu: "Relu"})
 table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
@@ -87,25 +86,9 @@ def _tanh_gate(x: Term) -> Term:
 
 
 @lowers(ops.rotary_heads, since=23)
-def _(
-    b: Builder,
-    x: ir.Value,
-    cos: ir.Value,
-    sin: ir.Value,
-    positions: ir.Value,
-    *,
-    heads: int,
-    interleaved: bool,
-) -> ir.Value:
-    return b.op(
-        "RotaryEmbedding",
-        x,
-        cos,
-        sin,
-        positions,
-        interleaved=1 if interleaved else None,
-        num_heads=heads if b.out.rank == 3 else None,
-    )
+def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
+    flat, turned = b.out.rank == 3, 1 if interleaved else None
+    return b.op("RotaryEmbedding", *xs, interleaved=turned, num_heads=heads if flat else None)
 
 
 @lowers(ops.attention, since=23)
@@ -153,37 +136,28 @@ def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
 
 NAMES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid"}
 USUAL = {
-    ops.lstm: ("LSTM", ["Sigmoid", "Tanh", "Tanh"]),
-    ops.gru: ("GRU", ["Sigmoid", "Tanh"]),
-    ops.rnn: ("RNN", ["Tanh"]),
+    ops.lstm: ["Sigmoid", "Tanh", "Tanh"],
+    ops.gru: ["Sigmoid", "Tanh"],
+    ops.rnn: ["Tanh"],
 }
-"""The operators, and their activations if nothing is said."""
+"""The activations if nothing is said."""
 SLOPE, SHIFT = 1 / 6, 0.5
 """Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""
 
 
 @lowers(*USUAL)
 def _(
-    b: Builder,
-    x: ir.Value,
-    w: ir.Value,
-    r: ir.Value,
-    bias: ir.Value,
-    *first: ir.Value,
-    reverse: bool,
-    activations: Sequence[str],
-    reset_last: bool = False,
+    b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
 ) -> Any:
-    operator, usual = USUAL[b.node.op]
     names = [NAMES[name] for name in activations]
     hard = names.count("HardSigmoid")
     return b.ops(
-        operator,
-        [x, w, r, bias, None, *first],
+        b.node.op.operator,
+        [*xs[:4], None, *xs[4:]],
         len(b.node.outputs),
         hidden_size=b.node.outputs[-1].shape[-1],
         direction="reverse" if reverse else None,
-        activations=None if names == usual else names,
+        activations=None if names == USUAL[b.node.op] else names,
         activation_alpha=[SLOPE] * hard or None,
         activation_beta=[SHIFT] * hard or None,
         linear_before_reset=1 if reset_last else None,

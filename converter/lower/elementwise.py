@@ -15,34 +15,13 @@ from converter.lower.builder import Builder
 from converter.lower.formula import Term, formulas
 from converter.lower.lowerings import lowers, table, unsupported
 
-table(
-    {
-        ops.abs: "Abs",
-        ops.add: "Add",
-        ops.add_any: "Add",
-        ops.ceil: "Ceil",
-        ops.cos: "Cos",
-        ops.div: "Div",
-        ops.eq: "Equal",
-        ops.exp: "Exp",
-        ops.floor: "Floor",
-        ops.ge: "GreaterOrEqual",
-        ops.gt: "Greater",
-        ops.le: "LessOrEqual",
-        ops.log: "Log",
-        ops.lt: "Less",
-        ops.max: "Max",
-        ops.min: "Min",
-        ops.mul: "Mul",
-        ops.neg: "Neg",
-        ops.pow: "Pow",
-        ops.sign: "Sign",
-        ops.sin: "Sin",
-        ops.sqrt: "Sqrt",
-        ops.sub: "Sub",
-        ops.tanh: "Tanh",
-    }
+_NAMED_ALIKE = (
+    *(ops.abs, ops.add, ops.ceil, ops.cos, ops.div, ops.exp, ops.floor, ops.log, ops.max, ops.min),
+    *(ops.mul, ops.neg, ops.pow, ops.sign, ops.sin, ops.sqrt, ops.sub, ops.tanh, ops.relu),
 )
+table({op: op.name.capitalize() for op in _NAMED_ALIKE})
+table({ops.add_any: "Add", ops.matmul: "MatMul", ops.eq: "Equal"})
+table({ops.lt: "Less", ops.le: "LessOrEqual", ops.gt: "Greater", ops.ge: "GreaterOrEqual"})
 
 formulas(
     {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -191,17 +189,9 @@ formulas(
 )
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Of what the complement is made in a precision.
-
-    ``near`` is erf(x) below 1, ``tail`` is exp(x^2) erfc(x) from there on; numbers of ``1 / steps``
-    have exact squares.
-    """
-
-    near: Callable[[Term], Term]
-    tail: Callable[[Term], Term]
-    steps: int
+def _near_32(x: Term) -> Term:
+    """erf(x) below 1; ``tail`` is exp(x^2) erfc(x) from there on."""
+    return x.apply("Erf")
 
 
 def _tail_32(x: Term) -> Term:
@@ -220,26 +210,28 @@ def _tail_64(x: Term) -> Term:
     return (x < 8).where(near, far)
 
 
-SINGLE = Pieces(lambda x: x.apply("Erf"), _tail_32, steps=16)
-DOUBLE = Pieces(_near_64, _tail_64, steps=1024)
 ZERO_FROM = 28  # exp(-28^2) is none even in float64
 
 
-def _erfc(x: Term, pieces: Pieces | None = None) -> Term:
-    """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it."""
-    pieces = pieces or (DOUBLE if x.dtype == np.float64 else SINGLE)
+def _erfc(x: Term, double: bool | None = None) -> Term:
+    """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it.
+
+    Numbers of ``1 / steps`` have exact squares, in double precision or in single.
+    """
+    double = x.dtype == np.float64 if double is None else double
+    near, tail, steps = (_near_64, _tail_64, 1024) if double else (_near_32, _tail_32, 16)
     size = abs(x)
     capped = size.apply("Min", ZERO_FROM)
-    head = (capped * pieces.steps).apply("Floor") / pieces.steps
+    head = (capped * steps).apply("Floor") / steps
     rest = (capped - head) * (capped + head)
-    tail = (-(head * head)).apply("Exp") * (-rest).apply("Exp") * pieces.tail(capped)
-    far = (x < 0).where(2 - tail, tail)
-    return (size < 1).where(1 - pieces.near(x), far)
+    small = (-(head * head)).apply("Exp") * (-rest).apply("Exp") * tail(capped)
+    far = (x < 0).where(2 - small, small)
+    return (size < 1).where(1 - near(x), far)
 
 
 def _erf(x: Term) -> Term:
     size = abs(x)
-    far = lowered_sign(x) * (1 - _erfc(size, DOUBLE))
+    far = lowered_sign(x) * (1 - _erfc(size, double=True))
     return (size < 1).where(_near_64(x), far)
 
 

@@ -8,84 +8,51 @@ It owns every parameter, as an expansion does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.registered import DecompositionFunction, Expansion, always, read_by
+from converter.decompositions.registered import (
+    DecompositionFunction,
+    Expansion,
+    expanded,
+    is_of_complex,
+    registering,
+)
 from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
+from converter.ir.op import Linear
 from converter.ir.scalars import scalar
 
+ComplexFunction = Callable[..., list[Any]]
 
-@dataclass(frozen=True)
-class ComplexMeaning(Expansion):
-    """A function of pairs, or a ``packed`` one of arrays as the graph has them."""
+_known: dict[str, Expansion] = {}
 
-    packed: bool = False
+REAL = " of real numbers"
+"""What is added to the name of a primitive whose complex operands are all known to be real."""
 
-
-_known: dict[str, ComplexMeaning] = {}
+SIGNED = frozenset({ops.neg, ops.scatter_sub, ops.sub})
+"""Operations that may change the sign of a zero, of those that do the same to both parts."""
 
 
 def meaning(
     *primitives: str, ignores: Iterable[str] = (), packed: bool = False
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register a function for one or more primitives; what it ignores is given by name."""
-
-    def register(function: DecompositionFunction) -> DecompositionFunction:
-        for primitive in primitives:
-            _known[primitive] = ComplexMeaning(
-                function, read_by(function), frozenset(ignores), always, packed=packed
-            )
-        return function
-
-    return register
+    return registering(_known.__setitem__, primitives, ignores, packed=packed)
 
 
-def find_complex_rule(primitive: str) -> ComplexMeaning | None:
-    """What a primitive does to complex numbers."""
-    return _known.get(primitive)
+def meanings(rows: Mapping[str, DecompositionFunction], ignores: Iterable[str] = ()) -> None:
+    """Register functions of operands alone."""
+    for primitive, function in rows.items():
+        meaning(primitive, ignores=ignores)(function)
 
 
 def complex_primitives() -> frozenset[str]:
     """Every primitive that complex numbers can be given to."""
-    return frozenset(_known) | EACH | BILINEAR | EXPANDED
-
-
-REAL = " of real numbers"
-"""What is added to the name of a primitive whose complex operands are all known to be real."""
-
-EACH = frozenset(
-    {
-        *("add", "add_any", "broadcast_in_dim", "concatenate", "copy", "copy_p", "cumsum"),
-        "device_put",
-        *("dynamic_slice", "dynamic_update_slice", "expand_dims", "name", "neg", "pad"),
-        *("pvary", "reduce_sum", "reduce_window_sum", "reshape", "rev", "scatter", "scatter-add"),
-        *("scatter-sub", "select_n", "slice", "split", "squeeze", "stack", "stop_gradient"),
-        *("sub", "tile", "transpose", "unstack"),
-    }
-)
-"""Primitives that do the same to the real and to the imaginary parts, each by themselves."""
-
-SIGNED = frozenset({"neg", "scatter-sub", "sub"})
-"""Those of them that may change the sign of a zero."""
-
-BILINEAR = frozenset({"conv_general_dilated", "dot_general", "mul"})
-"""Primitives that are products of both operands, or sums of such."""
-
-EXPANDED = frozenset(
-    {
-        *("cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr"),
-        *("reduce", "reduce_window", "svd", "triangular_solve", "tridiagonal_solve"),
-    }
-)
-"""Expansions that hold for complex numbers too."""
-
-
-ComplexFunction = Callable[..., list[Any]]
+    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
+    return frozenset({*_known, *linear, *filter(is_of_complex, expanded())})
 
 
 def in_reals(
@@ -101,28 +68,23 @@ def in_reals(
     primitive's parameters that say something of the result, ``whole`` all of them.
     """
     complexes = [is_complex(aval.dtype) for aval in types]
-    name = primitive.name
-    if name in EACH:
-        stays = name not in SIGNED and any(real) and list(real) == complexes
+    name, op = primitive.name, ops.named(primitive.name)
+    if op.linear is Linear.TOGETHER:
+        stays = op not in SIGNED and any(real) and list(real) == complexes
         each = _real(primitive, whole) if stays else _each(primitive, whole)
         return _on_pairs(each, complexes, real if stays else None)
-    if name in BILINEAR:
+    if op.linear is Linear.EACH:
         return _on_pairs(_rewriting_product(primitive, whole), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(_each(primitive, whole), complexes, (False, True))
-    of_real = find_complex_rule(name + REAL) if all(real) else None
-    found = of_real or find_complex_rule(name)
-    if found is None or not found.knows(params):
+    of_real = _known.get(name + REAL) if all(real) else None
+    found = of_real or _known.get(name)
+    if found is None or found.unknown(params):
         return None
-    read = {k: v for k, v in params.items() if k in found.reads}
+    function = found.called(params)
     if found.packed:
-        return lambda *xs: [found.function(*(split(x).re if of_real else x for x in xs), **read)]
-    return _on_pairs(lambda *xs: _listed(found.function(*xs, **read)), complexes)
-
-
-def is_expanded(name: str, types: Sequence[Any]) -> bool:
-    """Whether an expansion may be taken for operands of these types."""
-    return name in EXPANDED or not any(is_complex(aval.dtype) for aval in types)
+        return lambda *xs: [function(*(split(x).re if of_real else x for x in xs))]
+    return _on_pairs(lambda *xs: _listed(function(*xs)), complexes)
 
 
 def is_known_real(value: Value) -> bool:

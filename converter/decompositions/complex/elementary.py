@@ -22,7 +22,7 @@ from converter.decompositions.complex.algebra import (
     sides,
     size,
 )
-from converter.decompositions.complex.complex_rules import meaning
+from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.ir.complex_pairs import Pair
 
 HINTS = ("accuracy",)
@@ -73,11 +73,6 @@ def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
 @meaning("exp", ignores=HINTS)
 def exp(x: Pair) -> Pair:
     return quarter_turned(jnp.exp(x.re / 2), x.im)
-
-
-@meaning("exp2", ignores=HINTS)
-def exp2(x: Pair) -> Pair:
-    return quarter_turned(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype))
 
 
 FAR = 20
@@ -157,16 +152,6 @@ def times_minus_i(x: Pair) -> Pair:
     return Pair(x.im, -x.re)
 
 
-@meaning("sin", ignores=HINTS)
-def sin(x: Pair) -> Pair:
-    return times_minus_i(sinh(times_i(x)))
-
-
-@meaning("cos", ignores=HINTS)
-def cos(x: Pair) -> Pair:
-    return cosh(times_i(x))
-
-
 @meaning("tanh", ignores=HINTS)
 def tanh(x: Pair) -> Pair:
     """``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not cancel."""
@@ -175,11 +160,6 @@ def tanh(x: Pair) -> Pair:
     inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * wide / length)
     far = jnp.abs(x.re) > FAR
     return chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
-
-
-@meaning("tan", ignores=HINTS)
-def tan(x: Pair) -> Pair:
-    return times_minus_i(tanh(times_i(x)))
 
 
 def _roots(x: Pair) -> tuple[Pair, Pair]:
@@ -215,11 +195,6 @@ def acosh(x: Pair) -> Pair:
     return Pair(_height(less, more), _mirrored(2 * jnp.arctan2(less.re, more.re), x))
 
 
-@meaning("asinh", ignores=HINTS)
-def asinh(x: Pair) -> Pair:
-    return times_minus_i(asin(times_i(x)))
-
-
 HUGE = 2.0**60
 """What is larger has the same inverse tangent, but for less than rounding; squares still fit."""
 
@@ -233,6 +208,14 @@ def atanh(x: Pair) -> Pair:
     return Pair(signed(re, x.re), signed(im, x.im))
 
 
-@meaning("atan", ignores=HINTS)
-def atan(x: Pair) -> Pair:
-    return times_minus_i(atanh(times_i(x)))
+meanings(
+    {
+        "exp2": lambda x: quarter_turned(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype)),
+        "sin": lambda x: times_minus_i(sinh(times_i(x))),
+        "cos": lambda x: cosh(times_i(x)),
+        "tan": lambda x: times_minus_i(tanh(times_i(x))),
+        "asinh": lambda x: times_minus_i(asin(times_i(x))),
+        "atan": lambda x: times_minus_i(atanh(times_i(x))),
+    },
+    ignores=HINTS,
+)

@@ -18,8 +18,10 @@ from converter.decompositions.computation import combined, lines
 from converter.decompositions.window_reductions import Pads, in_windows, pads
 from converter.ir.complex_pairs import Pair, parts, whole_number
 
+Combined = Callable[[Pair, Pair], Pair]
 
-def _later(compare: Callable[..., Any]) -> Callable[[Pair, Pair], Pair]:
+
+def _later(compare: Callable[..., Any]) -> Combined:
     def either(x: Pair, y: Pair) -> Pair:
         first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
         return chosen(first, x, y)
@@ -42,10 +44,18 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     )
 
 
-def _order_reduced(combine: Callable[..., Pair], x: Pair, axes: tuple[int, ...]) -> Pair:
+def _order_reduced(combine: Combined) -> Callable[..., Pair]:
     """Neighbours are combined until one is left."""
-    re, im = combined(lambda a, b: combine(Pair(*a), Pair(*b)), [lines(x_, axes) for x_ in x])
-    return Pair(re[..., 0], im[..., 0])
+
+    def reduced(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+        re, im = combined(lambda a, b: combine(Pair(*a), Pair(*b)), [lines(x_, axes) for x_ in x])
+        return Pair(re[..., 0], im[..., 0])
+
+    return reduced
+
+
+meaning("reduce_max", ignores=("out_sharding",))(_order_reduced(larger))
+meaning("reduce_min", ignores=("out_sharding",))(_order_reduced(smaller))
 
 
 @meaning("reduce_prod", ignores=("out_sharding",))
@@ -53,17 +63,7 @@ def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     if 0 in x.re.shape:
         left = lax.reduce_prod(x.re, axes)
         return Pair(left, jnp.zeros_like(left))
-    return _order_reduced(times, x, axes)
-
-
-@meaning("reduce_max", ignores=("out_sharding",))
-def reduce_max(x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    return _order_reduced(larger, x, axes)
-
-
-@meaning("reduce_min", ignores=("out_sharding",))
-def reduce_min(x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    return _order_reduced(smaller, x, axes)
+    return _order_reduced(times)(x, axes=axes)
 
 
 def _cumulative(combine: Callable[..., Any]) -> Callable[..., Pair]:
@@ -73,12 +73,12 @@ def _cumulative(combine: Callable[..., Any]) -> Callable[..., Pair]:
     return running
 
 
-cumprod = meaning("cumprod")(_cumulative(lax.mul))
-cummax = meaning("cummax")(_cumulative(lax.max))
-cummin = meaning("cummin")(_cumulative(lax.min))
+meaning("cumprod")(_cumulative(lax.mul))
+meaning("cummax")(_cumulative(lax.max))
+meaning("cummin")(_cumulative(lax.min))
 
 
-def _extreme(combine: Callable[[Pair, Pair], Pair], start: float) -> Callable[..., Pair]:
+def _extreme(combine: Combined, start: float) -> Callable[..., Pair]:
     def reduce_window(
         x: Pair,
         *,
@@ -99,8 +99,8 @@ def _extreme(combine: Callable[[Pair, Pair], Pair], start: float) -> Callable[..
     return reduce_window
 
 
-reduce_window_max = meaning("reduce_window_max")(_extreme(larger, -jnp.inf))
-reduce_window_min = meaning("reduce_window_min")(_extreme(smaller, jnp.inf))
+meaning("reduce_window_max")(_extreme(larger, -jnp.inf))
+meaning("reduce_window_min")(_extreme(smaller, jnp.inf))
 
 
 @meaning("gather", ignores=("indices_are_sorted", "unique_indices"))
