@@ -13,7 +13,7 @@ from converter.decompositions import (
     grouped_products,
     jacobi,
     markers,
-    qr,
+    matrices,
     special_functions,
     threefry,
     window_reductions,

@@ -208,16 +208,15 @@ def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
     lead, own, further, value = following
     swap = jnp.abs(lead) > jnp.abs(first)
     factor = jnp.where(swap, first, lead) / jnp.where(swap, lead, first)
-    done = (
-        jnp.where(swap, lead, first),
-        jnp.where(swap, own, second),
-        jnp.where(swap, further, 0),
-        jnp.where(swap, value, rest),
-    )
+
+    def either(exchanged: jax.Array, kept: jax.Array | int) -> jax.Array:
+        return jnp.where(swap, exchanged, kept)
+
+    done = either(lead, first), either(own, second), either(further, 0), either(value, rest)
     left = (
-        jnp.where(swap, second - factor * own, own - factor * second),
-        jnp.where(swap, -factor * further, further),
-        jnp.where(swap, rest - factor * value, value - factor * rest),
+        either(second - factor * own, own - factor * second),
+        either(-factor * further, further),
+        either(rest - factor * value, value - factor * rest),
     )
     return left, done
 

@@ -67,10 +67,7 @@ _expansions: dict[str, Expansion] = {}
 
 
 def decomposition(
-    *primitives: str,
-    ignores: Iterable[str] = (),
-    only: Applies = always,
-    of_complex: bool = False,
+    *primitives: str, ignores: Iterable[str] = (), only: Applies = always, of_complex: bool = False
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
     add = _expansions.__setitem__

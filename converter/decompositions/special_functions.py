@@ -35,6 +35,14 @@ decomposition("log2", ignores=("accuracy",))(
     lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype))
 )
 
+State = tuple[jax.Array, ...]
+
+
+def _unfinished(most: int, step: Callable[[State], State], first: State) -> State:
+    """Steps while any element is live, the first of the state; the second counts the steps."""
+    return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < most), step, first)
+
+
 BETA_STEPS = 300
 
 
@@ -65,7 +73,7 @@ def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, wanted: jax.Array) 
     def lifted(y: jax.Array) -> jax.Array:
         return jnp.where(jnp.abs(y) < tiny, tiny, y)
 
-    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def step(state: State) -> State:
         live, m, c, d, before = state
         m = m + 1
         value, twice = before, a + 2 * m
@@ -77,13 +85,9 @@ def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, wanted: jax.Array) 
         moving = jnp.abs(c * d - 1) > half_unit
         return live & moving, m, c, d, jnp.where(live, value, before)
 
-    def unfinished(state: tuple[jax.Array, ...]) -> jax.Array:
-        return jnp.any(state[0]) & (state[1] < BETA_STEPS)
-
     d = 1 / lifted(1 - (a + b) * x / (a + 1))
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    first: tuple[jax.Array, ...] = (wanted, none, ones, d, d)
-    return lax.while_loop(unfinished, step, first)[-1]
+    return _unfinished(BETA_STEPS, step, (wanted, none, ones, d, d))[-1]
 
 
 GAMMA_STEPS = 2000
@@ -125,7 +129,7 @@ def _gamma_series(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
     factor, some = _gamma_factor(a, x)
     live = wanted & some & (x > 0) & ~_gamma_undefined(a, x)
 
-    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def step(state: State) -> State:
         live, n, term, total = state
         n = n + 1
         term = term * (x / n)
@@ -133,7 +137,7 @@ def _gamma_series(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
         return live & (term > new * jnp.finfo(x.dtype).eps), n, term, new
 
     ones = jnp.ones_like(a)
-    first: tuple[jax.Array, ...] = (live, a, ones, ones)
+    first: State = (live, a, ones, ones)
     total = lax.while_loop(lambda state: jnp.any(state[0]), step, first)[-1]
     return total * factor / a
 
@@ -144,7 +148,7 @@ def _gamma_fraction(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
     live = wanted & some & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
 
-    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def step(state: State) -> State:
         live, n, before, p, q, p_before, q_before = state
         n = n + 1
         y, z = n * (n + 1 - a), x - a + (2 * n + 2)
@@ -156,13 +160,9 @@ def _gamma_fraction(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
         parts = (p_next, q_next, p, q)
         return live & moving, n, value, *(part * scale for part in parts)
 
-    def unfinished(state: tuple[jax.Array, ...]) -> jax.Array:
-        return jnp.any(state[0]) & (state[1] < GAMMA_STEPS)
-
     p, q = x + 1, (x - a + 2) * x
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    first: tuple[jax.Array, ...] = (live, none, p / q, p, q, ones, x)
-    return lax.while_loop(unfinished, step, first)[2] * factor
+    return _unfinished(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
 
 
 TERMS = 10

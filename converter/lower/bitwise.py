@@ -87,10 +87,7 @@ def _leading_zeros(x: Term) -> Term:
 
 
 formulas(
-    {
-        ops.clz: _leading_zeros,
-        ops.population_count: lambda x: _population(_word(x)).cast(x.dtype),
-    },
+    {ops.clz: _leading_zeros, ops.population_count: lambda x: _population(_word(x)).cast(x.dtype)},
     since=18,
 )
 
@@ -118,14 +115,12 @@ def _is_within(amount: Value, bits: int) -> bool:
     return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
 
 
-@lowers(ops.shift_left)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, Term(b, x), by, "LEFT").value
+def _shift_rule(b: Builder, x: ir.Value, by: ir.Value, *, direction: str) -> ir.Value:
+    return _shift(b, Term(b, x), by, direction).value
 
 
-@lowers(ops.shift_right_logical)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, Term(b, x), by, "RIGHT").value
+lowers(ops.shift_left)(partial(_shift_rule, direction="LEFT"))
+lowers(ops.shift_right_logical)(partial(_shift_rule, direction="RIGHT"))
 
 
 @lowers(ops.shift_right_arithmetic)

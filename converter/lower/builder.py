@@ -140,7 +140,7 @@ class Builder:
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
         """1-D of int64: a constant, unless a named dimension is among them."""
         numbers = tuple(numbers)
-        if dims.all_static(numbers):
+        if not any(map(dims.is_symbolic, numbers)):
             return self.const(np.asarray(numbers, np.int64))
         main = Builder(self.shared, self.shared.main)
         return Arithmetic(main, self.shared.sizes, self.shared.origins).shape(numbers)

@@ -135,11 +135,7 @@ def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
 
 
 NAMES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid"}
-USUAL = {
-    ops.lstm: ["Sigmoid", "Tanh", "Tanh"],
-    ops.gru: ["Sigmoid", "Tanh"],
-    ops.rnn: ["Tanh"],
-}
+USUAL = {ops.lstm: ["Sigmoid", "Tanh", "Tanh"], ops.gru: ["Sigmoid", "Tanh"], ops.rnn: ["Tanh"]}
 """The activations if nothing is said."""
 SLOPE, SHIFT = 1 / 6, 0.5
 """Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""

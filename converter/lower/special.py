@@ -179,14 +179,7 @@ def _is_minus(x: Term) -> Term:
     return (x < 0) | (1 / x < 0)
 
 
-formulas(
-    {
-        ops.atan2: _atan2,
-        ops.cbrt: _cbrt,
-        ops.digamma: _digamma,
-        ops.lgamma: _lgamma,
-    }
-)
+formulas({ops.atan2: _atan2, ops.cbrt: _cbrt, ops.digamma: _digamma, ops.lgamma: _lgamma})
 
 
 def _near_32(x: Term) -> Term:

@@ -124,8 +124,7 @@ def gather(
 
 
 @meaning(
-    "scatter-mul",
-    ignores=("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
+    "scatter-mul", ignores=("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts")
 )
 def scatter_mul(
     x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
