@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
-from converter.decompose import prng_keys
-from converter.decompose.expansion import decompose
+from converter.decompose.expansion import decompose, represent
 from converter.fuse import (
     affine,
     gelu,
@@ -85,7 +84,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "keys",
         "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
-        lambda graph, _: prng_keys.represent(graph),
+        lambda graph, _: represent(graph),
         after=("canonicalize",),
     ),
     Pass(
