@@ -13,7 +13,7 @@ from converter.fuse.attention.scores import Added, ScoreFactor, ScoreTerm
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
-from converter.ir.moves import rearrange, write
+from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
 
@@ -50,8 +50,9 @@ def build_attention(node: Node, found: Attention, editor: Editor) -> Value:
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
     order = p.result()
-    split, turned = tuple(p.sizes[i] for i in order), [order.index(i) for i in p.out]
-    return rearrange(editor, out, split, turned, node.out.shape)
+    spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
+    turned = editor.transpose(spread, [order.index(i) for i in p.out])
+    return editor.reshape(turned, node.out.shape)
 
 
 def _wider(dtype: np.dtype, mask: Mask | None) -> np.dtype:
