@@ -34,7 +34,7 @@ class Editor:
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
         self.uses = count_uses(graph)
         self.facts = graph.facts
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self.nodes: list[Node] = []
         self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
         self.changed = False
@@ -146,6 +146,14 @@ class Editor:
             },
         )
 
+    def cut(self, x: Value, starts: Shape, shape: Shape) -> Value:
+        """The part of that shape, from ``starts`` on."""
+        if dims.same_shape(x.shape, shape):
+            return x
+        limits = tuple(dims.as_dim(at + size) for at, size in zip(starts, shape, strict=True))
+        params = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * x.rank}
+        return self.add(ops.slice, [x], shape, x.dtype, params)
+
     def rev(self, x: Value, axes: Sequence[int]) -> Value:
         return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
 
@@ -164,8 +172,7 @@ class Editor:
         """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
         if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
             return x
-        ones = tuple(x.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape)))
-        if dims.same_shape(ones, shape):
+        if dims.same_shape(dims.among_ones(x.shape, axes, len(shape)), shape):
             return self.reshape(x, shape)
         return self.add(
             ops.broadcast_in_dim,
@@ -195,6 +202,11 @@ class Editor:
         shape = dims.broadcast([x.shape, y.shape])
         assert shape is not None, (op, x.shape, y.shape)
         return self.add(op, [x, y], shape, x.dtype)
+
+
+def inverse_order(permutation: Sequence[int]) -> tuple[int, ...]:
+    """The transposition that undoes one."""
+    return tuple(permutation.index(i) for i in range(len(permutation)))
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
@@ -241,7 +253,7 @@ def drop_dead(graph: Graph) -> None:
     live: set[int] = {id(v) for v in graph.outputs}
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(id(v) in live for v in node.outputs):
+        if not live.isdisjoint(map(id, node.outputs)):
             for body in node.bodies.values():
                 drop_dead(body)
             live.update(map(id, node.operands() if node.bodies else node.inputs))
