@@ -8,8 +8,7 @@ from functools import cache, partial
 import jax
 
 from converter.canonicalize import canonicalize
-from converter.decompose import prng_keys
-from converter.decompose.expansion import decompose
+from converter.decompose.expansion import decompose, represent
 from converter.frontend.trace import trace
 from converter.fuse import (
     activations,
@@ -103,7 +102,7 @@ def decomposed(graph: Graph, _: Settings) -> bool:
 
 
 def write_keys(graph: Graph, _: Settings) -> bool:
-    return prng_keys.represent(graph)
+    return represent(graph)
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
