@@ -103,9 +103,9 @@ def resample(graph: Graph, settings: Settings) -> bool:
 
 def registered(graph: Graph, settings: Settings) -> bool:
     """What others have registered; a function sees what formulas have found."""
-    chosen = [s for s in user_recognisers.registered_formulas() if settings.fuses(s.op.structure)]
+    chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.opset)
-    for entry in user_recognisers.functions():
+    for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.opset:
             found = recognised(**{entry.name: entry.recogniser})(graph, settings)
             changed = found or changed
