@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 from converter import decompositions
 from converter.decompose.expansion import inlined
-from converter.frontend.array_forms import COMPLEX, OfHeld
-from converter.frontend.key_types import DRAWS, WRITTEN, is_key
+from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, OfHeld, is_key
 from converter.ir import Graph, Node, Value
 from converter.ir.rewrite import Editor, sweep
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -12,16 +13,13 @@ from jax.extend import core as jex
 
 from converter import decompositions
 from converter.errors import Unsupported
-from converter.frontend import key_types
-from converter.frontend.array_forms import OfHeld, graph_type, key_kind
-from converter.frontend.calls import instead
-from converter.frontend.checks import unchecked
+from converter.frontend.array_forms import UNCHANGED, OfHeld, graph_type, key_kind
+from converter.frontend.calls import instead, unchecked
 from converter.frontend.diagnostics import fitting, refuse_equated
 from converter.frontend.graph_values import Constants, literal, value_of
-from converter.frontend.owners import is_users
 from converter.frontend.refused import AT_ONCE, REFUSED
 from converter.frontend.source_lines import line_of
-from converter.frontend.users import users_own
+from converter.frontend.users import is_users, users_own
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
@@ -61,6 +59,7 @@ DROPPED = {
 checks that are conditions."""
 
 
+@dataclass(eq=False)
 class Inliner:
     """Writes jaxprs into lists of nodes, calls inlined.
 
@@ -69,17 +68,10 @@ class Inliner:
     the primitives that were left out, ``within`` are users' whose impl is being written.
     """
 
-    def __init__(
-        self,
-        constants: Constants,
-        sources: tuple[Any, ...] = (),
-        dropped: set[str] | None = None,
-        within: frozenset[Any] = frozenset(),
-    ) -> None:
-        self.constants = constants
-        self.sources = sources
-        self.dropped: set[str] = set() if dropped is None else dropped
-        self.within = within
+    constants: Constants
+    sources: tuple[Any, ...] = ()
+    dropped: set[str] = field(default_factory=set)
+    within: frozenset[Any] = frozenset()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -112,7 +104,7 @@ class Inliner:
             return [_nothing(v.aval.shape, nodes) for v in eqn.outvars]
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
-        if name in key_types.UNCHANGED:
+        if name in UNCHANGED:
             return inputs
         if name == "reshape":
             refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
@@ -198,10 +190,7 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
         meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
         if key_kind(types) or op.name not in REFUSED:
             op = ops.of_kind(op.name, what)
-    node = Node(op, inputs, params, meaning=meaning)
-    for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
-        node.outputs.append(Value(shape, dtype, node=node, index=i))
-    return node
+    return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
 
 
 def _plain_ints(param: Any) -> Any:

@@ -6,6 +6,7 @@ JAX traces the function and applies its own transformations; what comes back is 
 
 from __future__ import annotations
 
+import operator
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,9 @@ import jax
 
 from converter.errors import SpecError, Unsupported
 from converter.frontend import concretize, diagnostics
-from converter.frontend.array_forms import graph_type
+from converter.frontend.array_forms import graph_type, is_key
 from converter.frontend.graph_values import Constants, canonical, parameter, value_of
 from converter.frontend.inline import DROPPED, Inliner
-from converter.frontend.key_types import is_key
 from converter.frontend.source_lines import is_users_line, line_of
 from converter.frontend.specs import (
     Spec,
@@ -52,7 +52,7 @@ def trace(
     call: Callable[..., Any] = fn
     separate = params is not None
     if params is None and array_leaves(fn):
-        params, call = fn, _call_module
+        params, call = fn, operator.call
     given = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
 
@@ -137,7 +137,7 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 def source_line(node: Node) -> str:
     """The user's own source line that a node came from."""
-    return line_of(node.source or ())
+    return line_of(node.source)
 
 
 def _raised_at(error: Exception) -> str:
@@ -147,7 +147,3 @@ def _raised_at(error: Exception) -> str:
         if is_users_line(code.co_filename):
             return f"{code.co_filename}:{line} ({code.co_name})"
     return ""
-
-
-def _call_module(module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return module(*args, **kwargs)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from converter.errors import SaveError
 
@@ -25,21 +26,6 @@ def einsum(
 def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
     """Numpy's matrix product."""
     return jnp.matmul(x, y, preferred_element_type=x.dtype)
-
-
-def softmax(x: jax.Array, *, axis: int) -> jax.Array:
-    """exp(x - max) / sum(exp(x - max)) along one axis."""
-    return jax.nn.softmax(x, axis=axis)
-
-
-def log_softmax(x: jax.Array, *, axis: int) -> jax.Array:
-    """x - max - log(sum(exp(x - max))) along one axis."""
-    return jax.nn.log_softmax(x, axis=axis)
-
-
-def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
-    """x * Phi(x), with erf or with the tanh approximation."""
-    return jax.nn.gelu(x, approximate=approximate)
 
 
 def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
@@ -128,15 +114,66 @@ def attention(
         scores = scores + mask.astype(scores.dtype)
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
     out = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
-    return jnp.moveaxis(out, 1, 2).reshape(*_flat_shape(out)) if flat else out
+    return jnp.moveaxis(out, 1, 2).reshape(q.shape[0], q.shape[2], -1) if flat else out
 
 
 def _heads(x: jax.Array, n: int) -> jax.Array:
     return jnp.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
 
 
-def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
-    return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
+def layer_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
+) -> jax.Array:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
+    axes, wide = tuple(range(axis, x.ndim)), _wide(x)
+    centred = wide - jnp.mean(wide, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
+    y = (centred * lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale
+    return y if bias is None else y + bias
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
+    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
+    wide = _wide(x)
+    square = jnp.mean(jnp.square(wide), tuple(range(axis, x.ndim)), keepdims=True)
+    return (wide * lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """ONNX's norms compute their statistics in float32 at least."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def group_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, groups: int, epsilon: float
+) -> jax.Array:
+    """(x - mean) / sqrt(var + epsilon) over each of the groups of the channels of [N, C, ...].
+
+    ``scale`` and ``bias`` are [C].
+    """
+    split = x.reshape(x.shape[0], groups, -1)
+    ones = jnp.ones(split.shape[2], x.dtype)
+    y = layer_norm(split, ones, axis=2, epsilon=epsilon).reshape(x.shape)
+    shape = (-1, *(1,) * (x.ndim - 2))
+    y = y * scale.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
+def batch_norm(
+    x: jax.Array,
+    scale: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    epsilon: float,
+) -> jax.Array:
+    """x * s + (bias - mean * s) where s = scale / sqrt(variance + epsilon), of [N, C, ...] with all
+    others [C]; runtimes compute it in this order."""
+    shape = (-1, *(1,) * (x.ndim - 2))
+    s = scale * lax.rsqrt(_wide(variance) + epsilon)
+    shift = -mean * s if bias is None else bias - mean * s
+    return (_wide(x) * s.reshape(shape) + shift.reshape(shape)).astype(x.dtype)
 
 
 def resize(

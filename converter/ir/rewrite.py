@@ -149,11 +149,6 @@ class Editor:
     def rev(self, x: Value, axes: Sequence[int]) -> Value:
         return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
 
-    def slice_away(self, x: Value, axis: int) -> Value:
-        """The first entry along an axis, the axis dropped."""
-        first = self.slice(x, axis, 0, 1)
-        return self.reshape(first, (*x.shape[:axis], *x.shape[axis + 1 :]))
-
     def concatenate(self, values: Sequence[Value], axis: int) -> Value:
         first = values[0]
         size = dims.as_dim(sum(v.shape[axis] for v in values))
