@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from converter.ir import Graph, Value, const, ops
-from converter.ir.evaluation import size_in_bytes
-from converter.ir.numpy_evaluation import CEILING, Bounded, compute
+from converter.ir.evaluation import CEILING, Bounded, compute, size_in_bytes
 
 
 def fold_constants(graph: Graph) -> bool:

@@ -16,7 +16,7 @@ from converter.errors import Unsupported
 from converter.frontend.array_forms import UNCHANGED, OfHeld, graph_type, key_kind
 from converter.frontend.calls import instead, unchecked
 from converter.frontend.diagnostics import fitting, refuse_equated
-from converter.frontend.graph_values import Constants, literal, value_of
+from converter.frontend.graph_values import Constants, appending, literal, value_of
 from converter.frontend.refused import AT_ONCE, REFUSED
 from converter.frontend.source_lines import line_of
 from converter.frontend.users import is_users, users_own
@@ -165,10 +165,7 @@ def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
 
 def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:
     """What stands for the derivative of integers, whose dtype has no numbers."""
-    params = {"shape": as_shape(shape), "broadcast_dimensions": ()}
-    types = [(as_shape(shape), np.dtype(bool))]
-    nodes.append(make_node(ops.broadcast_in_dim, [const(False)], types, params))
-    return nodes[-1].out
+    return appending(nodes).broadcast(const(False), as_shape(shape), ())
 
 
 def _chosen(eqn: Any, index: Value) -> Any:
@@ -237,22 +234,15 @@ def _while(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
 
 def _freeze_finished(cond: Graph, body: Graph, live: Value) -> None:
     """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state."""
-    lanes = cond.outputs[0]
-    any_lane = make_node(
-        ops.reduce_or, [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
-    )
-    cond.nodes.append(any_lane)
-    cond.outputs = any_lane.outputs
-    for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
-        spread = make_node(
-            ops.broadcast_in_dim,
-            [live],
-            [(old.shape, live.dtype)],
-            {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
-        )
-        chosen = make_node(ops.select_n, [spread.out, old, new], [(old.shape, old.dtype)])
-        body.nodes += [spread, chosen]
-        body.outputs[i] = chosen.out
+    (lanes,) = cond.outputs
+    axes = tuple(range(lanes.rank))
+    editor = appending(cond.nodes)
+    cond.outputs = [editor.add(ops.reduce_or, [lanes], (), lanes.dtype, {"axes": axes})]
+    editor = appending(body.nodes)
+    body.outputs = [
+        editor.where(editor.broadcast(live, old.shape, axes), new, old)
+        for old, new in zip(body.inputs, body.outputs, strict=True)
+    ]
 
 
 def _cond(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:

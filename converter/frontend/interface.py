@@ -14,6 +14,7 @@ from jax import export
 from jax.extend.core import jaxpr_as_fun
 
 from converter.errors import SpecError
+from converter.frontend.graph_values import appending
 from converter.frontend.specs import Fill, Spec, arguments, by_place
 from converter.frontend.trace import trace
 from converter.ir import Graph, Value, make_node, ops
@@ -115,10 +116,7 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
     for place in _places(graph.output_names, names):
         inner = graph.outputs[place]
         first, _ = _orders(inner, graph.output_names[place])
-        shape = tuple(inner.shape[axis] for axis in first)
-        node = make_node(ops.transpose, [inner], [(shape, inner.dtype)], {"permutation": first})
-        graph.outputs[place] = node.out
-        graph.nodes.append(node)
+        graph.outputs[place] = appending(graph.nodes).transpose(inner, first)
 
 
 def _orders(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -177,19 +177,18 @@ class Editor:
         return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
 
     def compare(self, op: Op, x: Value, y: Value) -> Value:
-        shape = dims.broadcast([x.shape, y.shape])
-        assert shape is not None, (op, x.shape, y.shape)
-        return self.add(op, [x, y], shape, np.bool_)
+        return self._broadcasting(op, [x, y], np.bool_)
 
     def where(self, which: Value, yes: Value, no: Value) -> Value:
-        shape = dims.broadcast([which.shape, yes.shape, no.shape])
-        assert shape is not None, (which.shape, yes.shape, no.shape)
-        return self.add(ops.select_n, [which, no, yes], shape, no.dtype)
+        return self._broadcasting(ops.select_n, [which, no, yes], no.dtype)
 
     def binary(self, op: Op, x: Value, y: Value) -> Value:
-        shape = dims.broadcast([x.shape, y.shape])
-        assert shape is not None, (op, x.shape, y.shape)
-        return self.add(op, [x, y], shape, x.dtype)
+        return self._broadcasting(op, [x, y], x.dtype)
+
+    def _broadcasting(self, op: Op, operands: Sequence[Value], dtype: Any) -> Value:
+        shape = dims.broadcast([v.shape for v in operands])
+        assert shape is not None, (op, operands)
+        return self.add(op, operands, shape, dtype)
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:

@@ -17,7 +17,7 @@ from converter.errors import SaveError, SpecError
 from converter.frontend.array_forms import key_numbers
 from converter.ir import Graph, Value
 from converter.ir.complex_pairs import packed
-from converter.ir.numpy_evaluation import Read, compute
+from converter.ir.evaluation import Read, compute
 from converter.ir.origins import sources
 from converter.model.background_writer import Written
 from converter.model.streaming import INLINE, write_single, write_with_sidecar

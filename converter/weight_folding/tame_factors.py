@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from converter.ir import Value, ops
-from converter.ir.numpy_evaluation import compute
+from converter.ir.evaluation import compute
 from converter.ir.origins import sources
 from converter.ir.scalars import scalar
 

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from converter.ir import Graph, Value, const
-from converter.ir.evaluation import size_in_bytes
+from converter.ir.evaluation import CEILING, Bounded, compute, size_in_bytes
 from converter.ir.names import Names
-from converter.ir.numpy_evaluation import CEILING, Bounded, compute
 from converter.ir.origins import sources, steps
 from converter.ir.rewrite import drop_dead
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.ir import formulas, recurrent_formulas, window_formulas
+from converter.ir import formulas, recurrent_formulas
 from converter.ir.op import Formula, Op, Rounding
 from converter.ir.ops.catalogue import state
 
@@ -67,12 +67,12 @@ _moving = partial(_ours, rounding=Rounding.NONE)
 
 einsum = _ours("einsum", formulas.einsum)
 matmul = _ours("matmul", formulas.matmul)
-conv = _ours("conv", window_formulas.conv)
-conv_transpose = _ours("conv_transpose", window_formulas.conv_transpose)
-max_pool = _moving("max_pool", partial(window_formulas.pool, start=-jnp.inf, combine=lax.max))
-sum_pool = _ours("sum_pool", partial(window_formulas.pool, start=0.0, combine=lax.add))
-avg_pool = _ours("avg_pool", window_formulas.avg_pool)
-max_pool_scatter = _ours("max_pool_scatter", window_formulas.max_pool_scatter)
+conv = _ours("conv", formulas.conv)
+conv_transpose = _ours("conv_transpose", formulas.conv_transpose)
+max_pool = _moving("max_pool", partial(formulas.pool, start=-jnp.inf, combine=lax.max))
+sum_pool = _ours("sum_pool", partial(formulas.pool, start=0.0, combine=lax.add))
+avg_pool = _ours("avg_pool", formulas.avg_pool)
+max_pool_scatter = _ours("max_pool_scatter", formulas.max_pool_scatter)
 take = _moving("take", lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"))
 select_index = _moving(
     "select_index",

@@ -47,18 +47,6 @@ def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
     return np.broadcast_to(line.reshape(ones), shape)
 
 
-def _scatter(
-    x: jax.Array,
-    indices: jax.Array,
-    updates: jax.Array,
-    *,
-    rule: Any,
-    dimension_numbers: Any,
-    mode: Any,
-) -> jax.Array:
-    return rule(x, indices, updates, dimension_numbers, mode=mode)
-
-
 # ------------------------------------------------------------------------------------ moving data
 
 _range = slice  # Python's own, whose name an operation has here
@@ -99,12 +87,12 @@ for _name in ("optimization_barrier", "sharding_constraint"):
 gather = _extreme("gather")
 dynamic_slice = _parting("dynamic_slice")
 dynamic_update_slice = _parting("dynamic_update_slice")
-scatter = _parting("scatter", partial(_scatter, rule=lax.scatter))
-scatter_add = _adding("scatter-add", partial(_scatter, rule=lax.scatter_add))
-scatter_sub = _adding("scatter-sub", partial(_scatter, rule=lax.scatter_sub))
-scatter_mul = state("scatter-mul", partial(_scatter, rule=lax.scatter_mul))
-scatter_min = _choosing("scatter-min", partial(_scatter, rule=lax.scatter_min))
-scatter_max = _choosing("scatter-max", partial(_scatter, rule=lax.scatter_max))
+scatter = _parting("scatter", lax.scatter)
+scatter_add = _adding("scatter-add", lax.scatter_add)
+scatter_sub = _adding("scatter-sub", lax.scatter_sub)
+scatter_mul = state("scatter-mul", lax.scatter_mul)
+scatter_min = _choosing("scatter-min", lax.scatter_min)
+scatter_max = _choosing("scatter-max", lax.scatter_max)
 SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
 
 sort = _choosing("sort")
