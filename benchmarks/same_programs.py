@@ -4,7 +4,7 @@ of the frameworks that are installed, and random programs.
     python benchmarks/same_programs.py > before.txt     # then change something
     python benchmarks/same_programs.py | diff before.txt -
 
-A line is a digest of the file and of what its report says, or why there is no file. Nothing is run
+A line is a digest of the file and of what its report counts, or why there is no file. Nothing is run
 but the conversions, which takes minutes where the tests take an hour.
 """
 
@@ -71,7 +71,9 @@ def line(row: Row) -> str:
     except ANY as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0][:80]}  {name}"
     text = ir.serde.serialize_model(export.model).SerializeToString(deterministic=True)
-    said = f"{export.report} {len(export.report.deviations)}".encode()
+    report = export.report
+    near = [(miss.pattern, miss.reason, miss.count) for miss in report.near_misses]
+    said = f"{sorted(report.fused.items())} {near} {len(report.deviations)}".encode()
     return f"{hashlib.sha256(text + said).hexdigest()[:16]}  {name}"
 
 

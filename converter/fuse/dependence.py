@@ -22,7 +22,7 @@ def known(value: Value) -> np.ndarray | None:
     return np.asarray(compute(value, lambda leaf: leaf.const))
 
 
-def bound(value: Value, memo: dict[int, Any]) -> np.ndarray | None:
+def bound(value: Value, memo: dict[Any, Any]) -> np.ndarray | None:
     """The array behind a value that is made from constants, and parameters that have values now:
     what is concluded from it has to be relied on by ``rely``.
     """

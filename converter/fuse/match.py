@@ -69,8 +69,8 @@ class Uses(Protocol):
 
     takes: Takes
 
-    memo: dict[int, Any]
-    """The numbers of values, by id, that proofs asked for."""
+    memo: dict[Any, Any]
+    """What proofs found before, such as the numbers of values, by id."""
 
     def single_use(self, value: Value) -> bool:
         """Whether nobody but one operand of one node reads the value."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from converter.ir import dims
@@ -49,18 +48,20 @@ class View:
         assert self.base.node is not None
         return self.base.node
 
-    @cached_property
+    @property
     def axes(self) -> tuple[int | None, ...]:
         """For each axis the one of the base along which it goes, if there is one."""
-        return tuple(g[0].axis if len(g) == 1 else None for g in self.groups)
+        return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
-    @cached_property
+    @property
     def is_whole(self) -> bool:
         """Whether each axis is a whole axis of the base, or none."""
-        factors = [group[0] for group in self.groups if group]
-        alone = all(len(group) < 2 for group in self.groups)
-        full = (f.stride == 1 and dims.same(f.size, self.base.shape[f.axis or 0]) for f in factors)
-        return alone and all(full) and all(dims.same(s, 0) for s in self.starts)
+        shape = self.base.shape
+        for group in self.groups:
+            for axis, stride, size in group:
+                if len(group) > 1 or stride != 1 or not dims.same(size, shape[axis or 0]):
+                    return False
+        return all([dims.same(start, 0) for start in self.starts])
 
     def covers(self, along: Sequence[int]) -> bool:
         """Whether the value varies along the given axes only."""
@@ -149,8 +150,8 @@ class View:
 
 def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
     """A value along all of its axes, or those that are given."""
-    shape, own = base.shape, range(base.rank) if axes is None else axes
-    groups = (() if a is None or dims.same(shape[a], 1) else (Factor(a, 1, shape[a]),) for a in own)
+    own = [() if dims.same(d, 1) else (Factor(a, 1, d),) for a, d in enumerate(base.shape)]
+    groups = own if axes is None else [() if a is None else own[a] for a in axes]
     return View(base, tuple(groups), (0,) * base.rank)
 
 
@@ -176,20 +177,23 @@ def _renamed(outer: View, inner: View) -> View:
             axis, stride, _ = group[0]
             starts[axis or 0] = dims.as_dim(starts[axis or 0] + stride * at)
 
-    def step(factor: Factor) -> Factor:
-        axis, stride, size = factor
-        found = () if axis is None else inner.groups[axis]
-        if not found:
-            return Factor(None, 0, size)
-        own, unit, _ = found[0]
-        return Factor(own, stride if dims.same(unit, 1) else dims.as_dim(unit * stride), size)
-
-    groups: list[Group] = []
-    for group in outer.groups:
-        moved = [step(factor) for factor in group]
-        lone = len(moved) == 1 and moved[0].axis is not None
-        groups.append(tuple(moved) if lone else as_group(moved))
+    groups = [_renamed_group(group, inner.groups) if group else () for group in outer.groups]
     return View(inner.base, tuple(groups), tuple(starts))
+
+
+def _renamed_group(group: Group, inner: tuple[Group, ...]) -> Group:
+    moved = [_renamed_factor(factor, inner) for factor in group]
+    lone = len(moved) == 1 and moved[0].axis is not None
+    return tuple(moved) if lone else as_group(moved)
+
+
+def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Factor:
+    axis, stride, size = factor
+    found = () if axis is None else inner[axis]
+    if not found:
+        return Factor(None, 0, size)
+    own, unit, _ = found[0]
+    return Factor(own, stride if dims.same(unit, 1) else dims.as_dim(unit * stride), size)
 
 
 def _composed(outer: View, inner: View) -> View | None:

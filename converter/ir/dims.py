@@ -50,13 +50,13 @@ def size_product(dims: Sequence[Dim]) -> Dim:
 
 def same(a: Dim, b: Dim) -> bool:
     """Provably equal."""
-    if type(a) is type(b):  # the usual case of what is asked most
+    if a is b or type(a) is type(b):  # the usual cases of what is asked most
         return a is b or bool(a == b)
     return is_static(a) == is_static(b) and bool(a == b)
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a is b or (len(a) == len(b) and all(map(same, a, b)))
 
 
 def is_at_least(dim: Dim, least: int) -> bool:

@@ -62,6 +62,8 @@ def _hashable(param: Any) -> Any:
     Two that print alike may differ: jaxprs in their constants, long arrays in the middle.
     """
     kind = type(param)
+    if kind in _PLAIN:  # what most parameters are
+        return kind, param
     if isinstance(param, (list, tuple)):
         return kind if kind not in (list, tuple) else None, *map(_hashable, param)
     if isinstance(param, Mapping):
@@ -71,6 +73,9 @@ def _hashable(param: Any) -> Any:
         return array.dtype, array.shape, array.tobytes()
     # `True` is not `1`: an object is equal to others of its class alone.
     return kind, param if _has_hash(param) else id(param)
+
+
+_PLAIN = frozenset({int, bool, str, type(None)})
 
 
 def _has_hash(param: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from converter.ir import dims, ops
@@ -82,10 +83,17 @@ def _rev(node: Node) -> View:
 
 
 def _moves_reshape(node: Node) -> View | None:
-    """Each axis of the result as stretches of the operand's, from the first on."""
-    source, groups = node.inputs[0], list[Group]()
-    queue = [f for group in along(source).groups for f in group]
-    for left in node.out.shape:
+    source, target = node.inputs[0], node.out.shape
+    is_known = dims.all_static((*source.shape, *target))
+    groups = (_known_split if is_known else _reshape_split)(source.shape, target)
+    return None if groups is None else View(source, groups, (0,) * source.rank)
+
+
+def _reshape_split(source: Shape, target: Shape) -> tuple[Group, ...] | None:
+    """Each axis of a reshape's result as stretches of the operand's, from the first on."""
+    groups: list[Group] = []
+    queue = [Factor(i, 1, d) for i, d in enumerate(source) if not dims.same(d, 1)]
+    for left in target:
         factors: list[Factor] = []
         while not dims.same(left, 1):
             if not queue:
@@ -102,7 +110,11 @@ def _moves_reshape(node: Node) -> View | None:
                 factors.append(Factor(axis, 1, size))
             left = rest
         groups.append(as_group(factors))
-    return None if queue else View(source, tuple(groups), (0,) * source.rank)
+    return None if queue else tuple(groups)
+
+
+_known_split = lru_cache(4096)(_reshape_split)
+"""Recognisers ask for the same few shapes over and over; named sizes have no hash across scopes."""
 
 
 _MOVES: dict[Op, Callable[[Node], View | None]] = {

@@ -34,7 +34,7 @@ class Editor:
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
         self.uses = count_uses(graph)
         self.facts = graph.facts
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self.nodes: list[Node] = []
         self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
         self.changed = False
@@ -235,7 +235,7 @@ def drop_dead(graph: Graph) -> None:
     live: set[int] = {id(v) for v in graph.outputs}
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(id(v) in live for v in node.outputs):
+        if not live.isdisjoint(map(id, node.outputs)):
             for body in node.bodies.values():
                 drop_dead(body)
             live.update(map(id, node.operands() if node.bodies else node.inputs))

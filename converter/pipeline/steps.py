@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 import jax
 
@@ -85,7 +85,7 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        editor = Editor(graph, settings.takes)
+        editor = Editor(graph, cache(settings.takes))
         return (
             bool(chosen) and sweep(graph, recogniser_rules(chosen, settings.notes), editor).changed
         )

@@ -21,11 +21,19 @@ from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
 
 
-def half(value: Value, axis: int, interleaved: bool, memo: dict[int, Any]) -> Write | str:
+def half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Write | str:
     """The distinct half of ``value`` along ``axis``, or why there is none.
 
-    Halves are ``[:n]`` and ``[n:]``, or the even and the odd elements where ``interleaved``.
+    Halves are ``[:n]`` and ``[n:]``, or the even and the odd elements where ``interleaved``. All
+    layers of a network read the same tables, which are proved once.
     """
+    key = (id(value), axis, interleaved)
+    if key not in memo:
+        memo[key] = _proved_half(value, axis, interleaved, memo)
+    return memo[key]
+
+
+def _proved_half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Write | str:
     width = value.shape[axis] // 2
     stride, second = (2, 1) if interleaved else (1, width)
     one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
