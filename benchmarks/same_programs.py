@@ -4,8 +4,8 @@ of the frameworks that are installed, and random programs.
     python benchmarks/same_programs.py > before.txt     # then change something
     python benchmarks/same_programs.py | diff before.txt -
 
-A line is a digest of the file and of what its report counts, or why there is no file. Nothing is run
-but the conversions, which takes minutes where the tests take an hour.
+A line is a digest of the file and of what its report counts, or why there is no file. Nothing but
+the conversions is run, which takes minutes where the tests take an hour.
 """
 
 import argparse

@@ -15,7 +15,6 @@ from converter.canonicalize import (
     identities,
     reshaping,
     slicing,
-    static_indexing,
     zero_size,
 )
 from converter.canonicalize.constant_folding import fold_constants
@@ -65,6 +64,5 @@ RULES: dict[Op, Rule] = {
     **slicing.RULES,
     **identities.RULES,
     **einsum_labels.RULES,
-    **static_indexing.RULES,
     **zero_size.RULES,
 }

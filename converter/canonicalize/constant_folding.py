@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from converter.ir import Graph, Value, const, ops
 from converter.ir.evaluation import CEILING, Bounded, compute, size_in_bytes
+from converter.ir.origins import source_behind
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Evaluate nodes that depend on constants alone; only results that something needs, on no way
-    that leads through much larger ones."""
-    known: set[int] = set()
+    """Evaluate nodes that depend on constants alone; only results that something needs."""
+    known = computable(graph, ("const",))
     needed: dict[int, Value] = {}
+    for value in boundary(graph, known):
+        source = source_behind(value, (ops.broadcast_in_dim,))  # growing one is left to its reader
+        if id(source) in known and size_in_bytes(source) <= CEILING:
+            needed[id(source)] = source
+    memo: dict[int, Any] = {}
+    table = {i: const(compute(value, lambda v: v.const, memo)) for i, value in needed.items()}
+    graph.replace_operands(lambda v: table.get(id(v), v))
+    return bool(table)
+
+
+def computable(graph: Graph, kinds: Container[str]) -> set[int]:
+    """ids of what depends on values of these kinds alone, on no way through much larger ones."""
+    found: set[int] = set()
     bounded = Bounded()
-
-    def is_known(value: Value) -> bool:
-        return value.kind == "const" or id(value) in known
-
-    def need(value: Value) -> None:
-        while value.node is not None and value.node.op is ops.broadcast_in_dim:
-            value = value.node.inputs[0]  # growing a constant is left to its reader
-        if id(value) in known and size_in_bytes(value) <= CEILING:
-            needed[id(value)] = value
 
     def visit(body: Graph) -> None:
         for node in body.nodes:
             for inner in node.bodies.values():
                 visit(inner)
-            if all(map(is_known, node.inputs)) and bounded.admits(node):
-                known.update(id(v) for v in node.outputs)
-            else:
-                for value in node.inputs:
-                    need(value)
-        for value in body.outputs:
-            need(value)
+            known = all(v.kind in kinds or id(v) in found for v in node.inputs)
+            if known and bounded.admits(node):
+                found.update(map(id, node.outputs))
 
     visit(graph)
-    memo: dict[int, Any] = {}
-    table = {key: const(compute(value, _constant, memo)) for key, value in needed.items()}
-    graph.replace_operands(lambda v: table.get(id(v), v))
-    return bool(table)
+    return found
 
 
-def _constant(value: Value) -> Any:
-    return value.const
+def boundary(graph: Graph, found: Container[int]) -> list[Value]:
+    """Values that something reads which is not one of these itself."""
+    read = all_outputs(graph)
+    for node in graph.walk():
+        if not any(id(v) in found for v in node.outputs):
+            read.extend(node.inputs)
+    return read
+
+
+def all_outputs(graph: Graph) -> list[Value]:
+    """The outputs of a graph and of the bodies in it."""
+    bodies = [b for n in graph.walk() for b in n.bodies.values()]
+    return [v for g in (graph, *bodies) for v in g.outputs]

@@ -7,7 +7,7 @@ from typing import Any
 from converter.canonicalize.zero_size import over_nothing
 from converter.ir import Node, Value, dims, ops
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule
+from converter.ir.rewrite import Editor, Rule, inverse_order
 
 
 def _dot_general(node: Node, editor: Editor) -> Value:
@@ -20,23 +20,11 @@ def _dot_general(node: Node, editor: Editor) -> Value:
     rhs = [x.rank + i for i in range(y.rank)]
     for i, j in zip((*lhs_sum, *lhs_batch), (*rhs_sum, *rhs_batch), strict=True):
         rhs[j] = lhs[i]
-    shared = {*(lhs[i] for i in lhs_sum), *(lhs[i] for i in lhs_batch)}
-    out = [lhs[i] for i in lhs_batch]
-    out += [a for a in lhs if a not in shared]
-    out += [a for a in rhs if a not in shared]
-    return editor.add(
-        ops.einsum,
-        [x, y],
-        node.out.shape,
-        node.out.dtype,
-        {
-            "lhs": lhs,
-            "rhs": rhs,
-            "out": out,
-            "dtype": node.out.dtype,
-            "precision": node.params.get("precision"),
-        },
-    )
+    shared = {lhs[i] for i in (*lhs_sum, *lhs_batch)}
+    out = [lhs[i] for i in lhs_batch] + [a for a in (*lhs, *rhs) if a not in shared]
+    params = {"lhs": lhs, "rhs": rhs, "out": out, "dtype": node.out.dtype}
+    params["precision"] = node.params.get("precision")
+    return editor.add(ops.einsum, [x, y], node.out.shape, node.out.dtype, params)
 
 
 def _einsum(node: Node, editor: Editor) -> Value | None:
@@ -44,12 +32,11 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
     labels = [node.params["lhs"], node.params["rhs"]]
     inputs = list(node.inputs)
     for side in (0, 1):
-        inner = inputs[side].node
-        if inner is not None and inner.op is ops.transpose:
-            order = list(inner.params["permutation"])
-            labels[side] = [labels[side][order.index(i)] for i in range(len(order))]
+        if inner := inputs[side].made_by(ops.transpose):
+            back = inverse_order(inner.params["permutation"])
+            labels[side] = [labels[side][i] for i in back]
             inputs[side] = inner.inputs[0]
-        elif inner is not None and inner.op is ops.broadcast_in_dim:
+        elif inner := inputs[side].made_by(ops.broadcast_in_dim):
             left = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
             if left is not None:
                 labels[side], inputs[side] = left, inner.inputs[0]

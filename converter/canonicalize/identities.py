@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
+import jax.numpy as jnp
 import numpy as np
 
-from converter.canonicalize.float_bits import fraction
 from converter.canonicalize.zero_size import over_nothing
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
@@ -15,49 +15,42 @@ from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import named_size, scalar
 
+NEUTRAL: dict[Op, float] = {
+    ops.max: -math.inf,
+    ops.min: math.inf,
+    ops.add: 0,
+    ops.sub: 0,
+    ops.mul: 1,
+    ops.div: 1,
+}
 
-def _neutral(node: Node, number: float, sides: Sequence[int]) -> Value | None:
+
+def _neutral(node: Node, _: Editor) -> Value | None:
     """``x op number`` is x, where x already has the result's type."""
-    for side in sides:
+    return _without(node, NEUTRAL[node.op])
+
+
+def _without(node: Node, number: float) -> Value | None:
+    for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
         if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
             return other
     return None
 
 
-def _max(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, float("-inf"), (0, 1))
-
-
-def _min(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, float("inf"), (0, 1))
-
-
-def _add(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, 0, (0, 1))
-
-
 def _sub(node: Node, editor: Editor) -> Value | None:
-    unchanged = _neutral(node, 0, (1,))
-    return fraction(node, editor) if unchanged is None else unchanged
+    unchanged = _neutral(node, editor)
+    return _fraction_of_bits(node, editor) if unchanged is None else unchanged
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:
     if node.inputs[0] is node.inputs[1]:
         return editor.add(ops.square, node.inputs[:1], node.out.shape, node.out.dtype)
-    return _neutral(node, 1, (0, 1))
+    return _neutral(node, editor)
 
 
-def _div(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, 1, (1,))
-
-
-def _and(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, True, (0, 1)) if node.out.dtype == np.bool_ else None
-
-
-def _or(node: Node, _: Editor) -> Value | None:
-    return _neutral(node, False, (0, 1)) if node.out.dtype == np.bool_ else None
+def _logical(node: Node, _: Editor) -> Value | None:
+    return _without(node, node.op is ops.and_) if node.out.dtype == np.bool_ else None
 
 
 def _integer_pow(node: Node, editor: Editor) -> Value | None:
@@ -89,8 +82,7 @@ def _total(node: Node, editor: Editor) -> Value | None:
 
 def _identities_select(node: Node, _: Editor) -> Value | None:
     which = scalar(node.inputs[0])
-    chosen = None if which is None else node.inputs[1 + int(which)]
-    return chosen
+    return None if which is None else node.inputs[1 + int(which)]
 
 
 def _reduce(node: Node, editor: Editor) -> Value | None:
@@ -112,29 +104,49 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
-REDUCTIONS = (
-    ops.reduce_sum,
-    ops.reduce_max,
-    ops.reduce_min,
-    ops.reduce_prod,
-    ops.reduce_and,
-    ops.reduce_or,
-)
+REDUCTIONS = [op for op in ops.stated() if op.reduces]
 WINDOWS = (
     ops.conv_general_dilated,
     ops.reduce_window_sum,
     ops.reduce_window_max,
     ops.reduce_window_min,
 )
+
+
+def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
+    """A float from 1 to 2, less 1, whose digits are an integer: that integer, scaled.
+
+    So numbers between 0 and 1 are drawn. Before opset 26 ONNX has no operator that would take bits
+    for a float.
+    """
+    made, dtype = node.inputs[0].made_by(ops.bitcast_convert_type), node.out.dtype
+    if made is None or scalar(node.inputs[1]) != 1 or not is_float(dtype):
+        return None
+    bits = made.inputs[0].made_by(ops.or_)
+    digits = None if bits is None else _fraction_digits(bits, dtype)
+    if digits is None:
+        return None
+    step = editor.broadcast(const(jnp.finfo(dtype).eps, dtype), node.out.shape, ())
+    return editor.binary(ops.mul, editor.convert(digits, dtype), step)
+
+
+def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
+    """What is below the bits of 1, where that is all there is besides."""
+    one = int(np.ones((), dtype).view(node.out.dtype))
+    for side, other in ((0, 1), (1, 0)):
+        digits = node.inputs[other]
+        most = (1 << jnp.finfo(dtype).nmant) - 1
+        if scalar(node.inputs[side]) == one and known_range(digits).within(0, most):
+            return digits
+    return None
+
+
 RULES: dict[Op, Rule] = {
-    ops.max: _max,
-    ops.min: _min,
-    ops.add: _add,
+    **dict.fromkeys(NEUTRAL, _neutral),
     ops.sub: _sub,
     ops.mul: _mul,
-    ops.div: _div,
-    ops.and_: _and,
-    ops.or_: _or,
+    ops.and_: _logical,
+    ops.or_: _logical,
     ops.integer_pow: _integer_pow,
     ops.gt: _greater,
     **dict.fromkeys(_TOTAL, _total),

@@ -1,74 +1,39 @@
-"""Slices, and parts that are put together: slices for every cut, slices of what was joined."""
+"""Slices, and parts that are put together: slices for every cut, slices of what was joined.
+
+Indexing by numbers is slicing too.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
+from jax import lax
 
 from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import along
+from converter.ir.moves import above, part
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.slices import cut_axes, has_strides
 
 
 def _slicing_slice(node: Node, editor: Editor) -> Value | None:
-    source = node.inputs[0]
+    source, params = node.inputs[0], node.params
     if dims.same_shape(source.shape, node.out.shape):
         return source  # no stride shortens nothing: a full slice of equal shape is the whole
-    inner = source.node
-    starts, limits = node.params["start_indices"], node.params["limit_indices"]
-    if inner is not None and inner.op is ops.concatenate and not has_strides(node):
-        return _slice_of_concatenate(node, editor, inner, starts, limits)
-    if node.params["strides"] is None:
-        kept = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * source.rank}
-        return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, kept)
-    if inner is not None and inner.op is ops.slice and _cuts_alike(inner, node):
-        base = inner.params["start_indices"]
-        kept = {
-            "start_indices": tuple(dims.as_dim(a + b) for a, b in zip(starts, base, strict=True)),
-            "limit_indices": tuple(dims.as_dim(a + b) for a, b in zip(limits, base, strict=True)),
-            "strides": node.params["strides"],
-        }
-        return editor.add(ops.slice, inner.inputs, node.out.shape, node.out.dtype, kept)
+    if not has_strides(node):
+        seen, inner = above(along(node.out)), source.made_by(ops.slice)
+        if seen is not None and (found := above(seen) if _cuts_alike(inner, node) else part(seen)):
+            return editor.cut(found.base, found.starts, node.out.shape)
+    if params["strides"] is None:
+        whole = {**params, "strides": (1,) * source.rank}
+        return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, whole)
     return None
 
 
-def _cuts_alike(inner: Node, outer: Node) -> bool:
+def _cuts_alike(inner: Node | None, outer: Node) -> bool:
     """Both cut the same axes, so that one slice says what the two do; others keep their roles."""
-    plain = not has_strides(inner) and not has_strides(outer)
-    return plain and cut_axes(inner) == cut_axes(outer)
-
-
-def _slice_of_concatenate(
-    node: Node, editor: Editor, inner: Node, starts: Any, limits: Any
-) -> Value | None:
-    """A slice that lies within one part of a concatenation is a slice of that part."""
-    axis, offset = inner.params["dimension"], 0
-    if not all(dims.is_static(v.shape[axis]) for v in inner.inputs[:-1]):
-        return None
-    start, stop = starts[axis], limits[axis]
-    for part in inner.inputs:
-        end = dims.as_dim(offset + part.shape[axis])
-        inside = dims.is_static(start) and start >= offset
-        ends = dims.same(stop, end) or (
-            dims.is_static(stop) and dims.is_static(end) and stop <= end
-        )
-        if inside and ends:
-            kept = {
-                "start_indices": tuple(
-                    start - offset if i == axis else s for i, s in enumerate(starts)
-                ),
-                "limit_indices": tuple(
-                    dims.as_dim(stop - offset) if i == axis else s for i, s in enumerate(limits)
-                ),
-                "strides": (1,) * part.rank,
-            }
-            if dims.same_shape(part.shape, node.out.shape):
-                return part
-            return editor.add(ops.slice, [part], node.out.shape, node.out.dtype, kept)
-        offset = end
-        if not dims.is_static(offset):
-            return None
-    return None
+    plain = inner is not None and not has_strides(inner)
+    return inner is not None and plain and cut_axes(inner) == cut_axes(outer)
 
 
 def _split(node: Node, editor: Editor) -> list[Value] | None:
@@ -110,37 +75,95 @@ def _slicing_concatenate(node: Node, editor: Editor) -> Value | None:
 def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Value]:
     """Neighbours that are broadcast alike are joined first and broadcast once."""
     result: list[Value] = []
-    for part in parts:
-        above = result[-1].node if result else None
-        node = part.node
-        if above is not None and node is not None and _broadcast_alike(above, node, axis):
+    for value in parts:
+        before = result[-1].made_by(ops.broadcast_in_dim) if result else None
+        node = value.made_by(ops.broadcast_in_dim)
+        if before is not None and node is not None and _broadcast_alike(before, node, axis):
             axes = node.params["broadcast_dimensions"]
-            joined = editor.concatenate([above.inputs[0], node.inputs[0]], axes.index(axis))
-            size = dims.as_dim(above.out.shape[axis] + part.shape[axis])
-            shape = (*part.shape[:axis], size, *part.shape[axis + 1 :])
+            joined = editor.concatenate([before.inputs[0], node.inputs[0]], axes.index(axis))
+            size = dims.as_dim(before.out.shape[axis] + value.shape[axis])
+            shape = (*value.shape[:axis], size, *value.shape[axis + 1 :])
             result[-1] = editor.broadcast(joined, shape, axes)
         else:
-            result.append(part)
+            result.append(value)
     return result
 
 
 def _broadcast_alike(first: Node, second: Node, axis: int) -> bool:
-    if not first.op == second.op is ops.broadcast_in_dim:
-        return False
     axes = first.params["broadcast_dimensions"]
     if axes != second.params["broadcast_dimensions"] or axis not in axes:
         return False
-    shapes = [
-        [n.inputs[0].shape[axes.index(a)] for a in axes if a != axis] for n in (first, second)
-    ]
-    own = axes.index(axis)
-    whole = all(dims.same(n.inputs[0].shape[own], n.out.shape[axis]) for n in (first, second))
+    own, nodes = axes.index(axis), (first, second)
+    shapes = [(*s[:own], *s[own + 1 :]) for s in (n.inputs[0].shape for n in nodes)]
+    whole = all(dims.same(n.inputs[0].shape[own], n.out.shape[axis]) for n in nodes)
     return whole and dims.same_shape(*shapes)
 
 
 def _pad(node: Node, _: Editor) -> Value | None:
     empty = all(tuple(p) == (0, 0, 0) for p in node.params["padding_config"])
     return node.inputs[0] if empty else None
+
+
+# --------------------------------------------------------------------------- indexing by numbers
+
+
+def _static_indexing_gather(node: Node, editor: Editor) -> Value | None:
+    """``x[:, 1]``, ``x[..., 4:]`` and ``x[..., ::2]`` where a size has a name.
+
+    jnp writes those as a ``gather`` with constant indices.
+    """
+    x, indices = node.inputs
+    numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
+    array = indices.const
+    if not isinstance(array, np.ndarray) or array.ndim > 2 or 0 in array.shape:
+        return None
+    if numbers.operand_batching_dims:
+        return None
+    columns = dict(zip(numbers.start_index_map, array.reshape(-1, array.shape[-1]).T, strict=True))
+    steps = {axis: _step(column) for axis, column in columns.items()}
+    moving = [axis for axis, step in steps.items() if step != 0]
+    if None in steps.values() or not _inside(node, columns):
+        return None
+    if array.ndim == 2 and not (len(moving) <= 1 and _stays(node, moving)):
+        return None
+    starts = tuple(int(columns[i][0]) if i in columns else 0 for i in range(x.rank))
+    last = [int(columns[i][-1]) if i in columns else 0 for i in range(x.rank)]
+    limits = tuple(dims.as_dim(at + size) for at, size in zip(last, sizes, strict=True))
+    strides = tuple(steps.get(i) or 1 for i in range(x.rank))
+    shape = tuple(len(columns[i]) if i in moving else size for i, size in enumerate(sizes))
+    params = {"start_indices": starts, "limit_indices": limits, "strides": strides}
+    return editor.reshape(editor.add(ops.slice, [x], shape, x.dtype, params), node.out.shape)
+
+
+def _step(column: np.ndarray) -> int | None:
+    """How far apart the numbers are: 0 where they are the same, ``None`` where it varies."""
+    steps = np.diff(column.astype(np.int64))
+    if not steps.size or not steps.any():
+        return 0
+    return int(steps[0]) if steps[0] > 0 and (steps == steps[0]).all() else None
+
+
+def _inside(node: Node, columns: dict[int, np.ndarray]) -> bool:
+    """No index is negative or too large; where a size has a name, JAX may promise so."""
+    if any(column.min() < 0 for column in columns.values()):
+        return False
+    mode = lax.GatherScatterMode.from_any(node.params["mode"])
+    promised = mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    shape, sizes = node.inputs[0].shape, node.params["slice_sizes"]
+    return all(
+        column.max() + sizes[i] <= shape[i] if dims.all_static((shape[i], sizes[i])) else promised
+        for i, column in columns.items()
+    )
+
+
+def _stays(node: Node, moving: list[int]) -> bool:
+    """A line of indices: the axis that it counts stands in the result where it was."""
+    numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
+    if not moving or moving[0] not in numbers.collapsed_slice_dims or sizes[moving[0]] != 1:
+        return False
+    kept = [i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims or i in moving]
+    (place,) = (i for i in range(node.out.rank) if i not in numbers.offset_dims)
+    return kept.index(moving[0]) == place
 
 
 RULES: dict[Op, Rule] = {
@@ -150,4 +173,5 @@ RULES: dict[Op, Rule] = {
     ops.unstack: _unstack,
     ops.concatenate: _slicing_concatenate,
     ops.pad: _pad,
+    ops.gather: _static_indexing_gather,
 }

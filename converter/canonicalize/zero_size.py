@@ -70,12 +70,9 @@ def _is_filled(node: Node) -> bool:
     return spread and not dims.all_static(node.out.shape)
 
 
-def _dynamic_update_slice(node: Node, _: Editor) -> Value | None:
-    return node.inputs[0] if is_empty(node.inputs[1]) else None
-
-
-def _zero_size_scatter(node: Node, _: Editor) -> Value | None:
-    return node.inputs[0] if is_empty(node.inputs[2]) else None
+def _of_nothing(index: int) -> Rule:
+    """What is updated stays as it is where operand ``index``, the update, is empty."""
+    return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
@@ -94,8 +91,8 @@ def _zero_size_scan(node: Node, _: Editor) -> Sequence[Value] | None:
 
 
 RULES: dict[Op, Rule] = {
-    ops.dynamic_update_slice: _dynamic_update_slice,
-    **dict.fromkeys(ops.SCATTERS, _zero_size_scatter),
+    ops.dynamic_update_slice: _of_nothing(1),
+    **dict.fromkeys(ops.SCATTERS, _of_nothing(2)),
     ops.select_and_scatter_add: _select_and_scatter,
     ops.scan: _zero_size_scan,
 }

@@ -103,6 +103,12 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
     return tuple(out)
 
 
+def among_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
+    """A shape of ones but along these axes, which have the sizes of ``shape``."""
+    table = dict(zip(axes, shape, strict=True))
+    return tuple(table.get(axis, 1) for axis in range(rank))
+
+
 def shape_text(shape: Shape) -> str:
     return ",".join(str(d) for d in shape)
 

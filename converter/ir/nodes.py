@@ -46,6 +46,10 @@ class Value:
     def rank(self) -> int:
         return len(self.shape)
 
+    def made_by(self, *ops: Op) -> Node | None:
+        """The node that makes it, if its operation is one of these."""
+        return self.node if self.node is not None and self.node.op in ops else None
+
     def type_text(self) -> str:
         return f"{self.dtype.name}[{shape_text(self.shape)}]"
 

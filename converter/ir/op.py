@@ -40,7 +40,8 @@ class Op:
     brings has none, and its nodes hold their ``meaning``. ``numpy`` does the same in numpy, for
     floats alone where it ``divides``. An ``elementwise`` operation treats every element alike; one
     that ``broadcasts`` takes several operands of shapes that fit, as numpy does. What ``moves``
-    data gives the elements of its first operand in other places, or only some of them. Where
+    data gives the elements of its first operand in other places, or only some of them. What
+    ``reduces`` makes one of all elements along its ``axes``. Where
     ``forwards`` holds the results are the operands. The sign of a zero is open where
     ``any_zero`` holds. What ``calls`` runs somebody's code, which a conversion never does.
     Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
@@ -57,6 +58,7 @@ class Op:
     commutes: bool = False
     multiplies: bool = False
     moves: bool = False
+    reduces: bool = False
     forwards: bool = False
     linear: Linear = Linear.NOT
     rounding: Rounding = Rounding.INSIDE

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from converter.ir.nodes import Node, Value
+from converter.ir.op import Op
 
 
 def ancestors(value: Value) -> Iterator[Value]:
@@ -18,6 +19,13 @@ def ancestors(value: Value) -> Iterator[Value]:
             seen.add(id(current))
             yield current
             stack.extend(reversed(current.node.inputs if current.node is not None else ()))
+
+
+def source_behind(value: Value, ops: Container[Op]) -> Value:
+    """What a value is made from by operations such as these, each of its first operand."""
+    while value.node is not None and value.node.op in ops:
+        value = value.node.inputs[0]
+    return value
 
 
 def sources(value: Value) -> dict[int, Value]:

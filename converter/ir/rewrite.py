@@ -146,6 +146,14 @@ class Editor:
             },
         )
 
+    def cut(self, x: Value, starts: Shape, shape: Shape) -> Value:
+        """The part of that shape, from ``starts`` on."""
+        if dims.same_shape(x.shape, shape):
+            return x
+        limits = tuple(dims.as_dim(at + size) for at, size in zip(starts, shape, strict=True))
+        params = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * x.rank}
+        return self.add(ops.slice, [x], shape, x.dtype, params)
+
     def rev(self, x: Value, axes: Sequence[int]) -> Value:
         return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
 
@@ -159,8 +167,7 @@ class Editor:
         """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
         if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
             return x
-        ones = tuple(x.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape)))
-        if dims.same_shape(ones, shape):
+        if dims.same_shape(dims.among_ones(x.shape, axes, len(shape)), shape):
             return self.reshape(x, shape)
         return self.add(
             ops.broadcast_in_dim,
@@ -189,6 +196,11 @@ class Editor:
         shape = dims.broadcast([v.shape for v in operands])
         assert shape is not None, (op, operands)
         return self.add(op, operands, shape, dtype)
+
+
+def inverse_order(permutation: Sequence[int]) -> tuple[int, ...]:
+    """The transposition that undoes one."""
+    return tuple(permutation.index(i) for i in range(len(permutation)))
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from converter.ir import ops
 from converter.ir.dims import Dim
 from converter.ir.nodes import Value
+from converter.ir.origins import source_behind
 
 _SPREAD = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
     """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
-    while value.node is not None and value.node.op in _SPREAD:
-        value = value.node.inputs[0]
+    value = source_behind(value, _SPREAD)
     if value.kind != "const" or value.const is None or value.const.size != 1:
         return None
     return value.const.item() if value.dtype.kind in "biufV" else None
@@ -20,8 +20,5 @@ def scalar(value: Value) -> float | int | bool | None:
 
 def named_size(value: Value) -> Dim | None:
     """The named dimension that a number is, seen through broadcasts and conversions."""
-    while value.node is not None and value.node.op in (*_SPREAD, ops.convert_element_type):
-        value = value.node.inputs[0]
-    if value.node is None or value.node.op is not ops.dim_as_value:
-        return None
-    return value.node.params["dim"]
+    size = source_behind(value, (*_SPREAD, ops.convert_element_type)).made_by(ops.dim_as_value)
+    return None if size is None else size.params["dim"]

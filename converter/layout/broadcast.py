@@ -19,14 +19,10 @@ def _implicit(node: Node, editor: Editor) -> Value | None:
 
 def _lean(value: Value, editor: Editor) -> Value:
     """The operand without leading ones, and without what broadcasting gives it anyway."""
-    node = value.node
-    if node is not None and node.op is ops.broadcast_in_dim:
+    if node := value.made_by(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
-        ones = [1] * value.rank
-        for axis, size in zip(axes, source.shape, strict=True):
-            ones[axis] = size
-        return editor.reshape(source, _trailing(tuple(ones)))
-    if node is not None and node.op is ops.reshape:
+        return editor.reshape(source, _trailing(dims.among_ones(source.shape, axes, value.rank)))
+    if value.made_by(ops.reshape):
         return editor.reshape(value, _trailing(value.shape))
     if isinstance(value.const, np.ndarray) and value.kind == "const":
         return const(value.const.reshape(_trailing(value.shape)))

@@ -11,7 +11,7 @@ from converter.ir.axes import View, along
 from converter.ir.moves import Step, above, plan, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.slices import known_cut
+from converter.ir.slices import cut_axes, known_cut
 
 _OPS = (ops.reshape, ops.transpose, ops.slice)
 
@@ -47,18 +47,15 @@ RULES: dict[Op, Rule] = dict.fromkeys(_OPS, _shorten)
 
 def _chains_select(node: Node, editor: Editor) -> Value | None:
     """One entry along an axis, the axis dropped, is a single gather."""
-    inner = node.inputs[0].node
-    if inner is None or inner.op is not ops.slice or not editor.single_use(inner.out):
+    inner = node.inputs[0].made_by(ops.slice)
+    if inner is None or not editor.single_use(inner.out) or len(cut := cut_axes(inner)) != 1:
         return None
-    source = inner.inputs[0]
-    for axis in range(source.rank):
-        one = dims.same(inner.out.shape[axis], 1) and not dims.same(source.shape[axis], 1)
-        dropped = (*inner.out.shape[:axis], *inner.out.shape[axis + 1 :])
-        others = (*source.shape[:axis], *source.shape[axis + 1 :])
-        if one and dims.same_shape(dropped, others) and dims.same_shape(dropped, node.out.shape):
-            params = {"axis": axis, "index": inner.params["start_indices"][axis]}
-            return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
-    return None
+    (axis,), (source,), shape = cut, inner.inputs, inner.out.shape
+    dropped = (*shape[:axis], *shape[axis + 1 :])
+    if not (dims.same(shape[axis], 1) and dims.same_shape(dropped, node.out.shape)):
+        return None
+    params = {"axis": axis, "index": inner.params["start_indices"][axis]}
+    return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
 
 
 SELECT: dict[Op, Rule] = {ops.reshape: _chains_select}

@@ -13,17 +13,15 @@ turned where that saves transposes, counted over its whole border:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, drop_dead, moves_only_ones, sweep
+from converter.ir.rewrite import Editor, Rule, drop_dead, inverse_order, moves_only_ones, sweep
 from converter.weight_folding.weight_programs import weight_values
 
 Order = tuple[int, ...]
-
-REDUCTIONS = frozenset({ops.reduce_sum, ops.reduce_max, ops.reduce_min, ops.reduce_prod})
 
 
 def turn_channels(graph: Graph) -> bool:
@@ -36,17 +34,16 @@ def turn_channels(graph: Graph) -> bool:
         order = turned.get(id(node.out))
         return None if order is None else _carried(node, order, editor)
 
-    rules = dict.fromkeys({node.op for node in graph.walk() if _carries(node.op)}, carry)
-    sweep(
-        graph, {**rules, **dict.fromkeys(REDUCTIONS, _channels_reduced), ops.transpose: _transposed}
-    )
+    rules: dict[Op, Rule] = {op: _channels_reduced for op in ops.stated() if op.reduces}
+    rules |= dict.fromkeys({node.op for node in graph.walk() if _carries(node.op)}, carry)
+    sweep(graph, {**rules, ops.transpose: _transposed})
     drop_dead(graph)
     return True
 
 
 def _carried(node: Node, order: Order, editor: Editor) -> Value:
     """The node in the layout of which its result is the transposition by ``order``."""
-    back = _inverse(order)
+    back = inverse_order(order)
     inputs = [_operand(v, back, editor) for v in node.inputs]
     shape = tuple(node.out.shape[i] for i in back)
     changes = {name: turn(node.params[name], back) for name, turn in _PARAMS.get(node.op, ())}
@@ -63,19 +60,14 @@ def _operand(value: Value, back: Order, editor: Editor) -> Value:
 
 def _transposed(node: Node, editor: Editor) -> Value | None:
     """One transpose of two, or none."""
-    inner = node.inputs[0].node
-    if inner is None or inner.op is not ops.transpose:
-        return None
-    return editor.transpose(node.inputs[0], node.params["permutation"])
+    inner = node.inputs[0].made_by(ops.transpose)
+    return editor.transpose(node.inputs[0], node.params["permutation"]) if inner else None
 
 
 def _channels_reduced(node: Node, editor: Editor) -> Value | None:
     """A reduction of a transposed value reduces the value, if what is kept stays in order."""
-    inner = node.inputs[0].node
-    if inner is None or inner.op is not ops.transpose:
-        return None
-    order, axes = inner.params["permutation"], node.params["axes"]
-    if not _keeps_order(order, axes):
+    inner, axes = node.inputs[0].made_by(ops.transpose), node.params["axes"]
+    if inner is None or not _keeps_order(order := inner.params["permutation"], axes):
         return None
     return editor.like(node, inner.inputs, axes=tuple(sorted(order[a] for a in axes)))
 
@@ -83,10 +75,6 @@ def _channels_reduced(node: Node, editor: Editor) -> Value | None:
 def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
     kept = [place for axis, place in enumerate(order) if axis not in axes]
     return kept == sorted(kept)
-
-
-def _inverse(order: Sequence[int]) -> Order:
-    return tuple(order.index(i) for i in range(len(order)))
 
 
 # ------------------------------------------------------------------------------------- regions
@@ -116,38 +104,32 @@ def _best(
     nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
     """The order that saves most transposes around these nodes, if any does."""
-    own = {id(node.out) for node in nodes}
-    entering = {id(v): v for node in nodes for v in _varying(node, fixed) if id(v) not in own}
-    leaving = [node.out for node in nodes if _leaves(readers[id(node.out)], own)]
+    own, made = {id(node) for node in nodes}, {id(node.out) for node in nodes}
+    entering = {id(v): v for node in nodes for v in _varying(node, fixed) if id(v) not in made}
+    leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in own]) for n in nodes]
     wanted: Counter[Order] = Counter()
     for value in entering.values():
         # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
             wanted[order] += 1
-    for value in leaving:
-        for order in {_channels_order(reader) for reader in readers[id(value)]}:
-            if order is not None:
-                wanted[_inverse(order)] += 1
+    for _, outside in leaving:
+        found = {_channels_order(reader) for reader in outside}
+        wanted.update(inverse_order(order) for order in found if order is not None)
     for order, saved in wanted.most_common():
-        if saved > sum(_costs(entering, leaving, readers, own, order)):
+        if saved > sum(_costs(entering.values(), leaving, order)):
             return order
     return None
 
 
 def _costs(
-    entering: Mapping[int, Value],
-    leaving: Sequence[Value],
-    readers: Mapping[int, Sequence[Node | None]],
-    own: set[int],
-    order: Order,
+    entering: Iterable[Value], leaving: Iterable[tuple[Value, Sequence[Node | None]]], order: Order
 ) -> Iterator[int]:
     """One for each value that has to be turned at the border."""
-    back = _inverse(order)
-    for value in entering.values():
+    back = inverse_order(order)
+    for value in entering:
         ones = (*(1,) * (len(order) - value.rank), *value.shape)
         yield _channels_order(value.node) != order and not moves_only_ones(ones, back)
-    for value in leaving:
-        outside = [r for r in readers[id(value)] if r is None or not own & _outputs(r)]
+    for value, outside in leaving:
         kept = any(not _takes(reader, order, back) for reader in outside)
         yield kept and not moves_only_ones(value.shape, back)
 
@@ -156,23 +138,15 @@ def _takes(reader: Node | None, order: Order, back: Order) -> bool:
     """Whether a reader takes the turned value without a transpose."""
     if reader is None:
         return False
-    if reader.op in REDUCTIONS:
+    if reader.op.reduces:
         return _keeps_order(order, reader.params["axes"])
     return _channels_order(reader) == back
 
 
-def _leaves(readers: Sequence[Node | None], own: set[int]) -> bool:
-    return any(reader is None or not own & _outputs(reader) for reader in readers)
-
-
-def _outputs(node: Node) -> set[int]:
-    return {id(v) for v in node.outputs}
-
-
 def _channels_order(node: Node | None) -> Order | None:
-    return (
-        tuple(node.params["permutation"]) if node is not None and node.op is ops.transpose else None
-    )
+    if node is None or node.op is not ops.transpose:
+        return None
+    return tuple(node.params["permutation"])
 
 
 def _varying(node: Node, fixed: set[int]) -> list[Value]:
@@ -193,8 +167,7 @@ def _carries(op: Op) -> bool:
 def _is_carrier(node: Node) -> bool:
     if not _carries(node.op) or node.out.rank < 3 or node.bodies:
         return False
-    broadcast = node.op.broadcasts
-    return broadcast or all(v.rank == node.out.rank for v in _varying(node, set()))
+    return node.op.broadcasts or all(v.rank == node.out.rank for v in _varying(node, set()))
 
 
 class _Regions:

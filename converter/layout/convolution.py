@@ -7,6 +7,8 @@ around them; those of weights are evaluated when the file is saved.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +19,9 @@ import numpy as np
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
+from converter.ir.moves import rearrange
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule
-from converter.layout.patches import by_patches
+from converter.ir.rewrite import Editor, Rule, inverse_order
 from converter.targets import Target
 
 Pads = tuple[tuple[Dim, Dim], ...]
@@ -65,7 +67,7 @@ def _convolution(node: Node, editor: Editor, takes: ConvolutionTest) -> Value:
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     wide = shape if x.rank == len(shape) else (*shape, 1)
     out = editor.reshape(_convolution_written(editor, x, w, window, wide, takes), shape)
-    return editor.transpose(out, [order.index(i) for i in range(len(order))])
+    return editor.transpose(out, inverse_order(order))
 
 
 def _convolution_written(
@@ -80,7 +82,7 @@ def _convolution_written(
     has_operator = is_float(x.dtype) and takes(x.dtype)
     if dims.all_static(w.shape[2:]) and not has_operator:
         x = pad_space(editor, x, window.padding, window.spread)
-        return by_patches(editor, x, w, window.strides, window.dilation, window.groups, shape)
+        return _by_patches(editor, x, w, window, shape)
     pads = _transposed_pads(window, w.shape[2:])
     emit = _plain if pads is None else _transposed
     return emit(editor, x, w, window, shape, pads or window.padding)
@@ -90,9 +92,8 @@ def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
     """[groups * n, c, …] -> [n, groups * c, …]: groups of the batch are groups of channels."""
     batch, channels, *space = x.shape
     each = dims.divides(groups, batch)
-    parted = editor.reshape(x, (groups, each, channels, *space))
-    turned = editor.transpose(parted, (1, 0, *range(2, parted.rank)))
-    return editor.reshape(turned, (each, groups * channels, *space))
+    split, order = (groups, each, channels, *space), (1, 0, *range(2, x.rank + 1))
+    return rearrange(editor, x, split, order, (each, groups * channels, *space))
 
 
 def _plain(
@@ -162,13 +163,48 @@ def _transposed(
     axes = tuple(range(2, w.rank))
     w = editor.rev(w, axes)
     outs, ins, *space = w.shape
-    parted = editor.reshape(w, (groups, outs // groups, ins, *space))
-    turned = editor.transpose(parted, (0, 2, 1, *range(3, parted.rank)))
-    w = editor.reshape(turned, (groups * ins, outs // groups, *space))
-    params = {
-        "strides": window.spread,
-        "cuts": cuts,
-        "dilation": window.dilation,
-        "groups": groups,
-    }
+    split, order = (groups, outs // groups, ins, *space), (0, 2, 1, *range(3, w.rank + 1))
+    w = rearrange(editor, w, split, order, (groups * ins, outs // groups, *space))
+    dilation = window.dilation
+    params = {"strides": window.spread, "cuts": cuts, "dilation": dilation, "groups": groups}
     return editor.add(ops.conv_transpose, [x, w], shape, x.dtype, params)
+
+
+# ---------------------------------------------------------------------------------------- patches
+
+
+def _by_patches(
+    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
+) -> Value:
+    """A product with patches, where the runtime convolves no such numbers.
+
+    ``x`` is [batch, channels, space…], padded, ``w`` [out, in / groups, space…].
+
+    **Returns** a value of ``shape`` [batch, out, space…].
+    """
+    batch, _, *space = x.shape
+    outs, ins, *kernel = w.shape
+    groups, places = window.groups, math.prod(kernel)
+    parted = editor.reshape(x, (batch, groups, ins, *space))
+    parts = []
+    for place in itertools.product(*map(range, kernel)):
+        parts.append(parted)
+        ways = zip(place, kernel, window.strides, window.dilation, strict=True)
+        for axis, way in enumerate(ways, 3):
+            parts[-1] = window_slice(editor, parts[-1], axis, *way)
+    size = dims.size_product(shape[2:])
+    flat = (batch, groups, places * ins, size)
+    patches = editor.reshape(editor.concatenate(parts, 2), flat)
+    split, whole = (groups, outs // groups, ins, places), (groups, outs // groups, places * ins)
+    weights = rearrange(editor, w, split, (0, 1, 3, 2), whole)
+    sums = (batch, groups, outs // groups, size)
+    return editor.reshape(editor.add(ops.matmul, [weights, patches], sums, x.dtype), shape)
+
+
+def window_slice(
+    editor: Editor, x: Value, axis: int, place: int, size: int, stride: int, dilation: int
+) -> Value:
+    """What one element of each window along an axis meets."""
+    reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
+    first = place * dilation
+    return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
+from converter.ir.origins import source_behind
 from converter.ir.rewrite import Editor, Rule
+from converter.layout.pooling import as_image, from_image
 from converter.targets import Target
 
 
@@ -25,23 +27,12 @@ def rotary_rule(opset: int, target: Target) -> Rule:
 def _rotary_heads(node: Node, editor: Editor) -> Value:
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
-    others = [i for i in range(x.rank) if i not in (seq, width)]
-    order = [*others, seq, width]
-    turned = editor.transpose(x, order)
-    batch, heads = others[:-1], others[-1:]
-    shape = (
-        dims.size_product([x.shape[i] for i in batch]),
-        dims.size_product([x.shape[i] for i in heads]),
-        x.shape[seq],
-        x.shape[width],
-    )
-    flat = editor.reshape(turned, shape)
+    flat, order = as_image(editor, x, (seq, width))
     cos.name, sin.name = cos.name or "rotary_cos_cache", sin.name or "rotary_sin_cache"
-    params = {"heads": shape[1], "interleaved": node.params["interleaved"]}
-    inputs = [flat, cos, sin, _positions(editor, shape[0], shape[2])]
-    out = editor.add(ops.rotary_heads, inputs, shape, x.dtype, params)
-    spread = editor.reshape(out, tuple(x.shape[i] for i in order))
-    return editor.transpose(spread, [order.index(i) for i in range(x.rank)])
+    params = {"heads": flat.shape[1], "interleaved": node.params["interleaved"]}
+    inputs = [flat, cos, sin, _positions(editor, flat.shape[0], flat.shape[2])]
+    out = editor.add(ops.rotary_heads, inputs, flat.shape, x.dtype, params)
+    return from_image(editor, out, order, x.shape)
 
 
 def _positions(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
@@ -62,13 +53,10 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
     minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
     straight, turned = join(editor, cos, cos, 1), join(editor, minus, sin, 1)
     straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
-    if node.params["interleaved"]:
-        size = x.shape[width]
-        even, odd = (editor.slice(x, width, i, size, 2) for i in (0, 1))
-    else:
-        middle = x.shape[width] // 2
-        even = editor.slice(x, width, 0, middle)
-        odd = editor.slice(x, width, middle, x.shape[width])
+    size, middle = x.shape[width], x.shape[width] // 2
+    interleaved = node.params["interleaved"]
+    parts = ((0, size, 2), (1, size, 2)) if interleaved else ((0, middle), (middle, size))
+    even, odd = (editor.slice(x, width, *part) for part in parts)
     swapped = join(editor, odd, even, width)
     terms = [
         editor.binary(ops.mul, value, _heads_along(editor, table, x, seq, width))
@@ -114,24 +102,18 @@ def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
     return attention_3d(node, editor) if all(map(_is_turned, node.inputs[:3])) else None
 
 
-MOVES = frozenset({ops.reshape, ops.rotary_heads, ops.slice, ops.transpose})
+SIDE_BY_SIDE = (ops.reshape, ops.rotary_heads, ops.slice)
 """What can be done to heads side by side as well; a rotary embedding is moved behind."""
 
 
 def _is_turned(value: Value) -> bool:
     """Whether a transposition is among what only moved it since it was computed."""
-    node = value.node
-    while node is not None and node.op in MOVES:
-        if node.op is ops.transpose:
-            return True
-        node = node.inputs[0].node
-    return False
+    return source_behind(value, SIDE_BY_SIDE).made_by(ops.transpose) is not None
 
 
 def _flatten(editor: Editor, value: Value) -> Value:
     """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
-    node = value.node
-    if node is not None and node.op is ops.rotary_heads:
+    if node := value.made_by(ops.rotary_heads):
         x, *rest = node.inputs
         flat = _flatten(editor, x)
         return editor.add(ops.rotary_heads, [flat, *rest], flat.shape, flat.dtype, node.params)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,13 +17,14 @@ import numpy as np
 from jax import lax
 
 from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim, Shape
 from converter.ir.dtypes import highest, is_float, lowest
+from converter.ir.moves import above
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule
+from converter.ir.rewrite import Editor, Rule, inverse_order
 from converter.ir.scalars import scalar
-from converter.layout.convolution import Pads, pad_space
-from converter.layout.named_windows import over_whole_axes
+from converter.layout.convolution import Pads, pad_space, window_slice
 from converter.targets import Target
 
 DILATED_AVERAGE_SINCE = 19
@@ -31,21 +33,23 @@ DILATED_AVERAGE_SINCE = 19
 @dataclass(frozen=True)
 class PoolKind:
     """What is done with a window: the pooling, ONNX's operator for it, the binary operation, and
-    what pads in a dtype.
+    what pads in a dtype. Over a whole axis it is a reduction.
     """
 
     pool: Op
     operator: str
     combine: Op
     identity: Callable[[Any], Any]
+    reduction: Op
 
 
 KINDS = {
-    ops.reduce_window_max: PoolKind(ops.max_pool, "MaxPool", ops.max, lowest),
-    ops.reduce_window_min: PoolKind(
-        ops.max_pool, "MaxPool", ops.min, highest
-    ),  # of the negated values
-    ops.reduce_window_sum: PoolKind(ops.sum_pool, "AveragePool", ops.add, lambda dtype: 0),
+    ops.reduce_window_max: PoolKind(ops.max_pool, "MaxPool", ops.max, lowest, ops.reduce_max),
+    # Of the negated values.
+    ops.reduce_window_min: PoolKind(ops.max_pool, "MaxPool", ops.min, highest, ops.reduce_min),
+    ops.reduce_window_sum: PoolKind(
+        ops.sum_pool, "AveragePool", ops.add, lambda dtype: 0, ops.reduce_sum
+    ),
 }
 
 
@@ -70,7 +74,7 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
     def reduce_window(node: Node, editor: Editor) -> Value | None:
         kind = KINDS[node.op]
         if not dims.all_static(node.params["window_dimensions"]):
-            whole = over_whole_axes(node, editor)
+            whole = _over_whole_axes(node, editor)
             return None if whole is None else reduce_window(whole, editor)
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
         exact = strict or not _all_hold_elements(node)
@@ -83,6 +87,25 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
         return _pooled(editor, x, window, kind, node.out)
 
     return {**dict.fromkeys(KINDS, reduce_window), ops.select_and_scatter_add: _select_and_scatter}
+
+
+def _over_whole_axes(node: Node, editor: Editor) -> Node | None:
+    """A window as long as an axis of named length sees all of it: a reduction, and the window of
+    one element over what is left. None where another window has a named size.
+    """
+    x, p = node.inputs[0], node.params
+    sizes, strides = list(p["window_dimensions"]), list(p["window_strides"])
+    axes = tuple(axis for axis, size in enumerate(sizes) if dims.is_symbolic(size))
+    for axis in axes:
+        plain = (p["padding"][axis], p["base_dilation"][axis], p["window_dilation"][axis])
+        if not dims.same(sizes[axis], x.shape[axis]) or plain != ((0, 0), 1, 1):
+            return None
+        sizes[axis] = strides[axis] = 1
+    left = tuple(d for axis, d in enumerate(x.shape) if axis not in axes)
+    total = editor.add(KINDS[node.op].reduction, [x], left, x.dtype, {"axes": axes})
+    kept = editor.reshape(total, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
+    changes = {"window_dimensions": tuple(sizes), "window_strides": tuple(strides)}
+    return editor.like(node, [kept], **changes).node
 
 
 def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target) -> bool:
@@ -129,9 +152,7 @@ def _negated(editor: Editor, x: Value) -> Value:
 
 def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
     """The operand, padded where a pooling operator could not do it, and the window that is left."""
-    x = node.inputs[-1] if node.op is ops.select_and_scatter_add else node.inputs[0]
-    p = node.params
-    rank = x.rank
+    x, p, rank = node.inputs[-1], node.params, node.inputs[-1].rank
     spread = tuple(p.get("base_dilation") or (1,) * rank)
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
     size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
@@ -144,14 +165,11 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindo
         x = pad_space(editor, x, padding, spread, filler, first=0)
         padding = ((0, 0),) * rank
     axes = tuple(i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0))
-    window = PoolWindow(
-        axes,
-        size=tuple(size[i] for i in axes),
-        strides=tuple(strides[i] for i in axes),
-        padding=tuple(padding[i] for i in axes),
-        dilation=tuple(dilation[i] for i in axes),
-    )
-    return x, window
+
+    def own(each: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(each[axis] for axis in axes)
+
+    return x, PoolWindow(axes, own(size), own(strides), own(padding), own(dilation))
 
 
 def _pooled(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out: Value) -> Value:
@@ -173,7 +191,7 @@ def as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list
 
 def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
     spread = editor.reshape(x, tuple(shape[i] for i in order))
-    return editor.transpose(spread, [order.index(i) for i in range(len(order))])
+    return editor.transpose(spread, inverse_order(order))
 
 
 def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
@@ -184,14 +202,8 @@ def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Val
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
         x = pad_space(editor, x, padding, (1,) * x.rank, kind.identity(x.dtype), first=0)
-        reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
-        slices = [
-            editor.slice(x, axis, i * dilation, dims.as_dim(i * dilation + reach), stride)
-            for i in range(size)
-        ]
-        x = slices[0]
-        for part in slices[1:]:
-            x = editor.binary(kind.combine, x, part)
+        slices = [window_slice(editor, x, axis, i, size, stride, dilation) for i in range(size)]
+        x = reduce(partial(editor.binary, kind.combine), slices)
     return x
 
 
@@ -209,19 +221,12 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     given, _ = as_image(editor, source, window.axes)
     made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params())
     total = from_image(editor, made, order, x.shape)
-    return total if x is operand else _cropped(editor, total, node.params["padding"], operand.shape)
+    return editor.cut(total, tuple(low for low, _ in node.params["padding"]), operand.shape)
 
 
 def _above_lowest(dtype: Any) -> Any:
     """``MaxPool`` does not find the place of what is not above the lowest finite number."""
     return np.nextafter(np.asarray(jnp.finfo(dtype).min, dtype), np.zeros((), dtype))
-
-
-def _cropped(editor: Editor, x: Value, padding: Sequence[Sequence[Dim]], shape: Shape) -> Value:
-    """``x`` without its padding."""
-    for axis, ((low, _), size) in enumerate(zip(padding, shape, strict=True)):
-        x = editor.slice(x, axis, low, dims.as_dim(low + size))
-    return x
 
 
 # ----------------------------------------------------------------------------------------- means
@@ -232,50 +237,49 @@ def average_pool(node: Node, editor: Editor) -> Value | None:
 
     Or by how many elements of the operand, not of its padding, each window has.
     """
-    total, views = node.inputs[0], list[Node]()
-    while (above := total.node) is not None and above.op in (ops.reshape, ops.transpose):
-        if not editor.single_use(total):
-            return None
-        views.append(above)
-        total = above.inputs[0]
-    if above is None or above.op is not ops.sum_pool or not editor.single_use(total):
+    x, divisor = node.inputs
+    seen: View | None = along(x)
+    views: list[Node] = []
+    while seen is not None and seen.op() in (ops.reshape, ops.transpose):
+        views.append(seen.node())
+        seen = above(seen) if editor.single_use(seen.base) else None
+    pool = None if seen is None else seen.base.made_by(ops.sum_pool)
+    if seen is None or pool is None or not editor.single_use(pool.out):
         return None
-    whole = scalar(node.inputs[1]) == math.prod(above.params["size"])
-    if not whole and not _divides_by_counts(node.inputs[1], above, views[::-1]):
+    whole = scalar(divisor) == math.prod(pool.params["size"])
+    same = dims.same_shape(x.shape, node.out.shape)
+    if not same or not (whole or _divides_by_counts(divisor, pool, seen)):
         return None
-    params = {**above.params, "include_pad": whole}
-    mean = editor.add(ops.avg_pool, above.inputs, total.shape, total.dtype, params)
+    params = {**pool.params, "include_pad": whole}
+    mean = editor.add(ops.avg_pool, pool.inputs, pool.out.shape, pool.out.dtype, params)
     for view in reversed(views):
         mean = editor.like(view, [mean])
-    return mean if dims.same_shape(mean.shape, node.out.shape) else None
+    return mean
 
 
-def _divides_by_counts(divisor: Value, pool: Node, views: Sequence[Node]) -> bool:
+def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
     """Whether a divisor is the number of elements of each window that are not padding."""
-    shape, params = pool.inputs[0].shape, pool.params
-    space = shape[2:]
+    space, params = pool.inputs[0].shape[2:], pool.params
     plain = all(d == 1 for d in params["dilation"])
     if divisor.const is None or not dims.all_static(space) or not plain:
         return False
-    counts = _counts([int(n) for n in space], params)
-    for view in views:
-        if view.op is ops.transpose:
-            counts = counts.transpose(view.params["permutation"])
-        elif (seen := _reshaped(counts, view, len(space))) is None:
-            return False
-        else:
-            counts = seen
+    counts = _counts_along(seen, _counts([int(n) for n in space], params))
+    if counts is None:
+        return False
     wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
     known = np.broadcast_to(divisor.const, wanted)
     return np.array_equal(known, np.broadcast_to(counts, wanted))
 
 
-def _reshaped(counts: np.ndarray, view: Node, space: int) -> np.ndarray | None:
-    """Counts behind a reshape of what is before the axes of space."""
-    before, after = view.inputs[0].shape, view.out.shape
-    if not dims.same_shape(before[-space:], after[-space:]) or max(counts.shape[:-space]) > 1:
+def _counts_along(seen: View, counts: np.ndarray) -> np.ndarray | None:
+    """Counts by axes of a pool along those of a view of it, which have to be whole ones."""
+    long = [axis for axis, size in enumerate(counts.shape) if size > 1]
+    order = [axis for axis in seen.axes if axis is not None and axis in long]
+    whole = all(seen.factors(axis) == [Factor(axis, 1, counts.shape[axis])] for axis in long)
+    if not whole or sorted(order) != long:
         return None
-    return counts.reshape((1,) * (len(after) - space) + counts.shape[-space:])
+    shape = [counts.shape[axis] if axis in long else 1 for axis in seen.axes]
+    return counts.squeeze().transpose([long.index(axis) for axis in order]).reshape(shape)
 
 
 def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:

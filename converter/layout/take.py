@@ -10,6 +10,7 @@ from jax import lax
 
 from converter.ir import Node, Value, dims, ops
 from converter.ir.op import Op
+from converter.ir.origins import source_behind
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import named_size, scalar
 
@@ -22,10 +23,8 @@ def _take(node: Node, editor: Editor) -> Value | None:
     if mode != lax.GatherScatterMode.PROMISE_IN_BOUNDS or len(axes) != 1:
         return None
     axis = axes[0]
-    whole = all(
-        dims.same(s, d) for i, (s, d) in enumerate(zip(sizes, x.shape, strict=True)) if i != axis
-    )
-    if numbers.operand_batching_dims or not whole or sizes[axis] != 1:
+    slices = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if numbers.operand_batching_dims or not dims.same_shape(sizes, slices):
         return None
     where = indices.shape[:-1]
     source = _from_end(indices, x.shape[axis])
@@ -45,37 +44,26 @@ def _take(node: Node, editor: Editor) -> Value | None:
 
 def _from_end(indices: Value, size: dims.Dim) -> Value:
     """``i`` where ``indices`` is ``where(i < 0, i + size, i)``, seen through reshapes."""
-    source = indices
-    while source.node is not None and source.node.op in (ops.reshape, ops.broadcast_in_dim):
-        if not dims.same(
-            dims.size_product(source.shape), dims.size_product(source.node.inputs[0].shape)
-        ):
-            return indices
-        source = source.node.inputs[0]
-    node = source.node
-    if node is None or node.op is not ops.select_n or len(node.inputs) != 3:
+    source = source_behind(indices, (ops.reshape, ops.broadcast_in_dim))
+    chosen = source.made_by(ops.select_n)
+    sizes = [dims.size_product(v.shape) for v in (source, indices)]
+    if chosen is None or len(chosen.inputs) != 3 or not dims.same(*sizes):
         return indices
-    negative, plain, moved = (v.node if i != 1 else v for i, v in enumerate(node.inputs))
-    if not (isinstance(negative, Node) and isinstance(moved, Node) and isinstance(plain, Value)):
+    which, plain, other = chosen.inputs
+    negative, moved = which.made_by(ops.lt), other.made_by(ops.add)
+    if negative is None or moved is None:
         return indices
-    compared = (
-        negative.op is ops.lt and negative.inputs[0] is plain and scalar(negative.inputs[1]) == 0
-    )
-    added = moved.op is ops.add and moved.inputs[0] is plain and _is(moved.inputs[1], size)
+    compared = negative.inputs[0] is plain and scalar(negative.inputs[1]) == 0
+    added = moved.inputs[0] is plain and _is(moved.inputs[1], size)
     return plain if compared and added else indices
 
 
 def _is(value: Value, size: dims.Dim) -> bool:
     """A constant, or a symbolic dimension as a value."""
-    named = named_size(value)
-    if named is not None:
+    if (named := named_size(value)) is not None:
         return dims.same(named, size)
-    while value.node is not None and value.node.op in (
-        ops.broadcast_in_dim,
-        ops.convert_element_type,
-    ):
-        value = value.node.inputs[0]
-    return dims.is_static(size) and scalar(value) == size
+    bare = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
+    return dims.is_static(size) and scalar(bare) == size
 
 
 RULES: dict[Op, Rule] = {ops.gather: _take}

@@ -15,7 +15,7 @@ zero by a sum with a positive number. What is given on saving is looked at again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from converter.ir import Graph, Node, Value, dims, ops
@@ -33,6 +33,8 @@ DEPTH = 12
 """How many operations a factor is carried through."""
 
 VIEWS = (ops.transpose, ops.reshape)
+
+ENDS = ("start_indices", "limit_indices")
 
 OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
@@ -240,15 +242,11 @@ def _is_number(change: FoldedChange) -> bool:
 
 def _affine_folding_spread(value: Value, out: Value, editor: Editor) -> Value:
     """``value`` with as many axes as ``out``, of one where it does not differ along them."""
-    node = value.node
-    ones = [*[1] * (out.rank - value.rank), *value.shape]
-    if node is None or node.op is not ops.broadcast_in_dim:
-        return editor.reshape(value, tuple(ones))
-    (value,) = node.inputs
-    ones = [1] * out.rank
-    for place, size in zip(node.params["broadcast_dimensions"], value.shape, strict=True):
-        ones[place - node.out.rank] = size
-    return editor.reshape(value, tuple(ones))
+    inner = value.made_by(ops.broadcast_in_dim)
+    source = value if inner is None else inner.inputs[0]
+    own = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
+    axes = [axis + out.rank - value.rank for axis in own]
+    return editor.reshape(source, dims.among_ones(source.shape, axes, out.rank))
 
 
 def _covers(bias: Value, term: Value) -> bool:
@@ -260,24 +258,12 @@ def _covers(bias: Value, term: Value) -> bool:
 
 def _apart(node: Node, readers: Sequence[Node | None]) -> bool:
     """Whether a slice shares nothing with what the other readers of its source take."""
+    others = [reader for reader in readers if reader is not None and reader is not node]
     cut = known_cut(node)
-    if cut is None:
+    if cut is None or len(others) < len(readers) - 1 or any(known_cut(r) != cut for r in others):
         return False
-    others = [reader for reader in readers if reader is not node]
-    slices = [reader for reader in others if reader is not None and known_cut(reader) == cut]
-    return len(slices) == len(others) == len(readers) - 1 and all(
-        _end(one, cut) <= other.params["start_indices"][cut]
-        for other in slices
-        for one, other in [sorted((node, other), key=_begin(cut))]
-    )
-
-
-def _begin(axis: int) -> Callable[[Node], int]:
-    return lambda node: int(node.params["start_indices"][axis])
-
-
-def _end(node: Node, axis: int) -> int:
-    return int(node.params["limit_indices"][axis])
+    ends = [[n.params[name][cut] for name in ENDS] for n in (node, *others)]
+    return all(max(ends[0][0], low) >= min(ends[0][1], high) for low, high in ends[1:])
 
 
 def _own_name(weight: Value) -> str:

@@ -5,16 +5,17 @@ A factor has as many axes as what it multiplies, of one where it does not differ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from converter.ir import Node, Value, const, dims, ops
-from converter.ir.dims import Shape
+from converter.ir import Node, Value, const, dims, make_node, ops
+from converter.ir.axes import along
+from converter.ir.moves import above, write
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor
+from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.slices import known_cut
 
 
@@ -35,40 +36,24 @@ Way: TypeAlias = list[LinearPart]
 """The operands that all have to be multiplied."""
 
 
-def _linearity_transpose(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    order = node.params["permutation"]
-    turned = editor.transpose(factor, [order.index(i) for i in range(len(order))])
-    return [[LinearPart(node, 0, turned)]]
-
-
-def _linearity_reshape(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """The axes along which the factor differs, and those merged with them, as the operand's."""
-    before, after = node.inputs[0].shape, node.out.shape
-    varied = _varied(factor)
-    if not varied:
-        return [[LinearPart(node, 0, editor.reshape(factor, (1,) * len(before)))]]
-    starts = _boundaries(before, after, range(varied[0], -1, -1))
-    stops = _boundaries(before[::-1], after[::-1], range(len(after) - 1 - varied[-1], -1, -1))
-    if starts is None or stops is None:
+def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
+    """What a transpose or a reshape moves: the factor's axes as the operand has them."""
+    (value,) = node.inputs
+    back = above(along(_undone(node).out))
+    if back is None:
         return []
-    first, last = starts[1], len(after) - stops[1]
-    start, stop = starts[0], len(before) - stops[0]
-    if start > stop or not dims.all_static(after[first:last]):
-        return []
-    block = editor.reshape(factor, factor.shape[first:last])
-    whole = editor.broadcast(block, after[first:last], range(last - first))
-    shape = (*(1,) * start, *before[start:stop], *(1,) * (len(before) - stop))
-    return [[LinearPart(node, 0, editor.reshape(whole, shape))]]
+    seen = back.onto(factor, range(factor.rank))
+    shape = tuple(d if group else 1 for group, d in zip(seen.groups, value.shape, strict=True))
+    known = dims.all_static(shape)
+    return [[LinearPart(node, 0, write(editor, seen, shape))]] if known else []
 
 
-def _boundaries(one: Shape, other: Shape, places: Iterable[int]) -> tuple[int, int] | None:
-    """Where both shapes have the same size before them; of the places in ``other`` the first."""
-    for there in places:
-        size = dims.size_product(other[:there])
-        for here in range(len(one) + 1):
-            if dims.same(dims.size_product(one[:here]), size):
-                return here, there
-    return None
+def _undone(node: Node) -> Node:
+    """The operation that makes the operand of the result."""
+    (value,), params = node.inputs, {"shape": node.inputs[0].shape}
+    if node.op is ops.transpose:
+        params = {"permutation": inverse_order(node.params["permutation"])}
+    return make_node(node.op, node.outputs, [(value.shape, value.dtype)], params)
 
 
 def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
@@ -77,20 +62,20 @@ def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
     if axis is None:
         return []
 
-    def along(value: Value, size: int) -> Value:
+    def spread(value: Value, size: int) -> Value:
         shape = (*factor.shape[:axis], size, *factor.shape[axis + 1 :])
         return editor.broadcast(value, shape, range(value.rank))
 
     start, stop = (node.params[name][axis] for name in ("start_indices", "limit_indices"))
     one = const(np.ones((1,) * factor.rank, factor.dtype))
     sizes = start, stop - start, node.inputs[0].shape[axis] - stop
-    parts = [along(v, n) for v, n in zip((one, factor, one), sizes, strict=True) if n]
+    parts = [spread(v, n) for v, n in zip((one, factor, one), sizes, strict=True) if n]
     return [[LinearPart(node, 0, editor.concatenate(parts, axis))]]
 
 
 def _linearity_concatenate(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    along = node.params["dimension"] in _varied(factor)
-    return [] if along else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
+    differs = node.params["dimension"] in _varied(factor)
+    return [] if differs else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
 
 
 def _one(node: Node, factor: Value, editor: Editor) -> list[Way]:
@@ -151,8 +136,8 @@ def _convolution(node: Node, factor: Value, editor: Editor) -> list[Way]:
     if _varied(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
         return []
     size = factor.shape[1]
-    along = tuple(size if i == axis else 1 for i in range(weight.rank))
-    way = [LinearPart(node, 1, editor.reshape(factor, along))]
+    by_channel = tuple(size if i == axis else 1 for i in range(weight.rank))
+    way = [LinearPart(node, 1, editor.reshape(factor, by_channel))]
     if len(node.inputs) > 2:
         way.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
     return [way]
@@ -171,8 +156,8 @@ def _varied(factor: Value) -> list[int]:
 
 
 WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
-    ops.transpose: _linearity_transpose,
-    ops.reshape: _linearity_reshape,
+    ops.transpose: _moved_whole,
+    ops.reshape: _moved_whole,
     ops.slice: _linearity_slice,
     ops.concatenate: _linearity_concatenate,
     ops.neg: _first,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from converter.canonicalize.constant_folding import all_outputs, boundary, computable
 from converter.ir import Graph, Value, const
-from converter.ir.evaluation import CEILING, Bounded, compute, size_in_bytes
+from converter.ir.evaluation import CEILING, compute, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.origins import sources, steps
 from converter.ir.rewrite import drop_dead
@@ -16,18 +17,7 @@ MOST_NAMES = 4  # of parameters that the name of a program spells out
 
 def weight_values(graph: Graph) -> set[int]:
     """ids of the values that depend on nothing but parameters and constants."""
-    found = {id(v) for v in graph.params}
-    _collect(graph, found, Bounded())
-    return found
-
-
-def _collect(graph: Graph, found: set[int], bounded: Bounded) -> None:
-    for node in graph.nodes:
-        for body in node.bodies.values():
-            _collect(body, found, bounded)
-        fixed = all(v.kind in ("const", "param") or id(v) in found for v in node.inputs)
-        if fixed and bounded.admits(node):
-            found.update(id(v) for v in node.outputs)
+    return {id(v) for v in graph.params} | computable(graph, ("const", "param"))
 
 
 def weights_first(graph: Graph) -> None:
@@ -47,7 +37,7 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     found = weight_values(graph)
     table: dict[int, Value] = {}
     apart: dict[int, Value] = {}
-    queue = list(_boundary(graph, found))
+    queue = list(boundary(graph, found))
     tried: set[int] = set()
     while queue:
         value = queue.pop()
@@ -65,7 +55,7 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     graph.replace_operands(lambda v: table.get(id(v), v))
     drop_dead(graph)
     used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}
-    used.update((id(v), v) for v in _all_outputs(graph) if v.kind == "param")
+    used.update((id(v), v) for v in all_outputs(graph) if v.kind == "param")
     graph.params = list(used.values())
     _name(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
     return graph
@@ -82,20 +72,6 @@ def taken_out(value: Value, copies: dict[int, Value]) -> Value:
         twin.outputs = [replace(out, node=twin) for out in node.outputs]
         copies.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
     return copies.get(id(value), value)
-
-
-def _boundary(graph: Graph, found: set[int]) -> list[Value]:
-    """Values that something reads which is not itself a weight program."""
-    read = _all_outputs(graph)
-    for node in graph.walk():
-        if not any(id(v) in found for v in node.outputs):
-            read.extend(node.inputs)
-    return read
-
-
-def _all_outputs(graph: Graph) -> list[Value]:
-    bodies = [b for n in graph.walk() for b in n.bodies.values()]
-    return [v for g in (graph, *bodies) for v in g.outputs]
 
 
 def _name(params: list[Value], others: set[str]) -> None:
