@@ -24,7 +24,7 @@ import numpy as np
 import onnx_ir as ir
 
 import converter
-from converter.fuse.fusions import names
+from converter.fuse.user_recognisers import names
 from zoo.bench.rounds import interleave, run, session
 
 OPSET = 22

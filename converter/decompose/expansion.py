@@ -1,21 +1,24 @@
 """What ONNX has no operator or no type for becomes the JAX function that says what it means.
 
 A function is traced in the place of a node, and what it consists of is decomposed at once: whether
-a complex number is real is seen in what its operands have become.
+a complex number is real is seen in what its operands have become. What is drawn from PRNG keys, and
+how they are moved, becomes operations on the numbers they hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from converter import decompositions
-from converter.decompositions.complex.rewriting import in_reals, is_expanded, is_known_real
-from converter.decompositions.registered import DecompositionFunction, Expansion
+from converter.decompositions.complex.complex_rules import in_reals, is_known_real
+from converter.decompositions.registered import DecompositionFunction, Expansion, is_of_complex
 from converter.errors import Unsupported
-from converter.frontend.array_forms import COMPLEX, OfHeld
+from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, OfHeld, is_key
 from converter.frontend.diagnostics import fitting
 from converter.frontend.graph_values import Constants
 from converter.frontend.inline import Inliner
@@ -82,15 +85,14 @@ def _instead(node: Node, claimed: Collection[str]) -> Any:
         try:
             if isinstance(node.meaning, OfHeld):
                 return _in_reals(node, node.meaning)
-            return _expanded(decompositions.find_decomposition(node.op, claimed), node)
+            return _expanded(decompositions.find_decomposition(node.op, claimed), node, node.inputs)
         except Unsupported as error:  # told by the lowering, together with all others
             node.refusal = error.reason
             return None
 
 
-def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any] | None = None) -> Any:
-    types = node.inputs if types is None else types
-    if expansion is None or not expansion.knows(node.params):
+def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
+    if expansion is None or expansion.unknown(node.params):
         return None
     if not expansion.applies(types, node.params):
         return None
@@ -108,13 +110,58 @@ def _in_reals(node: Node, meaning: OfHeld) -> Any:
     function = in_reals(primitive, types, real, whole, node.params)
     if function is not None:
         return _expansion_traced(function, node.inputs)
-    is_any = is_expanded(primitive.name, types)
-    return (
-        _expanded(decompositions.find_decomposition(primitive.name), node, types)
-        if is_any
-        else None
-    )
+    if is_of_complex(primitive.name) or not any(is_complex(aval.dtype) for aval in types):
+        return _expanded(decompositions.find_decomposition(primitive.name), node, types)
+    return None
 
 
 def _expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))
+
+
+COMPARED = {"eq": jnp.all, "ne": jnp.any}
+"""What comparing keys makes of comparing their numbers."""
+
+
+def represent(graph: Graph) -> bool:
+    """Write out all that has to do with keys, in place; whether there was anything.
+
+    What is written may have to do with keys again.
+    """
+    changed = False
+    while found := {node.op for node in graph.walk() if _holds_keys(node)}:
+        changed |= sweep(graph, dict.fromkeys(found, _prng_keys_written)).changed
+    return changed
+
+
+def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
+    return inlined(_expansion_traced(_on_numbers(node), node.inputs), node, editor.nodes)
+
+
+def _holds_keys(node: Node) -> bool:
+    """Whether a node does something to keys that can be said of their numbers."""
+    meaning = node.meaning
+    if not isinstance(meaning, OfHeld) or meaning.kind == COMPLEX:
+        return False
+    return meaning.primitive.name not in DRAWS or meaning.kind == WRITTEN
+
+
+def _on_numbers(node: Node) -> Callable[..., Any]:
+    """What such a node does to the numbers that its keys hold."""
+    assert isinstance(node.meaning, OfHeld)
+    meaning, primitive = node.meaning, node.meaning.primitive
+    if primitive.name not in DRAWS:
+        return partial(_prng_keys_moved, meaning, node.params)
+    expansion = decompositions.find_decomposition(primitive.name)
+    if expansion is None:  # JAX's own function, all elements side by side as in its compiled form
+        whole = partial(primitive.impl, use_vmap=True, **node.params)
+        return lambda *xs: whole(*meaning.given(xs))
+    return expansion.called(node.params)
+
+
+def _prng_keys_moved(meaning: OfHeld, params: Mapping[str, Any], *xs: jax.Array) -> Any:
+    """Each of the keys' numbers goes the same way."""
+    name = meaning.primitive.name
+    axes = [-1 if is_key(aval) else None for aval in meaning.types]
+    apply = jax.vmap(lambda *xs: meaning.own(xs, params), in_axes=axes, out_axes=-1)
+    return [COMPARED[name](x, -1) if name in COMPARED else x for x in apply(*xs)]

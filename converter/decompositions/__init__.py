@@ -7,22 +7,16 @@ from __future__ import annotations
 
 from converter.decompositions import (
     bessel,
-    beta,
-    cholesky,
     collectives,
-    gamma,
-    generic_reduce,
-    hurwitz,
+    computation,
+    elimination,
+    grouped_products,
     jacobi,
-    linear_systems,
-    lu,
     markers,
-    nextafter,
-    qr,
-    ragged_products,
+    matrices,
+    special_functions,
     threefry,
     window_reductions,
-    window_selection,
 )
 from converter.decompositions.registered import find_decomposition
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.narrow_floats import widened
 from converter.decompositions.registered import decomposition
+from converter.decompositions.special_functions import widened
 
 I0_BELOW = (
     *(-4.41534164647933937950e-18, 3.33079451882223809783e-17, -2.43127984654795469359e-16),

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.decompositions.matrices import adjoint, diagonal, real_dtype_of, repeat, squares
-from converter.decompositions.qr import qr
+from converter.decompositions.matrices import adjoint, diagonal, qr, real_dtype_of, repeat, squares
 from converter.decompositions.registered import decomposition
 
 State = tuple[jax.Array, jax.Array]
@@ -111,13 +110,9 @@ def _scale(x: jax.Array) -> jax.Array:
     return jnp.where(largest > 0, factor, one)
 
 
-@decomposition("eigh", ignores=("algorithm", "implementation"))
+@decomposition("eigh", ignores=("algorithm", "implementation"), of_complex=True)
 def eigh(
-    x: jax.Array,
-    *,
-    lower: bool,
-    sort_eigenvalues: bool,
-    subset_by_index: tuple[int, int] | None,
+    x: jax.Array, *, lower: bool, sort_eigenvalues: bool, subset_by_index: tuple[int, int] | None
 ) -> State:
     """Eigenvectors in columns and eigenvalues, these in ascending order.
 
@@ -164,13 +159,9 @@ def eigh(
     return vectors[..., start_index:end], values[..., start_index:end]
 
 
-@decomposition("svd", ignores=("algorithm",))
+@decomposition("svd", ignores=("algorithm",), of_complex=True)
 def svd(
-    x: jax.Array,
-    *,
-    full_matrices: bool,
-    compute_uv: bool,
-    subset_by_index: tuple[int, int] | None,
+    x: jax.Array, *, full_matrices: bool, compute_uv: bool, subset_by_index: tuple[int, int] | None
 ) -> tuple[jax.Array, ...]:
     """Singular values in descending order; and the left vectors in columns, the right in rows.
 

@@ -31,11 +31,6 @@ def unchanged(x: jax.Array) -> jax.Array:
     return x
 
 
-@guard("tie")
-def tie(_: jax.Array, x: jax.Array) -> jax.Array:
-    return x
-
-
 @guard("empty", ignores=("out_sharding",))
 def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
     """Nothing is promised of what is in it."""
@@ -47,27 +42,10 @@ def empty_number(*, dtype: Any) -> jax.Array:
     return jnp.zeros((), dtype)
 
 
-@guard("zeros_like")
-def zeros_like(x: jax.Array) -> jax.Array:
-    return jnp.zeros_like(x)
-
-
-@guard("select_if_vmap")
-def select_if_vmap(_: jax.Array, x: jax.Array, __: jax.Array) -> jax.Array:
-    """Of a predicate without a batch, Equinox knows that it is true."""
-    return x
-
-
-@guard("unvmap_any")
-def unvmap_any(x: jax.Array) -> jax.Array:
-    return jnp.any(x)
-
-
-@guard("unvmap_all")
-def unvmap_all(x: jax.Array) -> jax.Array:
-    return jnp.all(x)
-
-
-@guard("unvmap_max")
-def unvmap_max(x: jax.Array) -> jax.Array:
-    return jnp.max(x)
+# Of a predicate without a batch, Equinox knows that it is true.
+guard("select_if_vmap")(lambda _, x, __: x)
+guard("tie")(lambda _, x: x)
+guard("zeros_like")(lambda x: jnp.zeros_like(x))
+guard("unvmap_any")(lambda x: jnp.any(x))
+guard("unvmap_all")(lambda x: jnp.all(x))
+guard("unvmap_max")(lambda x: jnp.max(x))

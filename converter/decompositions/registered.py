@@ -22,29 +22,20 @@ Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 
 @dataclass(frozen=True)
-class Expansion:
-    """A function, the parameters that it reads and ignores, and which operands it is for.
+class Owner:
+    """A function, and the parameters that it reads and ignores; it is given no others."""
 
-    One that ``guards`` is no decomposition: its primitive computes nothing, or what it means
-    depends on where it is written, and it is traced with the function that it is in.
-    """
-
-    function: DecompositionFunction
+    function: Callable[..., Any]
     reads: frozenset[str]
-    ignores: frozenset[str]
-    applies: Applies
-    guards: bool = False
+    ignores: frozenset[str] = frozenset()
 
-    def called(self, params: Mapping[str, Any]) -> DecompositionFunction:
-        """The function of the operands alone."""
-        return partial(self.function, **{k: v for k, v in params.items() if k in self.reads})
+    def unknown(self, params: Iterable[str]) -> list[str]:
+        """The parameters that it neither reads nor ignores."""
+        return sorted(set(params) - self.reads - self.ignores)
 
-    def knows(self, params: Iterable[str]) -> bool:
-        """Whether it reads or ignores each of these parameters."""
-        return set(params) <= self.reads | self.ignores
-
-
-_expansions: dict[str, Expansion] = {}
+    def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the parameters that it reads."""
+        return {name: value for name, value in params.items() if name in self.reads}
 
 
 def always(avals: Sequence[Any], params: Any) -> bool:
@@ -52,43 +43,59 @@ def always(avals: Sequence[Any], params: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Expansion(Owner):
+    """A function of JAX's arrays, and which operands it is for.
+
+    One that ``guards`` is no decomposition: its primitive computes nothing, or what it means
+    depends on where it is written, and it is traced with the function that it is in. One that is
+    ``of_complex`` holds for complex numbers too. One that is ``packed`` takes them as the graph has
+    them.
+    """
+
+    applies: Applies = always
+    guards: bool = False
+    of_complex: bool = False
+    packed: bool = False
+
+    def called(self, params: Mapping[str, Any]) -> DecompositionFunction:
+        """The function of the operands alone."""
+        return partial(self.function, **self.read(params))
+
+
+_expansions: dict[str, Expansion] = {}
+
+
 def decomposition(
-    *primitives: str, ignores: Iterable[str] = (), only: Applies = always
+    *primitives: str, ignores: Iterable[str] = (), only: Applies = always, of_complex: bool = False
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
-
-    return _registering(primitives, ignores, only)
+    add = _expansions.__setitem__
+    return registering(add, primitives, ignores, applies=only, of_complex=of_complex)
 
 
 def guard(
     *primitives: str, ignores: Iterable[str] = ()
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register what is traced in the place of primitives that guard, mark or spread values."""
-    return _registering(primitives, ignores, always, guards=True)
-
-
-def _registering(
-    primitives: Sequence[str], ignores: Iterable[str], only: Applies, *, guards: bool = False
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    def register(function: DecompositionFunction) -> DecompositionFunction:
-        for primitive in primitives:
-            _expansions[primitive] = Expansion(
-                function, read_by(function), frozenset(ignores), only, guards
-            )
-        return function
-
-    return register
+    return registering(_expansions.__setitem__, primitives, ignores, guards=True)
 
 
 def decompositions_from_outside(
     operations: Sequence[Op | str], ignores: Iterable[str], only: Applies
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register a function that goes before ours."""
+    return registering(outside.expansions.add, operations, ignores, applies=only)
+
+
+def registering(
+    add: Callable[[Any, Expansion], None], names: Iterable[Any], ignores: Iterable[str], **more: Any
+) -> Callable[[DecompositionFunction], DecompositionFunction]:
+    """Add a function under some names; ``more`` is said of it as an `Expansion`."""
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
-        for operation in operations:
-            found = Expansion(function, read_by(function), frozenset(ignores), only)
-            outside.expansions.add(operation, found)
+        for name in names:
+            add(name, Expansion(function, read_by(function), frozenset(ignores), **more))
         return function
 
     return register
@@ -108,6 +115,11 @@ def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion
     named = ops.named(op)
     found: Expansion | None = outside.expansions.find(named, claimed)
     return found or (None if named.domain == "user" else _expansions.get(named.name))
+
+
+def is_of_complex(primitive: str) -> bool:
+    """Whether our expansion of a primitive holds for complex numbers too."""
+    return primitive in _expansions and _expansions[primitive].of_complex
 
 
 def expanded() -> frozenset[str]:

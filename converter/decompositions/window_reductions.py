@@ -1,7 +1,8 @@
-"""Windows that are reduced by a computation of the caller's, and where their maxima are."""
+"""Windows that are reduced by a computation of the caller's, or choose one of their elements."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from converter.decompositions.computation import Arrays, Combine, combination, o
 from converter.decompositions.registered import decomposition
 from converter.errors import Unsupported
 from converter.ir import dims
-from converter.ir.dtypes import highest, lowest
+from converter.ir.dtypes import highest, is_float, lowest
 
 Pads = Sequence[tuple[int, int]]
 
@@ -27,7 +28,7 @@ NEUTRAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 """The operations for whose windows JAX has primitives, and what changes nothing in a dtype."""
 
 
-@decomposition("reduce_window")
+@decomposition("reduce_window", of_complex=True)
 def reduce_window(
     *operands: jax.Array,
     jaxpr: Any,
@@ -105,9 +106,10 @@ def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) 
     return found
 
 
-def pads(padding: Pads, base_dilation: Sequence[int]) -> list[tuple[int, int, int]]:
+def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
     """What ``lax.pad`` takes, for windows over what is dilated and padded."""
-    return [(low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True)]
+    apart = base_dilation or (1,) * len(padding)
+    return [(low, high, d - 1) for (low, high), d in zip(padding, apart, strict=True)]
 
 
 def in_windows(
@@ -135,3 +137,120 @@ def in_windows(
         for part in parts[1:]:
             xs = combine(xs, part)
     return xs
+
+
+POOLED_AXES = 3
+"""The gradient of a pool of floats over so many axes has an operation of its own."""
+
+
+def is_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
+    window = zip(
+        params["window_dimensions"], params["window_strides"], params["padding"], strict=True
+    )
+    axes = sum(size != 1 or stride != 1 or tuple(pads) != (0, 0) for size, stride, pads in window)
+    return not is_float(avals[0].dtype) or not 0 < axes <= POOLED_AXES
+
+
+@decomposition("select_and_scatter_add", only=is_no_pool)
+def select_and_scatter_add(
+    source: jax.Array,
+    operand: jax.Array,
+    *,
+    select_prim: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Pads,
+) -> jax.Array:
+    """What pads is the least number, or the greatest, which is selected if it comes first.
+
+    Of booleans, the sum is whether any was added.
+    """
+    add = lax.bitwise_or if operand.dtype == bool else lax.add
+    extreme = lowest if select_prim is lax.ge_p else highest
+    filler, zero = (jnp.asarray(v, operand.dtype) for v in (extreme(operand.dtype), 0))
+    padded = lax.pad(operand, filler, pads(padding))
+    everywhere = jnp.ones(padded.shape, bool)
+    how = (window_dimensions, window_strides)
+    total = _scattered(padded, everywhere, source, zero, select_prim.bind, add, *how)
+    return _cropped(total, zero, padding)
+
+
+@decomposition("select_and_scatter")
+def select_and_scatter(
+    operand: jax.Array,
+    source: jax.Array,
+    start: jax.Array,
+    *,
+    select_jaxpr: Any,
+    select_consts: Sequence[Any],
+    scatter_jaxpr: Any,
+    scatter_consts: Sequence[Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Pads,
+) -> jax.Array:
+    select = combination(select_jaxpr, select_consts)
+    scatter = combination(scatter_jaxpr, scatter_consts)
+    padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
+    inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
+    total = _scattered(
+        padded,
+        inside,
+        source,
+        start,
+        lambda x, y: select([x], [y])[0],
+        lambda x, y: scatter([x], [y])[0],
+        window_dimensions,
+        window_strides,
+    )
+    return _cropped(total, start, padding)
+
+
+def _cropped(x: jax.Array, filler: jax.Array, padding: Pads) -> jax.Array:
+    return lax.pad(x, filler, [(-low, -high, 0) for low, high in padding])
+
+
+def _scattered(
+    x: jax.Array,
+    inside: jax.Array,
+    source: jax.Array,
+    start: jax.Array,
+    select: Callable[..., jax.Array],
+    scatter: Callable[..., jax.Array],
+    size: Sequence[int],
+    strides: Sequence[int],
+) -> jax.Array:
+    """``start`` everywhere, and each element of the source where its window has selected.
+
+    An element stays selected while ``select`` of it and the next is true; what is not ``inside``
+    takes no part.
+    """
+    places = list(itertools.product(*map(range, size)))
+    reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
+
+    def at(x: jax.Array, place: Sequence[int]) -> jax.Array:
+        ends = [p + n for p, n in zip(place, reach, strict=True)]
+        return lax.slice(x, place, ends, strides)
+
+    best, found = at(x, places[0]), at(inside, places[0])
+    chosen = jnp.zeros(source.shape, jnp.int32)
+    for number, place in enumerate(places[1:], 1):
+        other, is_there = at(x, place), at(inside, place)
+        moves = is_there & ~(found & select(best, other))
+        best, found = jnp.where(moves, other, best), found | is_there
+        chosen = jnp.where(moves, number, chosen)
+    total = jnp.broadcast_to(start, x.shape)
+    for number, place in enumerate(places):
+        hit = (chosen == number) & found
+        around = _around(place, source.shape, strides, x.shape)
+        spread, is_hit = lax.pad(source, start, around), lax.pad(hit, False, around)
+        total = jnp.where(is_hit, scatter(total, spread), total)
+    return total
+
+
+def _around(
+    place: Sequence[int], shape: Sequence[int], strides: Sequence[int], whole: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """How to pad what has an element for each window, so that it lies at the windows' place."""
+    parts = zip(place, shape, strides, whole, strict=True)
+    return [(p, size - p - (n - 1) * step - 1, step - 1) for p, n, step, size in parts]

@@ -9,8 +9,8 @@ import jax
 from jax.extend import core as jex
 
 from converter import decompositions
-from converter.decompositions.grouped_convolutions import grouped_convolution
-from converter.decompositions.scatter_apply import scatter_apply
+from converter.decompositions.computation import scatter_apply
+from converter.decompositions.grouped_products import grouped_convolution
 from converter.ir.dims import is_symbolic
 
 # primitive -> the parameter that holds its jaxpr; each is a plain call at inference
@@ -51,7 +51,7 @@ def instead(eqn: Any, hints: frozenset[str]) -> Any:
         return _widened(eqn)
     expansion = decompositions.find_decomposition(name)
     params = {k: v for k, v in eqn.params.items() if k not in hints}
-    if expansion is None or not expansion.guards or not expansion.knows(params):
+    if expansion is None or not expansion.guards or expansion.unknown(params):
         return None
     return _calls_traced(eqn, expansion.called(params))
 

@@ -71,5 +71,5 @@ def _is_registered(eqn: Any) -> bool:
     if any(map(is_held, (*operands, *(v.aval for v in eqn.outvars)))):
         return False
     found = decompositions.find_decomposition(op)
-    is_expanded = found and found.knows(eqn.params) and found.applies(operands, eqn.params)
+    is_expanded = found and not found.unknown(eqn.params) and found.applies(operands, eqn.params)
     return bool(is_expanded or outside.rules_of.find(op))

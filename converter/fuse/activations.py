@@ -15,14 +15,6 @@ SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 """Of Klambauer et al., 2017, arXiv:1706.02515; what ONNX's Selu has by default."""
 
 
-def _clip(x: Array, low: Array, high: Array) -> Array:
-    return lax.min(lax.max(x, low), high)
-
-
-def _clip_from_above(x: Array, low: Array, high: Array) -> Array:
-    return lax.max(lax.min(x, high), low)
-
-
 def _relu6(x: Array) -> Array:
     return jnp.minimum(jnp.maximum(x, 0), 6)
 
@@ -31,21 +23,8 @@ def _softplus(x: Array) -> Array:
     return jnp.logaddexp(x, 0.0)
 
 
-def _softplus_turned(x: Array) -> Array:
-    return jnp.logaddexp(0.0, x)
-
-
 def _clip_by_choice(x: Array, low: Array, high: Array) -> Array:
     return jnp.where(x > high, high, jnp.where(x < low, low, x))
-
-
-def _softplus_of_size(x: Array) -> Array:
-    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
-
-
-def _mish_by_hand(x: Array) -> Array:
-    """What overflows becomes one."""
-    return x * jnp.tanh(jnp.log1p(jnp.exp(x)))
 
 
 def _unit(x: Array) -> Array:
@@ -58,10 +37,6 @@ def _hard_sigmoid(x: Array) -> Array:
 
 def _elu(x: Array, alpha: Array | float) -> Array:
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
-
-
-def _unit_elu(x: Array) -> Array:
-    return jnp.where(x > 0, x, jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
 def _parted_elu(x: Array, alpha: Array | float) -> Array:
@@ -87,8 +62,8 @@ ACTIVATIONS = (
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit((x + 3) / 6)),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x * (1 / 6) + 0.5)),
     Spelling(ops.hard_sigmoid, ops.min, lambda x, alpha, beta: _unit(x * alpha + beta)),
-    Spelling(ops.clip, ops.min, _clip, _ordered),
-    Spelling(ops.clip, ops.min, _clip_from_above, _ordered),
+    Spelling(ops.clip, ops.min, lambda x, low, high: lax.min(lax.max(x, low), high), _ordered),
+    Spelling(ops.clip, ops.min, lambda x, low, high: lax.max(lax.min(x, high), low), _ordered),
     Spelling(ops.clip, ops.select_n, _clip_by_choice, _ordered),
     Spelling(ops.hard_sigmoid, ops.min, _hard_sigmoid),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _relu6(x + 3) * (1 / 6)),
@@ -96,11 +71,18 @@ ACTIVATIONS = (
     Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) / 6),
     Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) * (1 / 6)),
     Spelling(ops.hard_swish, ops.min, lambda x: x * (_relu6(x + 3) * (1 / 6))),
-    Spelling(ops.softplus, ops.log1p, _softplus_of_size),
+    Spelling(
+        ops.softplus, ops.log1p, lambda x: jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+    ),
     Spelling(ops.softplus, ops.log1p, _softplus),
-    Spelling(ops.softplus, ops.log1p, _softplus_turned),
+    Spelling(ops.softplus, ops.log1p, lambda x: jnp.logaddexp(0.0, x)),
     Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
-    Spelling(ops.mish, ops.log1p, _mish_by_hand, opsets=range(18, 27)),
+    Spelling(
+        ops.mish,
+        ops.log1p,
+        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # what overflows becomes one
+        opsets=range(18, 27),
+    ),
     Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), opsets=range(24, 27)),
     Spelling(
         ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 27)
@@ -122,7 +104,7 @@ ACTIVATIONS = (
     Spelling(ops.elu, ops.expm1, lambda x, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(x))),
     Spelling(ops.elu, ops.expm1, _parted_elu),
     Spelling(ops.selu, ops.expm1, lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
-    Spelling(ops.elu, ops.expm1, _unit_elu),
+    Spelling(ops.elu, ops.expm1, lambda x: _elu(x, 1.0)),
     Spelling(ops.elu, ops.expm1, lambda x: jnp.where(x > 0, x, jnp.expm1(x))),
     Spelling(ops.elu, ops.expm1, lambda x: _parted_elu(x, 1.0)),
     Spelling(ops.elu, ops.exp, lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1)),

@@ -36,8 +36,7 @@ def prove_affine(node: Node, uses: Uses) -> NormAffine | None:
         if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
             own = _own_axes(normed.node())
             logical = [normed.axes.index(a) if a in normed.axes else None for a in own]
-            axes = tuple(None if i is None else other.axes[i] for i in logical)
-            return NormAffine(normed, along(other.base, axes))
+            return NormAffine(normed, other.take(logical))
     return None
 
 

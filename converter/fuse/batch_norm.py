@@ -15,7 +15,7 @@ from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, peel, proved
 from converter.fuse.norm import dressed
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
@@ -50,8 +50,7 @@ def build_batch_norm(node: Node, batch: Batch, editor: Editor) -> Value:
     channels = (out.shape[1],)
     x = write(editor, found.x, out.shape, out.dtype)
     statistics = [
-        write(editor, along(view.base, (view.axes[1],)), channels, out.dtype)
-        for view in (batch.mean, batch.variance)
+        write(editor, view.take((1,)), channels, out.dtype) for view in (batch.mean, batch.variance)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
     params = {"epsilon": found.deviation.epsilon}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from converter.fuse.match import Uses, pair, proved, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
-from converter.ir.moves import write
+from converter.ir.moves import rearrange, write
 from converter.ir.rewrite import Editor, Takes
 from converter.ir.scalars import scalar
 
@@ -34,15 +34,15 @@ class Groups:
 
 def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
     """The group norm of ``x``, in the layout of ``x``."""
-    turned = editor.transpose(found.x, found.order)
-    count = dims.size_product(turned.shape[: found.batch])
-    flat = editor.reshape(turned, (count, *turned.shape[found.batch :]))
+    shape = tuple(found.x.shape[i] for i in found.order)
+    count = dims.size_product(shape[: found.batch])
+    flat = rearrange(editor, found.x, found.x.shape, found.order, (count, *shape[found.batch :]))
     if scale is None:
         scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
     params = {"groups": found.groups, "epsilon": epsilon}
     normed = editor.add(ops.group_norm, [flat, scale], flat.shape, flat.dtype, params)
     back = [found.order.index(i) for i in range(len(found.order))]
-    return editor.transpose(editor.reshape(normed, turned.shape), back)
+    return rearrange(editor, normed, shape, back, found.x.shape)
 
 
 # ------------------------------------------------------------------------------- groups of channels
@@ -84,14 +84,13 @@ def _group_norm_turned(value: Value) -> tuple[Sequence[int], Value]:
 
 def split_axis(value: Value) -> int | None:
     """The axis that a reshape has split into itself and the next."""
-    node = value.node
-    if node is None or node.op is not ops.reshape or value.rank != node.inputs[0].rank + 1:
+    if value.node is None or value.node.op is not ops.reshape:
         return None
-    before, after = node.inputs[0].shape, value.shape
-    for axis, size in enumerate(before):
-        pieces = dims.size_product(after[axis : axis + 2])
-        if dims.same(pieces, size) and dims.same_shape(before[axis + 1 :], after[axis + 2 :]):
-            return axis if dims.same_shape(before[:axis], after[:axis]) else None
+    before, after = value.node.inputs[0].shape, value.shape
+    for axis in range(len(before)):
+        pair = dims.size_product(after[axis : axis + 2])
+        if dims.same_shape(before, (*after[:axis], pair, *after[axis + 2 :])):
+            return axis
     return None
 
 
@@ -118,15 +117,10 @@ class Channel:
 
 def prove_channel(node: Node, uses: Uses) -> Channel | None:
     for normed, other in pair(along(node.out)):
-        varies = [i for i, a in enumerate(other.axes) if a is not None]
-        if (
-            normed.op() is not ops.layer_norm
-            or not is_bare(normed.node(), uses.takes)
-            or len(varies) != 1
-        ):
+        inner, varies = normed.base.node, [i for i, a in enumerate(other.axes) if a is not None]
+        if inner is None or not is_bare(inner, uses.takes) or len(varies) != 1:
             continue
-        inner, channel = normed.node(), normed.axes[varies[0]]
-        first, rank = inner.params["axis"], normed.base.rank
+        channel, first, rank = normed.axes[varies[0]], inner.params["axis"], normed.base.rank
         lead = [a for a in range(first) if a != channel]
         in_place = normed.complete() and normed.fills(node.out.shape)
         in_place = in_place and inner.out.dtype == node.out.dtype
@@ -134,7 +128,7 @@ def prove_channel(node: Node, uses: Uses) -> Channel | None:
             size = normed.base.shape[channel]
             groups = Groups(inner.inputs[0], (*lead, channel, *range(first, rank)), len(lead), size)
             if dims.is_static(size) and uses.single_use(normed.base):
-                return Channel(normed, groups, along(other.base, (other.axes[varies[0]],)))
+                return Channel(normed, groups, other.take(varies))
     return None
 
 
@@ -153,10 +147,9 @@ CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_chann
 
 @dataclass(frozen=True)
 class Inside:
-    """An operand whose channels are split, and another that varies along these two axes only."""
+    """An operand whose channels are split, and another along the axes of what is split."""
 
     split: Value
-    axis: int
     other: View
 
 
@@ -169,7 +162,8 @@ def prove_inside(node: Node, uses: Uses) -> Inside | None:
             continue
         other = pair(view)[index][1]
         if _is_normed(value) and other.covers((axis, axis + 1)) and uses.single_use(value):
-            return Inside(value, axis, other)
+            parts = [(i, i + 1) if i == axis else (i + (i > axis),) for i in range(value.rank - 1)]
+            return Inside(value, other.merge(parts, dict(enumerate(value.shape))))
     return None
 
 
@@ -183,12 +177,9 @@ def _is_normed(split: Value) -> bool:
 
 def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
     assert found.split.node is not None
-    x, axis = found.split.node.inputs[0], found.axis
-    both = (axis, axis + 1)
-    shape = tuple(d if i in both else 1 for i, d in enumerate(found.split.shape))
-    other = write(editor, found.other, shape, node.out.dtype)
-    merged = editor.reshape(other, (*shape[:axis], x.shape[axis], *shape[axis + 2 :]))
-    return editor.reshape(editor.binary(node.op, x, merged), node.out.shape)
+    x = found.split.node.inputs[0]
+    other = write(editor, found.other, found.other.bare(x.shape), node.out.dtype)
+    return editor.reshape(editor.binary(node.op, x, other), node.out.shape)
 
 
 INSIDE = proved("GroupNormalization", (ops.mul, ops.add), prove_inside, build_inside)

@@ -18,7 +18,7 @@ from converter.fuse.norm import Norm
 from converter.fuse.reductions import Reduced, mean_of
 from converter.fuse.repeated import opened
 from converter.ir import Node, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.scalars import scalar
 
 
@@ -67,7 +67,7 @@ def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bo
     if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
         return False
     average = squares.operand(1).view
-    again = mean_of(along(average.base, average.axes[: len(x.axes)]), uses)
+    again = mean_of(average.take(range(len(x.axes))), uses)
     lost = average.axes[len(x.axes) :]
     return again is not None and again.axes_of(x) == axes and all(a is None for a in lost)
 

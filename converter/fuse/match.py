@@ -156,6 +156,16 @@ def through(seen: View, *, rounding: bool = False) -> View | None:
 PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
 
 
+def only_reader(value: Value, base: Value, uses: Uses) -> bool:
+    """Whether nobody else reads ``value``, nor what it is made of down to ``base``.
+
+    Between the two are operations of one operand, as ``peel`` looks through.
+    """
+    while uses.single_use(value) and value is not base and value.node is not None:
+        value = value.node.inputs[0]
+    return value is base and uses.single_use(base)
+
+
 def converts_float(node: Node) -> bool:
     """From one float to another, of which a result may be rounded: fewer bits are a quantisation,
     whose steps are meant."""

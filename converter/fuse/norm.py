@@ -130,5 +130,4 @@ def dressed(normed: Value, rest: Product, terms: Sequence[NormTerm], editor: Edi
 
 
 def _norm_spread(editor: Editor, view: View, like: Value) -> Value:
-    shape = tuple(1 if a is None else d for a, d in zip(view.axes, like.shape, strict=True))
-    return write(editor, view, shape, like.dtype)
+    return write(editor, view, view.bare(like.shape), like.dtype)

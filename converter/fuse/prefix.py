@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from converter.fuse.match import NearMiss, Recogniser
 from converter.ir import Node, Value, const, dims, ops
+from converter.ir.axes import along
+from converter.ir.moves import above
 from converter.ir.rewrite import Editor
-from converter.ir.slices import has_strides
 
 
 def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
@@ -17,22 +18,20 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     turned = tail.node
     if turned is None or turned.op is not ops.rotary or turned.params["seq"] != seq:
         return None
-    rest, kept = turned.inputs[0].node, head.node
-    if rest is None or kept is None or rest.op is not ops.slice or kept.op is not ops.slice:
+    kept, rest = above(along(head)), above(along(turned.inputs[0]))
+    if kept is None or not dims.same_shape(kept.base.shape, node.out.shape):
         return None
-    source, count = rest.inputs[0], head.shape[seq]
-    whole = kept.inputs[0] is source and dims.same_shape(source.shape, node.out.shape)
-    if not whole or not editor.single_use(tail) or not dims.is_static(count):
-        return None
-    if has_strides(kept) or has_strides(rest):
-        return None
-    if kept.params["start_indices"][seq] != 0 or rest.params["start_indices"][seq] != count:
+    source, count = along(kept.base), head.shape[seq]
+    cuts = source.cut(seq, 0, count), source.cut(seq, count, tail.shape[seq])
+    if (kept, rest) != cuts or not editor.single_use(tail) or not dims.is_static(count):
         return None
     tables = [
         editor.concatenate([_rows(editor, table, count, fill), table], 0)
         for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
     ]
-    return editor.add(ops.rotary, [source, *tables], node.out.shape, node.out.dtype, turned.params)
+    return editor.add(
+        ops.rotary, [kept.base, *tables], node.out.shape, node.out.dtype, turned.params
+    )
 
 
 def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from converter.fuse.centred import Centred
 from converter.fuse.match import Uses, peel, whole
@@ -18,32 +18,24 @@ from converter.ir.dims import Shape
 from converter.ir.moves import above
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A view along one more logical axis: ``axis`` has become two."""
-
-    view: View
-    axis: int
-
-
 def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
     """What is centred, along logical axes of which the groups are one; and its shape."""
-    average, spread = (unrepeated(view) for view in (found.average, found.deviation.spread))
-    if average is None or spread is None or average.axis != spread.axis:
+    first, second = unrepeated(found.average), unrepeated(found.deviation.spread)
+    if first is None or second is None or first[1] != second[1]:
         return None
-    taken = mean_of(average.view, uses)
-    x = None if taken is None else _split(found.x, taken.total.node().inputs[0], average.axis)
+    (average, axis), (spread, _) = first, second
+    taken = mean_of(average, uses)
+    x = None if taken is None else _split(found.x, taken.total.node().inputs[0], axis)
     if x is None:
         return None
-    deviation = replace(found.deviation, spread=spread.view)
+    deviation = replace(found.deviation, spread=spread)
     sizes = tuple(1 if a is None else x.base.shape[a] for a in x.axes)
-    axis = average.axis
     inside = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
-    return replace(found, x=x, average=average.view, deviation=deviation), inside
+    return replace(found, x=x, average=average, deviation=deviation), inside
 
 
-def unrepeated(view: View) -> _Opened | None:
-    """What is repeated along the second of the two axes that are merged."""
+def unrepeated(view: View) -> tuple[View, int] | None:
+    """What is repeated along the second of the two axes that are merged, and the first of them."""
     inner = above(view) if view.op() is ops.reshape else None
     merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
     if inner is None or len(merged) != 1:
@@ -53,7 +45,7 @@ def unrepeated(view: View) -> _Opened | None:
     groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
     found = peel(replace(inner, groups=groups))
     lone = found.is_whole and found.axes[axis + 1] is None
-    return _Opened(found, axis) if lone else None
+    return (found, axis) if lone else None
 
 
 def _split(x: View, source: Value, axis: int) -> View | None:

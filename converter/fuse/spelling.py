@@ -21,7 +21,7 @@ from converter.decompose.expansion import decompose
 from converter.frontend.trace import trace
 from converter.fuse.match import Uses, operands, proved, recogniser_rules, whole
 from converter.fuse.product_terms import EQUAL
-from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import write
 from converter.ir.op import Op
@@ -112,7 +112,9 @@ def _proof(
         numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
         inputs = [write(editor, found["x"], shape, dtype)]
         sign = -1 if spelling.negative else 1
-        arrays = [_small(editor, found[k], shape) for k, n in numbers.items() if n is None]
+        arrays = [
+            write(editor, found[k], found[k].bare(shape)) for k, n in numbers.items() if n is None
+        ]
         for value in arrays:
             less = editor.add(ops.neg, [value], value.shape, value.dtype) if sign < 0 else value
             inputs.append(less)
@@ -120,12 +122,6 @@ def _proof(
         return editor.add(spelling.op, inputs, shape, dtype, params)
 
     return prove, build
-
-
-def _small(editor: Editor, view: View, shape: dims.Shape) -> Value:
-    """An operand of the result's rank, with one entry along the axes that it does not have."""
-    ones = tuple(1 if a is None else d for a, d in zip(view.axes, shape, strict=True))
-    return write(editor, view, ones)
 
 
 def _same(pattern: View, view: View, bound: Bound) -> Bound | None:

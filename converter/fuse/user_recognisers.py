@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from converter.errors import SpecError
-from converter.frontend.trace import source_line
-from converter.fuse.match import NearMiss, Recogniser
+from converter.fuse.match import Recogniser, proved
 from converter.fuse.spelling import Spelling, primitives
-from converter.ir import Node, Value, ops
+from converter.ir import ops
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor
 
-FoundOutside: TypeAlias = "Value | str | None"
 Function: TypeAlias = Callable[..., Any]
 
 NEWEST = 26
@@ -34,8 +31,10 @@ class RegisteredRecogniser:
     recogniser: Recogniser
 
 
-_formulas: list[Spelling] = []
-_functions: list[RegisteredRecogniser] = []
+REGISTERED_FORMULAS: list[Spelling] = []
+REGISTERED_FUNCTIONS: list[RegisteredRecogniser] = []
+NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
+"""What has to be recognised for others to be."""
 
 
 def recogniser(
@@ -67,38 +66,30 @@ def recogniser(
 
     def register(function: Function) -> Function:
         if roots:
-            found = Recogniser(tuple(map(ops.named, roots)), _match(name, function))
-            _functions.append(RegisteredRecogniser(name, since, found))
+            found = proved(name, tuple(map(ops.named, roots)), function, lambda _, made, __: made)
+            REGISTERED_FUNCTIONS.append(RegisteredRecogniser(name, since, found))
         else:
-            _formulas.append(_spelling(name, function, since))
+            REGISTERED_FORMULAS.append(_spelling(name, function, since))
         return function
 
     return register
 
 
-def registered_formulas() -> tuple[Spelling, ...]:
-    """Every formula that is registered."""
-    return tuple(_formulas)
-
-
-def functions() -> tuple[RegisteredRecogniser, ...]:
-    """Every function of the graph that is registered."""
-    return tuple(_functions)
-
-
-def registered_names() -> tuple[str, ...]:
-    """The names of all of them."""
-    return tuple(dict.fromkeys([*(s.op.name for s in _formulas), *(r.name for r in _functions)]))
+def names() -> tuple[str, ...]:
+    """Every name by which a user chooses what is recognised, as in ``to_onnx(…, fuse=[…])``."""
+    ours = (op.structure for op in ops.stated() if op.structure)
+    formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
+    return tuple(dict.fromkeys((*ours, *formulas, *(r.name for r in REGISTERED_FUNCTIONS))))
 
 
 @contextmanager
 def restored() -> Iterator[None]:
     """What is registered meanwhile is forgotten."""
-    held = registered_formulas(), functions()
+    held = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
     try:
         yield
     finally:
-        _formulas[:], _functions[:] = held
+        REGISTERED_FORMULAS[:], REGISTERED_FUNCTIONS[:] = held
 
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
@@ -113,14 +104,3 @@ def _spelling(name: str, formula: Function, since: int) -> Spelling:
             f"{', '.join(sorted(odd))}; give roots= and a function of the graph"
         )
     return spelling
-
-
-def _match(name: str, function: Function) -> Callable[[Node, Editor, list[NearMiss]], Value | None]:
-    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
-        found: FoundOutside = function(node, editor)
-        if isinstance(found, str):
-            notes.append(NearMiss(name, found, source_line(node)))
-            return None
-        return found
-
-    return match

@@ -11,8 +11,9 @@ repeated. An axis along which nothing varies has no factors, however long it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from converter.ir import dims
@@ -107,9 +108,18 @@ class View:
         sizes = (dims.size_product([f.size for f in group]) for group in self.groups)
         return all(dims.same(size, d) for size, d in zip(sizes, shape, strict=True))
 
+    def bare(self, shape: Shape) -> Shape:
+        """That shape, with one entry along the axes along which nothing varies."""
+        return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
+
     def take(self, axes: Iterable[int | None]) -> View:
         """The same with its axes in another order, others left out or put in."""
         return replace(self, groups=tuple(() if a is None else self.groups[a] for a in axes))
+
+    def merge(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
+        """Each of the parts as one axis; ``sizes`` are those of the axes in them."""
+        once = [[self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts]
+        return replace(self, groups=tuple(as_group(chain(*groups)) for groups in once))
 
     def put(self, axis: int, own: int) -> View:
         """With one of its axes along a whole axis of the base."""

@@ -104,13 +104,8 @@ def _plain(
     if any(s != 1 for s in window.spread) or not dims.all_static(flat) or min(flat, default=0) < 0:
         x = pad_space(editor, x, padding, window.spread)
         padding = ((0, 0),) * len(padding)
-    params = {
-        "strides": window.strides,
-        "padding": padding,
-        "dilation": window.dilation,
-        "groups": window.groups,
-    }
-    return editor.add(ops.conv, [x, w], shape, x.dtype, params)
+    params = {"strides": window.strides, "padding": padding, "dilation": window.dilation}
+    return editor.add(ops.conv, [x, w], shape, x.dtype, {**params, "groups": window.groups})
 
 
 def pad_space(
@@ -159,10 +154,8 @@ def _transposed(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, cuts: Pads
 ) -> Value:
     """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
-    groups = window.groups
-    axes = tuple(range(2, w.rank))
-    w = editor.rev(w, axes)
-    outs, ins, *space = w.shape
+    groups, (outs, ins, *space) = window.groups, w.shape
+    w = editor.rev(w, range(2, w.rank))
     split, order = (groups, outs // groups, ins, *space), (0, 2, 1, *range(3, w.rank + 1))
     w = rearrange(editor, w, split, order, (groups * ins, outs // groups, *space))
     dilation = window.dilation

@@ -26,10 +26,9 @@ def _group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
     groups, channels = node.params["groups"], x.shape[1]
     if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
         return _with_bias(node, editor)
-    split = editor.reshape(
-        x, (x.shape[0], groups, dims.size_product((channels // groups, *x.shape[2:])))
-    )
-    plain = [_full(number, (groups,), x, editor) for number in (1, 0)]
+    each = dims.size_product((channels // groups, *x.shape[2:]))
+    split = editor.reshape(x, (x.shape[0], groups, each))
+    plain = [editor.broadcast(const(n, x.dtype), (groups,), ()) for n in (1, 0)]
     normed = editor.reshape(editor.like(node, [split, *plain], split.shape), x.shape)
     by_channel = (channels, *(1,) * (x.rank - 2))
     if scalar(scale) != 1:
@@ -43,12 +42,8 @@ def _with_bias(node: Node, editor: Editor) -> Value | None:
     wanted = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
     if len(node.inputs) == wanted:
         return None
-    zero = _full(0, node.inputs[1].shape, node.out, editor)
+    zero = editor.broadcast(const(0, node.out.dtype), node.inputs[1].shape, ())
     return editor.like(node, [*node.inputs, zero])
-
-
-def _full(number: float, shape: dims.Shape, like: Value, editor: Editor) -> Value:
-    return editor.broadcast(const(number, like.dtype), shape, ())
 
 
 BATCH: dict[Op, Rule] = {ops.batch_norm: _with_bias}

@@ -11,27 +11,17 @@ from converter.errors import SpecError, Unsupported
 from converter.ir import Graph, Node, ops
 from converter.ir.named_sizes import origins
 from converter.lower import (
-    bitcasts,
     bitwise,
-    cache,
     composite,
     control,
-    conv,
-    cumulative,
     elementwise,
-    error_function,
     indexing,
-    recurrence,
     reduce,
-    resizing,
     shape,
-    shared_formulas,
-    sort,
     special,
     windowing,
 )
-from converter.lower.builder import Builder
-from converter.lower.shared import Shared, typed
+from converter.lower.builder import Builder, Shared, typed
 from converter.opsets import IR_VERSIONS, OPSETS
 from converter.targets import Target
 

@@ -1,19 +1,23 @@
-"""Logic of booleans and of the bits of integers, for which opset 18 brought operators; counts."""
+"""Bits of integers and floats, for which opset 18 brought operators; logic of booleans."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.ir import ops
+from converter.ir import Value, ops
+from converter.ir.dtypes import is_float, is_integer
 from converter.lower.builder import Builder
 from converter.lower.formula import Term, formulas
-from converter.lower.lowerings import lowers
+from converter.lower.lowerings import lowers, unsupported
 
 
-def _operator(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
+def _bitwise_operator(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
     return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
 
 
@@ -25,7 +29,7 @@ def _by_bits(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
     if name == "Not":
         ones = b.const((1 << width) - 1, np.uint64)
         return _bitwise_whole(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
-    left, right = (_bits(b, x, width) for x in xs)
+    left, right = (_bits_apart(b, x, width) for x in xs)
     found = b.op("Mul", left, right)
     if name != "And":
         count = b.const(1 if name == "Or" else 2, np.int64)
@@ -43,7 +47,7 @@ def _bitwise_whole(b: Builder, x: ir.Value, width: int) -> ir.Value:
     return b.cast(b.cast(x, f"uint{width}"), b.out.dtype)
 
 
-def _bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
+def _bits_apart(b: Builder, x: ir.Value, width: int) -> ir.Value:
     """0 and 1 in int64, the lowest first, on an axis of their own at the end."""
     word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
@@ -53,7 +57,7 @@ def _bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
 
 for _op, _name in {ops.and_: "And", ops.or_: "Or", ops.xor: "Xor", ops.not_: "Not"}.items():
     lowers(_op)(partial(_by_bits, name=_name))
-    lowers(_op, since=18)(partial(_operator, name=_name))
+    lowers(_op, since=18)(partial(_bitwise_operator, name=_name))
 
 
 def _right(x: Term, by: int) -> Term:
@@ -83,9 +87,135 @@ def _leading_zeros(x: Term) -> Term:
 
 
 formulas(
-    {
-        ops.clz: _leading_zeros,
-        ops.population_count: lambda x: _population(_word(x)).cast(x.dtype),
-    },
+    {ops.clz: _leading_zeros, ops.population_count: lambda x: _population(_word(x)).cast(x.dtype)},
     since=18,
 )
+
+
+def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
+    """Shift the bits of ``x`` in a 32 or 64 bit unsigned integer; ``BitShift`` has no others.
+
+    Widening through the unsigned type of the same width keeps zeros on the left.
+    """
+    bits = x.dtype.itemsize * 8
+    wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
+    bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
+    if _is_within(b.operand(1), bits):
+        moved = bare.apply("BitShift", bare.number(b.operand(1).const), direction=direction)
+    else:
+        amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
+        enough = amount < bits  # C++ leaves larger shifts undefined
+        moved = bare.apply("BitShift", amount, direction=direction)
+        moved = moved * enough.cast(wide)  # Where has no kernel for uint64
+    return moved if x.dtype == wide else moved.cast(f"uint{bits}").cast(x.dtype)
+
+
+def _is_within(amount: Value, bits: int) -> bool:
+    """Whether it is known that fewer bits than there are move."""
+    return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
+
+
+def _shift_rule(b: Builder, x: ir.Value, by: ir.Value, *, direction: str) -> ir.Value:
+    return _shift(b, Term(b, x), by, direction).value
+
+
+lowers(ops.shift_left)(partial(_shift_rule, direction="LEFT"))
+lowers(ops.shift_right_logical)(partial(_shift_rule, direction="RIGHT"))
+
+
+@lowers(ops.shift_right_arithmetic)
+def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
+    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
+
+    The highest bit is a sign in unsigned integers too, as JAX has it.
+    """
+    bits = b.out.dtype.itemsize * 8
+    wide = np.int64 if bits == 64 else np.int32
+    signed = Term(b, x).cast(f"int{bits}").cast(wide)
+    minus = signed.number(-1)
+    negative = signed < 0
+    bare = signed.apply("Max", minus - signed).cast(b.out.dtype)
+    moved = _shift(b, bare, by, "RIGHT").cast(wide)
+    return negative.where(minus - moved, moved).cast(b.out.dtype).value
+
+
+@lowers(ops.bitcast_convert_type)
+def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    old, new = b.operand().dtype, np.dtype(new_dtype)
+    if old == new:
+        return x
+    numbers = all(is_float(dtype) or is_integer(dtype) for dtype in (old, new))
+    if not numbers or old.itemsize != new.itemsize:
+        raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
+    term = Term(b, x)
+    bits = _float_bits(term) if is_float(old) else term
+    return (_of_bits(bits, new) if is_float(new) else bits.cast(new)).value
+
+
+@lowers(ops.bitcast_convert_type, since=26)
+def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
+        raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
+    return b.op("BitCast", x, to=ir.DataType.from_numpy(np.dtype(new_dtype)))
+
+
+def _float_bits(x: Term) -> Term:
+    """The bits of floats in int64, of which a cast takes the low ones.
+
+    ``(exponent - least) * 2**mantissa + size / 2**exponent * 2**mantissa``: subnormal numbers have
+    the least exponent of the normal ones.
+    """
+    info, infinity = jnp.finfo(x.dtype), _infinity(x.dtype)
+    wide = x.cast(np.float64)
+    size = abs(wide)
+    finite = size < math.inf
+    some = finite.where(size, 0)
+    exponent = _exponent(some, int(info.minexp), int(info.maxexp) - 1)
+    low = (some / _two_to(exponent) * 2.0**info.nmant).cast(np.int64)
+    steps = (exponent - info.minexp).cast(np.int64)
+    bits = finite.where(steps * (1 << info.nmant) + low, infinity)
+    bits = wide.is_nan().where(infinity + (1 << info.nmant - 1), bits)
+    negative = (wide < 0) | (wide.apply("Reciprocal") < 0)
+    return bits + negative.cast(np.int64) * _sign_bit(x.dtype)
+
+
+def _two_to(exponent: Term) -> Term:
+    return exponent.number(2).apply("Pow", exponent)
+
+
+def _exponent(size: Term, least: int, most: int) -> Term:
+    """The largest with ``2**exponent <= size``: the logarithm, which may be off by one, mended."""
+    log = size.apply("Log") * (1 / math.log(2))
+    near = log.apply("Floor").apply("Clip", least, most)
+    ratio = size / _two_to(near)
+    above, below = (ratio >= 2).cast(np.float64), (ratio < 1).cast(np.float64)
+    return (near + above - below).apply("Max", least)
+
+
+def _of_bits(bits: Term, dtype: np.dtype) -> Term:
+    """The floats of bits, which are integers of any kind."""
+    info = jnp.finfo(dtype)
+    signed = bits.cast(f"int{info.bits}").cast(np.int64)
+    negative = signed < 0
+    rest = signed - negative.cast(np.int64) * _sign_bit(dtype)
+    unit = rest.number(1 << info.nmant)
+    head = rest / unit
+    low = rest - head * unit
+    normal = head.apply("Min", 1)
+    digits = (low + normal * unit).cast(np.float64)
+    steps = (head - normal).cast(np.float64)
+    size = digits * _two_to(steps + (info.minexp - info.nmant))
+    size = rest.apply("Greater", _infinity(dtype)).where(math.nan, size)
+    turn = negative.where(size.number(-1), 1)  # Neg may make 0 of 0
+    return (size * turn).cast(dtype)
+
+
+def _infinity(dtype: np.dtype) -> int:
+    """The bits of infinity; those above are NaN's."""
+    info = jnp.finfo(dtype)
+    return ((1 << info.nexp) - 1) << info.nmant
+
+
+def _sign_bit(dtype: np.dtype) -> int:
+    """The bit of the sign, as a signed integer of that width has it."""
+    return -(1 << jnp.finfo(dtype).bits - 1)

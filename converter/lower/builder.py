@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,43 @@ from converter.errors import ConverterError, Unsupported
 from converter.frontend.source_lines import portable_line
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dims import Dim, Shape
+from converter.ir.named_sizes import Origin
 from converter.lower import lowerings
-from converter.lower.shared import Shared, typed
 from converter.lower.size_arithmetic import Arithmetic
+from converter.targets import Target
+
+
+@dataclass
+class Shared:
+    """What one model's builders have in common."""
+
+    opset: int
+    target: Target
+    main: ir.tape.Tape
+    values: dict[int, ir.Value] = field(default_factory=dict)  # id(graph value) -> ONNX value
+    constants: dict[Any, ir.Value] = field(default_factory=dict)
+    sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
+    origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    refused: list[Unsupported] | None = None  # where these are collected, none is raised
+    lines: bool = False  # whether nodes say where they come from
+    domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
+    claimed: frozenset[str] = frozenset()  # names of users' own primitives
+    taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
+
+    def fresh(self, stem: str) -> str:
+        """``stem_0``, ``stem_1`` …, the same on every run; what begins like that is free too."""
+        while (label := f"{stem}_{self.counts[stem]}") in self.taken:
+            self.counts[stem] += 1
+        self.counts[stem] += 1
+        return label
+
+
+def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
+    """Stamp an ONNX value with shape and dtype."""
+    value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
+    value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
+    return value
 
 
 class Builder:
@@ -78,15 +114,13 @@ class Builder:
 
     def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
         """Attributes are numbers, for which no named dimension can stand."""
-        for attribute, given in attributes.items():
-            each = given if isinstance(given, (tuple, list)) else (given,)
-            for dim in filter(dims.is_symbolic, each):
-                raise lowerings.unsupported(
-                    self.node,
-                    self.opset,
-                    f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
-                    "give one in specs",
-                )
+        for attribute, dim in lowerings.named_dimensions(attributes):
+            raise lowerings.unsupported(
+                self.node,
+                self.opset,
+                f"'{attribute}' of {name} is the dimension '{dim}', and has to be a number; "
+                "give one in specs",
+            )
 
     # -------------------------------------------------------------------------------- constants
 
@@ -106,23 +140,20 @@ class Builder:
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
         """1-D of int64: a constant, unless a named dimension is among them."""
         numbers = tuple(numbers)
-        if any(map(dims.is_symbolic, numbers)):
-            return self.shape(numbers)
-        return self.const(np.asarray(numbers, np.int64))
+        if not any(map(dims.is_symbolic, numbers)):
+            return self.const(np.asarray(numbers, np.int64))
+        main = Builder(self.shared, self.shared.main)
+        return Arithmetic(main, self.shared.sizes, self.shared.origins).shape(numbers)
 
     # ------------------------------------------------------------------------------------ shapes
 
     def dim(self, dim: Dim) -> ir.Value:
         """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
-        return self.ints([dim]) if dims.is_static(dim) else self._sizes().dim(dim)
+        return self.ints([dim])
 
     def shape(self, shape: Shape) -> ir.Value:
         """A shape as int64 [rank]."""
-        return self.ints(shape) if dims.all_static(shape) else self._sizes().shape(shape)
-
-    def _sizes(self) -> Arithmetic:
-        main = Builder(self.shared, self.shared.main)
-        return Arithmetic(main, self.shared.sizes, self.shared.origins)
+        return self.ints(shape)
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""

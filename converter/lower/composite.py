@@ -1,19 +1,20 @@
-"""Rules for what the recognisers and the arrangement write."""
+"""Rules for what the recognisers and the layout write."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import onnx_ir as ir
 
 from converter.ir import dims, ops
+from converter.ir.formulas import ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.formula import Term
 from converter.lower.lowerings import lowers, table
 
-table({ops.matmul: "MatMul", ops.relu: "Relu"})
 table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
@@ -85,25 +86,9 @@ def _tanh_gate(x: Term) -> Term:
 
 
 @lowers(ops.rotary_heads, since=23)
-def _(
-    b: Builder,
-    x: ir.Value,
-    cos: ir.Value,
-    sin: ir.Value,
-    positions: ir.Value,
-    *,
-    heads: int,
-    interleaved: bool,
-) -> ir.Value:
-    return b.op(
-        "RotaryEmbedding",
-        x,
-        cos,
-        sin,
-        positions,
-        interleaved=1 if interleaved else None,
-        num_heads=heads if b.out.rank == 3 else None,
-    )
+def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
+    flat, turned = b.out.rank == 3, 1 if interleaved else None
+    return b.op("RotaryEmbedding", *xs, interleaved=turned, num_heads=heads if flat else None)
 
 
 @lowers(ops.attention, since=23)
@@ -147,3 +132,53 @@ def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)
+
+
+NAMES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid"}
+USUAL = {ops.lstm: ["Sigmoid", "Tanh", "Tanh"], ops.gru: ["Sigmoid", "Tanh"], ops.rnn: ["Tanh"]}
+"""The activations if nothing is said."""
+SLOPE, SHIFT = 1 / 6, 0.5
+"""Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""
+
+
+@lowers(*USUAL)
+def _(
+    b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
+) -> Any:
+    names = [NAMES[name] for name in activations]
+    hard = names.count("HardSigmoid")
+    return b.ops(
+        b.node.op.operator,
+        [*xs[:4], None, *xs[4:]],
+        len(b.node.outputs),
+        hidden_size=b.node.outputs[-1].shape[-1],
+        direction="reverse" if reverse else None,
+        activations=None if names == USUAL[b.node.op] else names,
+        activation_alpha=[SLOPE] * hard or None,
+        activation_beta=[SHIFT] * hard or None,
+        linear_before_reset=1 if reset_last else None,
+    )
+
+
+# JAX leaves out what lies outside and normalises the rest, PyTorch's cubic repeats the edge.
+ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
+    ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
+    ("linear", False): {"mode": "linear"},
+    ("linear", True): {"mode": "linear", "antialias": 1, "exclude_outside": 1},
+    ("cubic", True): {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
+    ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
+}
+# Exact for whole multiples of the size, whatever it is, and measured to be the fastest.
+REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+@lowers(ops.resize)
+def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
+    """All sizes, not ``axes`` and theirs (opset 18): an optimiser that moves transposes through
+    ``Resize`` takes every one of the sizes for an axis of its own as it does.
+    """
+    del sizes
+    before, after = b.operand().shape, b.out.shape
+    whole = all(dims.divides(before[i], after[i]) is not None for i in axes)
+    repeated = REPEATED if whole and kinds[0][0] == "nearest" else {}
+    return b.op("Resize", x, None, None, b.shape(after), **(ATTRIBUTES[kinds[0]] | repeated))

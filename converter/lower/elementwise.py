@@ -9,40 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.ir import Value, ops
+from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.lower.builder import Builder
 from converter.lower.formula import Term, formulas
 from converter.lower.lowerings import lowers, table, unsupported
 
-table(
-    {
-        ops.abs: "Abs",
-        ops.add: "Add",
-        ops.add_any: "Add",
-        ops.ceil: "Ceil",
-        ops.cos: "Cos",
-        ops.div: "Div",
-        ops.eq: "Equal",
-        ops.exp: "Exp",
-        ops.floor: "Floor",
-        ops.ge: "GreaterOrEqual",
-        ops.gt: "Greater",
-        ops.le: "LessOrEqual",
-        ops.log: "Log",
-        ops.lt: "Less",
-        ops.max: "Max",
-        ops.min: "Min",
-        ops.mul: "Mul",
-        ops.neg: "Neg",
-        ops.pow: "Pow",
-        ops.sign: "Sign",
-        ops.sin: "Sin",
-        ops.sqrt: "Sqrt",
-        ops.sub: "Sub",
-        ops.tanh: "Tanh",
-    }
+_NAMED_ALIKE = (
+    *(ops.abs, ops.add, ops.ceil, ops.cos, ops.div, ops.exp, ops.floor, ops.log, ops.max, ops.min),
+    *(ops.mul, ops.neg, ops.pow, ops.sign, ops.sin, ops.sqrt, ops.sub, ops.tanh, ops.relu),
 )
+table({op: op.name.capitalize() for op in _NAMED_ALIKE})
+table({ops.add_any: "Add", ops.matmul: "MatMul", ops.eq: "Equal"})
+table({ops.lt: "Less", ops.le: "LessOrEqual", ops.gt: "Greater", ops.ge: "GreaterOrEqual"})
 
 formulas(
     {
@@ -151,55 +130,3 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
     # XLA makes zeros of what is subnormal in the narrow format; halves keep it here.
     least = float(jnp.finfo(narrow_type).smallest_normal)
     return (abs(rounded) < least).where(rounded * 0, rounded).value
-
-
-# ------------------------------------------------------------------------------------------- bits
-
-
-def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
-    """Shift the bits of ``x`` in a 32 or 64 bit unsigned integer; ``BitShift`` has no others.
-
-    Widening through the unsigned type of the same width keeps zeros on the left.
-    """
-    bits = x.dtype.itemsize * 8
-    wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
-    bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
-    if _is_within(b.operand(1), bits):
-        moved = bare.apply("BitShift", bare.number(b.operand(1).const), direction=direction)
-    else:
-        amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
-        enough = amount < bits  # C++ leaves larger shifts undefined
-        moved = bare.apply("BitShift", amount, direction=direction)
-        moved = moved * enough.cast(wide)  # Where has no kernel for uint64
-    return moved if x.dtype == wide else moved.cast(f"uint{bits}").cast(x.dtype)
-
-
-def _is_within(amount: Value, bits: int) -> bool:
-    """Whether it is known that fewer bits than there are move."""
-    return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
-
-
-@lowers(ops.shift_left)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, Term(b, x), by, "LEFT").value
-
-
-@lowers(ops.shift_right_logical)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, Term(b, x), by, "RIGHT").value
-
-
-@lowers(ops.shift_right_arithmetic)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
-
-    The highest bit is a sign in unsigned integers too, as JAX has it.
-    """
-    bits = b.out.dtype.itemsize * 8
-    wide = np.int64 if bits == 64 else np.int32
-    signed = Term(b, x).cast(f"int{bits}").cast(wide)
-    minus = signed.number(-1)
-    negative = signed < 0
-    bare = signed.apply("Max", minus - signed).cast(b.out.dtype)
-    moved = _shift(b, bare, by, "RIGHT").cast(wide)
-    return negative.where(minus - moved, moved).cast(b.out.dtype).value

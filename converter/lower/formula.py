@@ -13,11 +13,42 @@ from converter.lower.builder import Builder
 from converter.lower.lowerings import OLDEST, Lowering, lowers
 
 
+def _operator_of(op: str) -> Callable[[Term, TermOperand], Term]:
+    return lambda term, other: term.apply(op, other)
+
+
+def _reflected_of(op: str) -> Callable[[Term, float], Term]:
+    return lambda term, number: term.number(number).apply(op, term)
+
+
+def _function_of(op: str) -> Callable[[Term], Term]:
+    return lambda term: term.apply(op)
+
+
 class Term:
     """An ONNX value with operators; numbers become constants of ``dtype``, which results keep.
 
     By default it is that of the first operand of the node being lowered.
     """
+
+    __add__ = _operator_of("Add")
+    __sub__ = _operator_of("Sub")
+    __mul__ = _operator_of("Mul")
+    __truediv__ = _operator_of("Div")
+    __lt__ = _operator_of("Less")
+    __le__ = _operator_of("LessOrEqual")
+    __ge__ = _operator_of("GreaterOrEqual")
+    __and__ = _operator_of("And")
+    __or__ = _operator_of("Or")
+    equals = _operator_of("Equal")
+    __radd__ = _reflected_of("Add")
+    __rsub__ = _reflected_of("Sub")
+    __rmul__ = _reflected_of("Mul")
+    __rtruediv__ = _reflected_of("Div")
+    __neg__ = _function_of("Neg")
+    __abs__ = _function_of("Abs")
+    __invert__ = _function_of("Not")
+    is_nan = _function_of("IsNaN")
 
     def __init__(self, b: Builder, value: ir.Value, dtype: Any = None) -> None:
         self._b = b
@@ -43,60 +74,6 @@ class Term:
     def has(self, operator: str) -> bool:
         """Whether the target's operator takes the dtype."""
         return self._b.takes(operator, self.dtype)
-
-    def __add__(self, other: TermOperand) -> Term:
-        return self.apply("Add", other)
-
-    def __sub__(self, other: TermOperand) -> Term:
-        return self.apply("Sub", other)
-
-    def __mul__(self, other: TermOperand) -> Term:
-        return self.apply("Mul", other)
-
-    def __truediv__(self, other: TermOperand) -> Term:
-        return self.apply("Div", other)
-
-    def __radd__(self, number: float) -> Term:
-        return self.number(number).apply("Add", self)
-
-    def __rsub__(self, number: float) -> Term:
-        return self.number(number).apply("Sub", self)
-
-    def __rmul__(self, number: float) -> Term:
-        return self.number(number).apply("Mul", self)
-
-    def __rtruediv__(self, number: float) -> Term:
-        return self.number(number).apply("Div", self)
-
-    def __neg__(self) -> Term:
-        return self.apply("Neg")
-
-    def __abs__(self) -> Term:
-        return self.apply("Abs")
-
-    def __lt__(self, other: TermOperand) -> Term:
-        return self.apply("Less", other)
-
-    def __le__(self, other: TermOperand) -> Term:
-        return self.apply("LessOrEqual", other)
-
-    def __ge__(self, other: TermOperand) -> Term:
-        return self.apply("GreaterOrEqual", other)
-
-    def __and__(self, other: Term) -> Term:
-        return self.apply("And", other)
-
-    def __or__(self, other: Term) -> Term:
-        return self.apply("Or", other)
-
-    def __invert__(self) -> Term:
-        return self.apply("Not")
-
-    def equals(self, other: TermOperand) -> Term:
-        return self.apply("Equal", other)
-
-    def is_nan(self) -> Term:
-        return self.apply("IsNaN")
 
     def where(self, yes: TermOperand, no: TermOperand) -> Term:
         """``yes`` where this condition holds, else ``no``; a number is of the other's dtype."""

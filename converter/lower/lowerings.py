@@ -12,12 +12,12 @@ nothing of the result, ended in the trace (``converter.frontend.inline.HINTS``).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
+from converter.decompositions.registered import Owner, read_by
 from converter.errors import ConverterError, Unsupported
 from converter.frontend.array_forms import COMPLEX
 from converter.frontend.refused import REFUSED
@@ -30,25 +30,15 @@ Lowering = Callable[..., Any]
 OLDEST = 17
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A rule, and the parameters that it reads and ignores."""
-
-    lowering: Lowering
-    reads: frozenset[str]
-    ignores: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, lowering: Lowering, ignores: Iterable[str]) -> Entry:
-        """It reads its keyword-only parameters; a catch-all would let others vanish."""
-        parameters = inspect.signature(lowering).parameters.values()
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):
-            raise ConverterError(f"a rule has to name its parameters: {lowering}")
-        reads = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-        return cls(lowering, reads, frozenset(ignores))
+def _entry(lowering: Lowering, ignores: Iterable[str]) -> Owner:
+    """It reads its keyword-only parameters; a catch-all would let others vanish."""
+    parameters = inspect.signature(lowering).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        raise ConverterError(f"a rule has to name its parameters: {lowering}")
+    return Owner(lowering, read_by(lowering), frozenset(ignores))
 
 
-_rules: dict[Op, dict[int, Entry]] = {}
+_rules: dict[Op, dict[int, Owner]] = {}
 
 _NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
 
@@ -65,7 +55,7 @@ def lowers(
     """
 
     def register(lowering: Lowering) -> Lowering:
-        entry = Entry.of(lowering, ignores)
+        entry = _entry(lowering, ignores)
         for op in operations:
             _rules.setdefault(op, {})[since] = entry
         return lowering
@@ -79,7 +69,7 @@ def rules_from_outside(
     """Register a rule that goes before ours at every opset that allows it."""
 
     def register(lowering: Lowering) -> Lowering:
-        entry = Entry.of(lowering, ignores)
+        entry = _entry(lowering, ignores)
         for op in operations:
             outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: entry})
         return lowering
@@ -93,14 +83,14 @@ def table(rows: dict[Op, str], **attributes: float) -> None:
     ``attributes`` are parameters that are attributes of the same name, and their defaults.
     """
     for op, name in rows.items():
-        _rules.setdefault(op, {})[OLDEST] = Entry(_renamed(name, attributes), frozenset(attributes))
+        _rules.setdefault(op, {})[OLDEST] = Owner(_renamed(name, attributes), frozenset(attributes))
 
 
 def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
     return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
 
-def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | None:
+def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | None:
     """The newest rule for an operation at this opset: one from outside, else ours; a composite
     without any is the operator that it names, its parameters the attributes.
 
@@ -108,16 +98,16 @@ def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Entry | 
     """
     for rules in (outside.rules_of.find(op, claimed) or {}, _rules.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:
-            found: Entry = rules[max(allowed)]
+            found: Owner = rules[max(allowed)]
             return found
     return _named(op, opset) if op not in _rules else None
 
 
-def _named(op: Op, opset: int) -> Entry | None:
+def _named(op: Op, opset: int) -> Owner | None:
     """A rule for what a recogniser finds, if the opset has its operator."""
     if not op.operator or op.formula is None or schemas.SINCE.get(op.operator, OLDEST) > opset:
         return None
-    return replace(Entry.of(op.formula, ()), lowering=_renamed(op.operator, {}))
+    return Owner(_renamed(op.operator, {}), read_by(op.formula))
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
@@ -127,14 +117,13 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     entry = find_lowering(node.op, b.opset, b.shared.claimed)
     if entry is None:
         raise unsupported(node, b.opset)
-    if unknown := sorted(set(node.params) - entry.reads - entry.ignores):
+    if unknown := entry.unknown(node.params):
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
     dtypes = {v.dtype.name for v in (*node.inputs, *node.outputs)}
     if small := [d for d in dtypes if not b.shared.target.carries(node.op, d)]:
         why = f"nothing is computed in {min(small)}; convert to float32 or int8 before, and back"
         raise unsupported(node, b.opset, why)
-    params = {name: value for name, value in node.params.items() if name in entry.reads}
-    return entry.lowering(b, *operands, **params)
+    return entry.function(b, *operands, **entry.read(node.params))
 
 
 def supported() -> frozenset[Op]:
@@ -158,11 +147,16 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
 
 def _named_parameter(node: Node) -> str:
     """What to say where a parameter has to be a number, and is a named dimension."""
-    for name, given in node.params.items():
-        each = given if isinstance(given, tuple) else (given,)
-        for dim in filter(dims.is_symbolic, each):
-            return f"its {name} have the dimension '{dim}', and need numbers; give one in specs"
+    for name, dim in named_dimensions(node.params):
+        return f"its {name} have the dimension '{dim}', and need numbers; give one in specs"
     return ""
+
+
+def named_dimensions(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Parameters that are named dimensions, or have some in them, and these."""
+    for name, given in params.items():
+        each = given if isinstance(given, (tuple, list)) else (given,)
+        yield from ((name, dim) for dim in filter(dims.is_symbolic, each))
 
 
 def _type(value: Any) -> str:

@@ -1,20 +1,28 @@
-"""Reductions. ``axes`` became an input of most of them at opset 18.
+"""Reductions, cumulative operations, and orders along an axis.
 
-ONNX leaves open what ``ReduceMax``, ``ReduceMin``, ``ArgMax`` and ``ArgMin`` make of NaN, and ONNX
-Runtime skips it where JAX returns it; the one operator is written all the same.
+``axes`` became an input of most reductions at opset 18. ONNX leaves open what ``ReduceMax``,
+``ReduceMin``, ``ArgMax`` and ``ArgMin`` make of NaN, and ONNX Runtime skips it where JAX returns
+it; the one operator is written all the same. ``TopK`` puts the first of equals first: it is stable.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.ir import ops
+from converter.ir import Graph, Value, dims, ops
+from converter.ir.dtypes import highest, is_float, lowest
+from converter.ir.op import Op
 from converter.lower.builder import Builder
+from converter.lower.formula import Term
 from converter.lower.lowerings import lowers, unsupported
+from converter.lower.special import lowered_log1p
 
 Axes = tuple[int, ...]
 
@@ -60,8 +68,168 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
 
 
-@lowers(ops.argmax, ops.argmin)
-def _(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any) -> ir.Value:
+def _place(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str) -> ir.Value:
     """The first of equals."""
-    name = {ops.argmax: "ArgMax", ops.argmin: "ArgMin"}[b.node.op]
     return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)
+
+
+lowers(ops.argmax)(partial(_place, name="ArgMax"))
+lowers(ops.argmin)(partial(_place, name="ArgMin"))
+
+Combine = Callable[[Term, Term], Term]
+
+
+def _operator(b: Builder, x: ir.Value, *, axis: int, reverse: bool, name: str) -> ir.Value:
+    return b.op(name, x, b.const(axis, np.int64), reverse=1 if reverse else None)
+
+
+def _doubled(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    """Hillis and Steele: element i takes in i-1, then i-2, i-4 …"""
+    if b.node.op is ops.cumlogsumexp and not is_float(b.out.dtype):
+        raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
+    begins, combine = COMBINATIONS[b.node.op]
+    neutral, size = begins(b.out.dtype), b.out.shape[axis]
+    # Elements are moved along the axis; a negative pad drops those that fall off the end.
+    pads = np.zeros((2, b.out.rank), np.int64)
+    pads[:, axis] = (-1, 1) if reverse else (1, -1)
+    if not dims.is_static(size):
+        return _rounds(b, x, size, pads.ravel(), neutral, combine)
+    step = 1
+    while step < size:
+        moved = b.op("Pad", x, b.ints(step * pads.ravel()), b.like(neutral))
+        x = combine(Term(b, x), Term(b, moved)).value
+        step *= 2
+    return x
+
+
+def _rounds(
+    b: Builder, x: ir.Value, size: dims.Dim, pads: np.ndarray, neutral: float, combine: Combine
+) -> ir.Value:
+    """The same in a loop, which ends as soon as a step is as long as the axis."""
+    types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
+    inner, inputs = b.subgraph("loop", Graph([], [], []), (*types, ("x", b.out.shape, b.out.dtype)))
+    inner.node = b.node
+    step, before = inputs[2:]
+    moved = inner.op("Pad", before, inner.op("Mul", step, b.ints(pads)), b.like(neutral))
+    after = combine(Term(inner, before), Term(inner, moved)).value
+    longer = inner.op("Add", step, step)
+    again = inner.squeeze(inner.op("Less", longer, b.dim(size)), [0])
+    body = inner.close("loop", inputs, [again, longer, after])
+    first = b.ints([1])
+    go = b.squeeze(b.op("Less", first, b.dim(size)), [0])
+    return b.ops("Loop", [None, go, first, x], 2, body=body)[1]
+
+
+def _logaddexp(x: Term, y: Term) -> Term:
+    top = x.apply("Max", y)
+    gap = abs(top).equals(math.inf).where(-math.inf, x.apply("Min", y) - top)
+    return top + lowered_log1p(gap.apply("Exp"))
+
+
+COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
+    ops.cumlogsumexp: (lambda _: -math.inf, _logaddexp),
+    ops.cummax: (lowest, lambda p, q: p.apply("Max", q)),
+    ops.cummin: (highest, lambda p, q: p.apply("Min", q)),
+    ops.cumprod: (lambda _: 1, lambda p, q: p * q),
+}
+"""What each begins with, by dtype, and how it takes in the next element."""
+
+lowers(ops.cumsum)(partial(_operator, name="CumSum"))
+lowers(*COMBINATIONS)(_doubled)
+lowers(ops.cumprod, since=26)(partial(_operator, name="CumProd"))
+
+
+@lowers(ops.sort)
+def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
+    """Stable passes from the last key to the first; then every operand is gathered once."""
+    size = b.dim(b.out.shape[dimension])
+    keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
+    if len(xs) == 1 and keys == [xs[0]]:
+        return [_top(b, xs[0], size, dimension, largest=False)[0]]
+    order = _sort_order(b, keys, size, size, dimension, largest=False)
+    return [b.op("GatherElements", x, order, axis=dimension) for x in xs]
+
+
+def _sort_order(
+    b: Builder, keys: Sequence[ir.Value], size: ir.Value, k: ir.Value, axis: int, largest: bool
+) -> ir.Value:
+    """Where the first ``k`` by all keys are: a pass for each, from the last to the first."""
+    first, *others = keys
+    order: ir.Value | None = None
+    for key, count in (*((o, size) for o in reversed(others)), (first, k)):
+        key = key if order is None else b.op("GatherElements", key, order, axis=axis)
+        step = _top(b, key, count, axis, largest)[1]
+        order = step if order is None else b.op("GatherElements", order, step, axis=axis)
+    assert order is not None
+    return order
+
+
+def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
+    """What sorts as JAX sorts, in dtypes that ``TopK`` has, the most important first.
+
+    JAX puts NaN last. In float64 there is room above the infinity of narrower floats.
+    """
+    if value.dtype == np.float64:
+        nan = b.op("IsNaN", x)
+        return [b.op("Where", nan, b.const(math.inf, np.float64), x), b.cast(nan, np.int64)]
+    if is_float(value.dtype):
+        wide = b.cast(x, np.float64)
+        inner = b.op("Clip", wide, *(b.const(v, np.float64) for v in (-1e300, 1e300)))
+        return [b.op("Where", b.op("IsNaN", x), b.const(math.inf, np.float64), inner)]
+    if value.dtype == np.uint64:  # 2**63 becomes 0, so that the order stays
+        return [b.op("Add", b.cast(x, np.int64), b.const(np.iinfo(np.int64).min, np.int64))]
+    return [x if value.dtype in (np.int32, np.int64) else b.cast(x, np.int64)]
+
+
+@lowers(ops.top_k)
+def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
+    """``total`` asks for JAX's order of all floats: NaN above the others, -0.0 below 0.0."""
+    axis = axis % b.operand().rank
+    if not total:
+        return _taken(b, *_top(b, x, b.dim(k), axis))
+    zero, size = b.op("Equal", x, b.like(0)), b.dim(b.operand().shape[axis])
+    sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
+    keys = [*_keys(b, x, b.operand()), sign]
+    places = _sort_order(b, keys, size, b.dim(k), axis, largest=True)
+    return _taken(b, b.op("GatherElements", x, places, axis=axis), places)
+
+
+@lowers(ops.top_k, since=26)
+def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
+    """With ``total``, by the bits, which order all floats once those below zero are turned."""
+    axis = axis % b.operand().rank
+    if not total:
+        return _taken(b, *_top(b, x, b.dim(k), axis))
+    kind = np.dtype(f"int{jnp.finfo(b.operand().dtype).bits}")
+    wide = max(kind, np.dtype(np.int32))  # Where has no kernel for int16
+    bits = b.op("BitCast", x, to=ir.DataType.from_numpy(kind))
+    bits = bits if kind == wide else b.cast(bits, wide)
+    turned = b.op("BitwiseXor", bits, b.const(np.iinfo(kind).max, wide))
+    key = b.op("Where", b.op("Less", bits, b.const(0, wide)), turned, bits)
+    places = _top(b, key, b.dim(k), axis)[1]
+    return _taken(b, b.op("GatherElements", x, places, axis=axis), places)
+
+
+@lowers(ops.approx_top_k)
+def _(
+    b: Builder,
+    x: ir.Value,
+    *,
+    k: int,
+    reduction_dimension: int,
+    is_max_k: bool,
+    aggregate_to_topk: bool,
+) -> list[ir.Value]:
+    if not aggregate_to_topk:
+        raise unsupported(b.node, b.opset, "only the aggregated top k are defined by their values")
+    return _taken(b, *_top(b, x, b.dim(k), reduction_dimension, is_max_k))
+
+
+def _top(
+    b: Builder, x: ir.Value, k: ir.Value, axis: int, largest: bool = True
+) -> Sequence[ir.Value]:
+    return b.ops("TopK", [x, k], 2, axis=axis, largest=None if largest else 0)
+
+
+def _taken(b: Builder, values: ir.Value, places: ir.Value) -> list[ir.Value]:
+    return [values, b.cast(places, b.node.outputs[1].dtype)]

@@ -1,13 +1,112 @@
-"""Functions that ONNX lacks, by formulas accurate to a few units in the last place of float32."""
+"""Functions that ONNX or a target lacks, by formulas that are a few units in the last place off."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from converter.ir import ops
-from converter.lower.coefficients import LANCZOS
+from converter.lower import coefficients as c
+from converter.lower.coefficients import ATAN, LANCZOS
 from converter.lower.formula import Term, either, formulas
-from converter.lower.shared_formulas import lowered_atan, lowered_log1p, lowered_sign, lowered_tan
+
+
+def lowered_expm1(x: Term) -> Term:
+    """``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
+    return (x * 0.5).apply("Tanh") * (x.apply("Exp") + 1)
+
+
+def lowered_sign(x: Term) -> Term:
+    """-1 below zero, else 1."""
+    return (x < 0).where(-1, x.number(1))
+
+
+def lowered_log1p(x: Term) -> Term:
+    """``log(u) + (x - (u - 1)) / u`` with ``u = 1 + x``: what rounding ``u`` lost is added back."""
+    u = x + 1
+    lost = (x - (u - 1)) / u
+    at_limit = lost.is_nan()  # x = -1, inf or itself NaN: log(u) alone is right
+    return u.apply("Log") + at_limit.where(0, lost)
+
+
+ATAN_LOST = 6.123233995736765886130e-17  # of pi / 2, beyond float64
+
+
+def lowered_atan(x: Term) -> Term:
+    """Brought below tan(pi / 8) by ``-1 / x`` and ``(x - 1) / (x + 1)``."""
+    size = abs(x)
+    big, middle = size >= math.tan(3 * math.pi / 8), size >= 0.66
+    z = big.where(-1 / size, middle.where((size - 1) / (size + 1), size))
+    base = big.where(math.pi / 2, middle.where(math.pi / 4, x.number(0)))
+    lost = big.where(ATAN_LOST, middle.where(ATAN_LOST / 2, x.number(0)))
+    square = z * z
+    ratio = square.ratio(ATAN)
+    return lowered_sign(x) * (base + (z * square * ratio + lost + z))
+
+
+def lowered_tan(x: Term) -> Term:
+    return x.apply("Sin") / x.apply("Cos")
+
+
+def _sinh(x: Term) -> Term:
+    """``(e + e / (e + 1)) / 2`` with ``e = exp(|x|) - 1``."""
+    size = abs(x)
+    less = lowered_expm1(size)
+    small = (less + less / (less + 1)) * 0.5
+    return lowered_sign(x) * (size >= 22).where(_half_exp(size), small)
+
+
+def _cosh(x: Term) -> Term:
+    size = abs(x)
+    power = size.apply("Exp")
+    return (size >= 22).where(_half_exp(size), (power + 1 / power) * 0.5)
+
+
+def _half_exp(x: Term) -> Term:
+    """``exp(x) / 2`` where ``exp(x)`` may be too large."""
+    root = (x * 0.5).apply("Exp")
+    return root * 0.5 * root
+
+
+LARGE = 2.0**28  # one more or less is not seen in the square of these
+
+
+def _asinh(x: Term) -> Term:
+    size = abs(x)
+    square = size * size
+    small = lowered_log1p(size + square / ((square + 1).apply("Sqrt") + 1))
+    return lowered_sign(x) * (size >= LARGE).where(size.apply("Log") + math.log(2), small)
+
+
+def _acosh(x: Term) -> Term:
+    above = x - 1
+    small = lowered_log1p(above + (above * (above + 2)).apply("Sqrt"))
+    inside = (x >= LARGE).where(x.apply("Log") + math.log(2), small)
+    return (x < 1).where(math.nan, inside)
+
+
+def _atanh(x: Term) -> Term:
+    size = abs(x)
+    return lowered_sign(x) * 0.5 * lowered_log1p(2.0 * size / (1 - size))
+
+
+formulas(
+    {
+        ops.expm1: lowered_expm1,
+        ops.log1p: lowered_log1p,
+        ops.acos: either("Acos", lambda x: 2.0 * lowered_atan(((1 - x) / (1 + x)).apply("Sqrt"))),
+        ops.acosh: either("Acosh", _acosh),
+        ops.asin: either("Asin", lambda x: lowered_atan(x / ((1 - x) * (1 + x)).apply("Sqrt"))),
+        ops.asinh: either("Asinh", _asinh),
+        ops.atan: either("Atan", lowered_atan),
+        ops.atanh: either("Atanh", _atanh),
+        ops.cosh: either("Cosh", _cosh),
+        ops.logistic: either("Sigmoid", lambda x: 1 / ((-x).apply("Exp") + 1)),
+        ops.sinh: either("Sinh", _sinh),
+        ops.tan: either("Tan", lowered_tan),
+    }
+)
 
 
 def _cbrt(x: Term) -> Term:
@@ -71,20 +170,83 @@ def _atan2(rise: Term, run: Term) -> Term:
     turned = either("Atan", lowered_atan)(abs(rise) / abs(run))
     angle = diagonal.where(math.pi / 4, turned)
     angle = (diagonal & rise.equals(0)).where(0, angle)
-    angle = _signed(run).where(math.pi - angle, angle)
-    return _signed(rise).where(-angle, angle)
+    angle = _is_minus(run).where(math.pi - angle, angle)
+    return _is_minus(rise).where(-angle, angle)
 
 
-def _signed(x: Term) -> Term:
+def _is_minus(x: Term) -> Term:
     """Below zero, or the negative zero."""
     return (x < 0) | (1 / x < 0)
 
 
-formulas(
-    {
-        ops.atan2: _atan2,
-        ops.cbrt: _cbrt,
-        ops.digamma: _digamma,
-        ops.lgamma: _lgamma,
-    }
-)
+formulas({ops.atan2: _atan2, ops.cbrt: _cbrt, ops.digamma: _digamma, ops.lgamma: _lgamma})
+
+
+def _near_32(x: Term) -> Term:
+    """erf(x) below 1; ``tail`` is exp(x^2) erfc(x) from there on."""
+    return x.apply("Erf")
+
+
+def _tail_32(x: Term) -> Term:
+    inverse = 1 / x
+    square = inverse * inverse
+    near, far = square.polynomial(c.ERFC_32_NEAR), square.polynomial(c.ERFC_32_FAR)
+    return inverse * (x < 2).where(near, far)
+
+
+def _near_64(x: Term) -> Term:
+    return x * (x * x).ratio(c.ERF_64)
+
+
+def _tail_64(x: Term) -> Term:
+    near, far = x.ratio(c.ERFC_64_NEAR), x.ratio(c.ERFC_64_FAR)
+    return (x < 8).where(near, far)
+
+
+ZERO_FROM = 28  # exp(-28^2) is none even in float64
+
+
+def _erfc(x: Term, double: bool | None = None) -> Term:
+    """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it.
+
+    Numbers of ``1 / steps`` have exact squares, in double precision or in single.
+    """
+    double = x.dtype == np.float64 if double is None else double
+    near, tail, steps = (_near_64, _tail_64, 1024) if double else (_near_32, _tail_32, 16)
+    size = abs(x)
+    capped = size.apply("Min", ZERO_FROM)
+    head = (capped * steps).apply("Floor") / steps
+    rest = (capped - head) * (capped + head)
+    small = (-(head * head)).apply("Exp") * (-rest).apply("Exp") * tail(capped)
+    far = (x < 0).where(2 - small, small)
+    return (size < 1).where(1 - near(x), far)
+
+
+def _erf(x: Term) -> Term:
+    size = abs(x)
+    far = lowered_sign(x) * (1 - _erfc(size, double=True))
+    return (size < 1).where(_near_64(x), far)
+
+
+def _erf_inv(x: Term) -> Term:
+    w = -lowered_log1p(-(x * x))
+    factor = _inverse_64(w) if x.dtype == np.float64 else _inverse_32(w)
+    return abs(x).equals(1).where(x * math.inf, factor * x)
+
+
+def _inverse_32(w: Term) -> Term:
+    near = w < 5
+    y = near.where(w - 2.5, w.apply("Sqrt") - 3)
+    pairs = zip(c.ERF_INV_NEAR, c.ERF_INV_FAR, strict=True)
+    return y.polynomial([near.where(n, f) for n, f in pairs])
+
+
+def _inverse_64(w: Term) -> Term:
+    root = w.apply("Sqrt")
+    far = (root - 5).polynomial(c.ERF_INV_64_FAR)
+    middle = (root - 3.25).polynomial(c.ERF_INV_64_MIDDLE)
+    near = (w - 3.125).polynomial(c.ERF_INV_64_NEAR)
+    return (w < 6.25).where(near, (w < 16).where(middle, far))
+
+
+formulas({ops.erf: either("Erf", _erf), ops.erfc: _erfc, ops.erf_inv: _erf_inv})

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from converter.errors import SpecError
-from converter.fuse.fusions import NEEDS, names
 from converter.fuse.match import NearMiss
+from converter.fuse.user_recognisers import NEEDS, names
 from converter.ir import Node
 from converter.targets import DEFAULT, AttentionLayout, Target, find_target
 

@@ -8,8 +8,7 @@ from functools import cache, partial
 import jax
 
 from converter.canonicalize import canonicalize
-from converter.decompose import prng_keys
-from converter.decompose.expansion import decompose
+from converter.decompose.expansion import decompose, represent
 from converter.frontend.trace import trace
 from converter.fuse import (
     activations,
@@ -103,7 +102,7 @@ def decomposed(graph: Graph, _: Settings) -> bool:
 
 
 def write_keys(graph: Graph, _: Settings) -> bool:
-    return prng_keys.represent(graph)
+    return represent(graph)
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
@@ -113,9 +112,9 @@ def resample(graph: Graph, settings: Settings) -> bool:
 
 def registered(graph: Graph, settings: Settings) -> bool:
     """What others have registered; a function sees what formulas have found."""
-    chosen = [s for s in user_recognisers.registered_formulas() if settings.fuses(s.op.structure)]
+    chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.opset)
-    for entry in user_recognisers.functions():
+    for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.opset:
             found = recognised(**{entry.name: entry.recogniser})(graph, settings)
             changed = found or changed

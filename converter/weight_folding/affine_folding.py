@@ -26,8 +26,14 @@ from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
 from converter.ir.slices import known_cut
-from converter.weight_folding.linearity import CONVOLUTIONS, WAYS, LinearPart, channel_vector
-from converter.weight_folding.tame_factors import is_tame, keeps_finite
+from converter.weight_folding.linearity import (
+    CONVOLUTIONS,
+    WAYS,
+    LinearPart,
+    channel_vector,
+    is_tame,
+    keeps_finite,
+)
 
 DEPTH = 12
 """How many operations a factor is carried through."""
@@ -166,8 +172,7 @@ class WeightAffine:
 
     def _operands(self, node: Node) -> list[tuple[int, Value]]:
         """Which operand may take the node's place, and what it is scaled or shifted by."""
-        first, second = node.inputs
-        ways = [(0, second), (1, first)] if node.op in (ops.add, ops.mul) else [(0, second)]
+        ways = list(enumerate(reversed(node.inputs)))[: 2 if node.op.commutes else 1]
         return [(i, other) for i, other in ways if not self._is_known(node.inputs[i])]
 
     def _is_known(self, value: Value) -> bool:

@@ -1,5 +1,6 @@
 """How a factor gets through what is linear: which operands it can multiply instead of the result.
 
+Not all factors and divisors may: finite weights have to stay finite.
 A factor has as many axes as what it multiplies, of one where it does not differ along them.
 """
 
@@ -13,9 +14,12 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, make_node, ops
 from converter.ir.axes import along
+from converter.ir.evaluation import compute
 from converter.ir.moves import above, write
 from converter.ir.op import Op
+from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, inverse_order
+from converter.ir.scalars import scalar
 from converter.ir.slices import known_cut
 
 
@@ -169,3 +173,38 @@ WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
     **dict.fromkeys(CONVOLUTIONS, _convolution),
 }
 """The ways to multiply operands instead of the result."""
+
+
+# ----------------------------------------------------------------- weights that have to stay finite
+
+
+LARGEST = 2.0**20
+"""Constants between this and its inverse may be multiplied with others: nothing overflows."""
+
+
+def is_tame(value: Value, divides: bool) -> bool:
+    """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
+    number = scalar(value)
+    if number is None and value.kind != "const":
+        return True
+    sizes = np.abs(np.asarray(value.const if number is None else number, np.float64))
+    within = (sizes >= 1 / LARGEST) & (sizes <= LARGEST)
+    return bool(np.all(within | (sizes == 0) & (not divides)))
+
+
+def keeps_finite(value: Value, divides: bool) -> bool:
+    """Whether finite weights stay finite, by the numbers that there are or as they are written."""
+    leaves = sources(value).values()
+    if any(leaf.kind == "param" and leaf.bound is None for leaf in leaves):
+        return not divides or _is_kept_from_zero(value)
+    numbers = compute(value, lambda leaf: leaf.bound if leaf.kind == "param" else leaf.const)
+    return not np.any(numbers == 0 if divides else np.isinf(numbers))
+
+
+def _is_kept_from_zero(value: Value) -> bool:
+    """A sum with a positive number, or the root of one: ``sqrt(variance + epsilon)``."""
+    node = value.node
+    while node is not None and (node.op.moves or node.op is ops.sqrt):
+        node = node.inputs[0].node
+    numbers = map(scalar, node.inputs) if node is not None and node.op in (ops.add, ops.max) else ()
+    return any(number is not None and number > 0 for number in numbers)

@@ -14,7 +14,7 @@ import pytest
 from jax.extend.core import Primitive
 
 import converter
-from converter.fuse.fusions import names
+from converter.fuse.user_recognisers import names
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import converter
-from converter.fuse.fusions import names
+from converter.fuse.user_recognisers import names
 
 SHAPE = (2, 6, 4)
 

@@ -6,14 +6,4 @@ the primitive: no later pass knows of complex numbers.
 
 from __future__ import annotations
 
-from converter.decompositions.complex import (
-    algebra,
-    complex_indexing,
-    elementary,
-    fourier,
-    inverse,
-    order,
-)
-from converter.decompositions.complex.complex_rules import find_complex_rule
-
-__all__ = ["find_complex_rule"]
+from converter.decompositions.complex import algebra, elementary, fourier, order

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.complex.complex_rules import meaning
+from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.ir.complex_pairs import Pair, is_complex, real_dtype
 
 
@@ -82,21 +82,6 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
     return whole if y >= 0 else divided(one_like(x), whole)
 
 
-@meaning("real")
-def real(x: Pair) -> jax.Array:
-    return x.re
-
-
-@meaning("imag")
-def imag(x: Pair) -> jax.Array:
-    return x.im
-
-
-@meaning("complex")
-def complex_of(re: jax.Array, im: jax.Array) -> Pair:
-    return Pair(*jnp.broadcast_arrays(re, im))
-
-
 @meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
     """Of any number. JAX's own table of uses has the second spelling of the parameter."""
@@ -114,23 +99,20 @@ def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
     return Pair(lax.convert_element_type(x, part), jnp.zeros(x.shape, part))
 
 
-@meaning("bitcast_convert_type", ignores=("new_dtype",))
-def bitcast_convert_type(x: Pair) -> Pair:
-    """Of complex numbers JAX takes no bits but as those of themselves."""
-    return x
-
-
 @meaning("iota", ignores=("sharding",))
 def iota(*_: Any, dtype: Any, shape: tuple[int, ...], dimension: int) -> Pair:
     part = real_dtype(dtype)
     return Pair(lax.broadcasted_iota(part, shape, dimension), jnp.zeros(shape, part))
 
 
-@meaning("eq")
-def equal(x: Pair, y: Pair) -> jax.Array:
-    return (x.re == y.re) & (x.im == y.im)
-
-
-@meaning("ne")
-def unequal(x: Pair, y: Pair) -> jax.Array:
-    return (x.re != y.re) | (x.im != y.im)
+meanings(
+    {
+        "real": lambda x: x.re,
+        "imag": lambda x: x.im,
+        "complex": lambda re, im: Pair(*jnp.broadcast_arrays(re, im)),
+        "eq": lambda x, y: (x.re == y.re) & (x.im == y.im),
+        "ne": lambda x, y: (x.re != y.re) | (x.im != y.im),
+    }
+)
+# Of complex numbers JAX takes no bits but as those of themselves.
+meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))

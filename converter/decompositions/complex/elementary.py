@@ -1,4 +1,10 @@
-"""Roots, exponentials and logarithms, and what is made of them."""
+"""Roots, exponentials and logarithms, and what is made of them; inverse functions.
+
+The inverse ones are found for numbers above the real axis and mirrored: ``f(conj(x)) =
+conj(f(x))``. As in XLA the sign of a zero says on which side of a branch cut of ``atanh`` a number
+is, and what is on one of the others is above it. The formulas are those of Kahan, Branch Cuts for
+Complex Elementary Functions, 1987.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from converter.decompositions.complex.algebra import (
     sides,
     size,
 )
-from converter.decompositions.complex.complex_rules import meaning
+from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.ir.complex_pairs import Pair
 
 HINTS = ("accuracy",)
@@ -67,11 +73,6 @@ def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
 @meaning("exp", ignores=HINTS)
 def exp(x: Pair) -> Pair:
     return quarter_turned(jnp.exp(x.re / 2), x.im)
-
-
-@meaning("exp2", ignores=HINTS)
-def exp2(x: Pair) -> Pair:
-    return quarter_turned(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype))
 
 
 FAR = 20
@@ -151,16 +152,6 @@ def times_minus_i(x: Pair) -> Pair:
     return Pair(x.im, -x.re)
 
 
-@meaning("sin", ignores=HINTS)
-def sin(x: Pair) -> Pair:
-    return times_minus_i(sinh(times_i(x)))
-
-
-@meaning("cos", ignores=HINTS)
-def cos(x: Pair) -> Pair:
-    return cosh(times_i(x))
-
-
 @meaning("tanh", ignores=HINTS)
 def tanh(x: Pair) -> Pair:
     """``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not cancel."""
@@ -171,6 +162,60 @@ def tanh(x: Pair) -> Pair:
     return chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
 
 
-@meaning("tan", ignores=HINTS)
-def tan(x: Pair) -> Pair:
-    return times_minus_i(tanh(times_i(x)))
+def _roots(x: Pair) -> tuple[Pair, Pair]:
+    """Roots of ``1 - x``, mirrored, and ``1 + x``, for ``x`` above the axis."""
+    return root(Pair(1 - x.re, x.im)), root(Pair(1 + x.re, x.im))
+
+
+def _height(less: Pair, more: Pair) -> jax.Array:
+    """The imaginary part of ``asin`` above the axis."""
+    return jnp.arcsinh(less.re * more.im + less.im * more.re)
+
+
+def _mirrored(im: jax.Array, x: Pair) -> jax.Array:
+    return jnp.where(x.im < 0, -im, im)
+
+
+@meaning("asin", ignores=HINTS)
+def asin(x: Pair) -> Pair:
+    less, more = _roots(x)
+    angle = jnp.arctan2(x.re, less.re * more.re + less.im * more.im)
+    return Pair(angle, _mirrored(_height(less, more), x))
+
+
+@meaning("acos", ignores=HINTS)
+def acos(x: Pair) -> Pair:
+    less, more = _roots(x)
+    return Pair(2 * jnp.arctan2(less.re, more.re), _mirrored(-_height(less, more), x))
+
+
+@meaning("acosh", ignores=HINTS)
+def acosh(x: Pair) -> Pair:
+    less, more = _roots(x)
+    return Pair(_height(less, more), _mirrored(2 * jnp.arctan2(less.re, more.re), x))
+
+
+HUGE = 2.0**60
+"""What is larger has the same inverse tangent, but for less than rounding; squares still fit."""
+
+
+@meaning("atanh", ignores=HINTS)
+def atanh(x: Pair) -> Pair:
+    wide, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
+    left = 1 - wide
+    re = jnp.log1p(4 * wide / (left * left + high * high)) / 4
+    im = jnp.arctan2(2 * high, left * (1 + wide) - high * high) / 2
+    return Pair(signed(re, x.re), signed(im, x.im))
+
+
+meanings(
+    {
+        "exp2": lambda x: quarter_turned(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype)),
+        "sin": lambda x: times_minus_i(sinh(times_i(x))),
+        "cos": lambda x: cosh(times_i(x)),
+        "tan": lambda x: times_minus_i(tanh(times_i(x))),
+        "asinh": lambda x: times_minus_i(asin(times_i(x))),
+        "atan": lambda x: times_minus_i(atanh(times_i(x))),
+    },
+    ignores=HINTS,
+)

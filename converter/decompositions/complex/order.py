@@ -1,21 +1,27 @@
-"""Complex numbers in the order of their real parts, then of their imaginary ones; products."""
+"""Complex numbers in the order of their real parts, then of their imaginary ones; products; what
+gathers and scatters them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.complex.algebra import chosen, times
+from converter.decompositions.complex.algebra import chosen, size, times
 from converter.decompositions.complex.complex_rules import meaning
-from converter.decompositions.generic_reduce import combined, lines
+from converter.decompositions.complex.elementary import quarter_turned
+from converter.decompositions.computation import combined, lines
 from converter.decompositions.window_reductions import Pads, in_windows, pads
 from converter.ir.complex_pairs import Pair, parts, whole_number
 
+Combined = Callable[[Pair, Pair], Pair]
 
-def _later(compare: Callable[..., Any]) -> Callable[[Pair, Pair], Pair]:
+
+def _later(compare: Callable[..., Any]) -> Combined:
     def either(x: Pair, y: Pair) -> Pair:
         first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
         return chosen(first, x, y)
@@ -38,10 +44,18 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     )
 
 
-def _order_reduced(combine: Callable[..., Pair], x: Pair, axes: tuple[int, ...]) -> Pair:
+def _order_reduced(combine: Combined) -> Callable[..., Pair]:
     """Neighbours are combined until one is left."""
-    re, im = combined(lambda a, b: combine(Pair(*a), Pair(*b)), [lines(x_, axes) for x_ in x])
-    return Pair(re[..., 0], im[..., 0])
+
+    def reduced(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+        re, im = combined(lambda a, b: combine(Pair(*a), Pair(*b)), [lines(x_, axes) for x_ in x])
+        return Pair(re[..., 0], im[..., 0])
+
+    return reduced
+
+
+meaning("reduce_max", ignores=("out_sharding",))(_order_reduced(larger))
+meaning("reduce_min", ignores=("out_sharding",))(_order_reduced(smaller))
 
 
 @meaning("reduce_prod", ignores=("out_sharding",))
@@ -49,17 +63,7 @@ def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     if 0 in x.re.shape:
         left = lax.reduce_prod(x.re, axes)
         return Pair(left, jnp.zeros_like(left))
-    return _order_reduced(times, x, axes)
-
-
-@meaning("reduce_max", ignores=("out_sharding",))
-def reduce_max(x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    return _order_reduced(larger, x, axes)
-
-
-@meaning("reduce_min", ignores=("out_sharding",))
-def reduce_min(x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    return _order_reduced(smaller, x, axes)
+    return _order_reduced(times)(x, axes=axes)
 
 
 def _cumulative(combine: Callable[..., Any]) -> Callable[..., Pair]:
@@ -69,12 +73,12 @@ def _cumulative(combine: Callable[..., Any]) -> Callable[..., Pair]:
     return running
 
 
-cumprod = meaning("cumprod")(_cumulative(lax.mul))
-cummax = meaning("cummax")(_cumulative(lax.max))
-cummin = meaning("cummin")(_cumulative(lax.min))
+meaning("cumprod")(_cumulative(lax.mul))
+meaning("cummax")(_cumulative(lax.max))
+meaning("cummin")(_cumulative(lax.min))
 
 
-def _extreme(combine: Callable[[Pair, Pair], Pair], start: float) -> Callable[..., Pair]:
+def _extreme(combine: Combined, start: float) -> Callable[..., Pair]:
     def reduce_window(
         x: Pair,
         *,
@@ -95,5 +99,43 @@ def _extreme(combine: Callable[[Pair, Pair], Pair], start: float) -> Callable[..
     return reduce_window
 
 
-reduce_window_max = meaning("reduce_window_max")(_extreme(larger, -jnp.inf))
-reduce_window_min = meaning("reduce_window_min")(_extreme(smaller, jnp.inf))
+meaning("reduce_window_max")(_extreme(larger, -jnp.inf))
+meaning("reduce_window_min")(_extreme(smaller, jnp.inf))
+
+
+@meaning("gather", ignores=("indices_are_sorted", "unique_indices"))
+def gather(
+    x: Pair,
+    indices: jax.Array,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: tuple[int, ...],
+    mode: Any,
+    fill_value: Any,
+) -> Pair:
+    """What is filled in is NaN unless it is given, and a real number if it is NaN."""
+    fill = complex(jnp.nan if fill_value is None else fill_value)
+    return Pair(
+        *(
+            lax.gather(x_, indices, dimension_numbers, slice_sizes, mode=mode, fill_value=filler)
+            for x_, filler in zip(x, (fill.real, fill.imag), strict=True)
+        )
+    )
+
+
+@meaning(
+    "scatter-mul", ignores=("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts")
+)
+def scatter_mul(
+    x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
+) -> Pair:
+    """Magnitudes are multiplied and angles added, in any order."""
+    angles = [jnp.arctan2(z.im, z.re) for z in (x, updates)]
+    length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
+    none = jnp.zeros_like(x.re)
+    angle = lax.scatter_add(none, indices, angles[1], dimension_numbers, mode=mode)
+    touched = lax.scatter_add(
+        none, indices, jnp.ones_like(updates.re), dimension_numbers, mode=mode
+    )
+    moved = quarter_turned(jnp.sqrt(length), angles[0] + angle)
+    return Pair(*(jnp.where(touched > 0, m, old) for m, old in zip(moved, x, strict=True)))

@@ -18,9 +18,9 @@ import numpy as np
 from converter.fuse.attention import attention_axes, attention_build, masks, scores
 from converter.fuse.attention.attention_axes import Parts
 from converter.fuse.attention.attention_build import Attention
-from converter.fuse.attention.scores import ScoreFactor, Scores, only_reader
-from converter.fuse.match import Uses, converts_float, operand, peel, proved, whole
-from converter.ir import Node, Value, ops
+from converter.fuse.attention.scores import ScoreFactor, Scores
+from converter.fuse.match import Uses, only_reader, peel, proved, whole
+from converter.ir import Node, ops
 from converter.ir.axes import View, along
 from converter.ir.dtypes import is_float
 
@@ -28,7 +28,7 @@ from converter.ir.dtypes import is_float
 def prove_attention(node: Node, uses: Uses) -> Attention | str | None:
     reason = None
     for side in (0, 1):
-        weights = _behind(node.inputs[side])
+        weights = peel(along(node.inputs[side]), rounding=True)
         if weights.op() is ops.softmax:
             found = _attention(node, side, weights, uses)
             if isinstance(found, Attention):
@@ -41,14 +41,6 @@ def prove_attention(node: Node, uses: Uses) -> Attention | str | None:
 
 def _is_of_softmax(node: Node) -> bool:
     return any(whole(value).op() is ops.softmax for value in node.inputs)
-
-
-def _behind(value: Value) -> View:
-    """What layouts and roundings have made a value of."""
-    view = peel(along(value))
-    while view.op() is ops.convert_element_type and converts_float(view.node()):
-        view = operand(view, 0)
-    return view
 
 
 def _attention(node: Node, side: int, weights: View, uses: Uses) -> Attention | str:

@@ -8,20 +8,21 @@ keys), the softmax's own the key position; what only queries and keys have is th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
-from converter.fuse.match import Uses, converts_float, operand, peel
+from converter.fuse.match import Uses
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.dims import Dim
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
 class AttentionOperand:
-    """A value without axes of size one, and the number of each of its axes."""
+    """A value, and where it has an axis of a number; none are of size one."""
 
     value: Value
-    axes: tuple[int, ...]
+    axes: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ class Parts:
 
 def axis_parts(node: Node, side: int, weights: View, product: View, uses: Uses) -> Parts | str:
     """``node`` multiplies values with the weights on its ``side``, ``product`` gave the scores."""
-    shape, columns, first = weights.base.shape, weights.node().params["axis"], product.node()
-    between = _behind(node.inputs[side], weights.base)
-    if between is None or not product.fills(shape):
+    columns, first = weights.node().params["axis"], product.node()
+    if not (weights.fills(node.inputs[side].shape) and product.fills(weights.base.shape)):
         return "the scores are broadcast between the two products"
     own, other = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
-    numbers = _Numbers(len(shape))
+    numbers = _Numbers(weights.base.rank)
     upper = {first.params["out"][a]: i for i, a in enumerate(product.axes) if a is not None}
-    lower = {label: i for label, i in zip(node.params[own], between, strict=True) if i is not None}
+    pairs = zip(node.params[own], weights.axes, strict=True)
+    lower = {label: i for label, i in pairs if i is not None}
     (x, x_scale), (y, y_scale) = (_unscaled(v, uses) for v in first.inputs)
     left = numbers.operand(x, first.params["lhs"], upper)
     right = numbers.operand(y, first.params["rhs"], upper)
@@ -68,18 +69,8 @@ def axis_parts(node: Node, side: int, weights: View, product: View, uses: Uses) 
     out = tuple(lower[label] for label, d in labels if not dims.same(d, 1))
     for query, key in ((left, right), (right, left)):
         if columns in key.axes and columns not in query.axes and columns in value.axes:
-            scale = x_scale * y_scale
-            return _roles(len(shape), query, key, value, scale, out, numbers.sizes, columns)
+            return _roles(numbers, query, key, value, x_scale * y_scale, out, columns)
     return "the softmax does not run over the positions of one operand"
-
-
-def _behind(value: Value, base: Value) -> list[int | None] | None:
-    """The axis of ``base`` behind each axis of ``value``, layouts and roundings between them."""
-    view = peel(along(value))
-    while view.base is not base:
-        assert converts_float(view.node())
-        view = operand(view, 0)
-    return list(view.axes) if view.fills(value.shape) else None
 
 
 def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
@@ -98,40 +89,35 @@ class _Numbers:
     """Numbers for axes: the softmax's own first, then one for each further label."""
 
     def __init__(self, rank: int) -> None:
-        self._next = rank
+        self.rank, self._fresh = rank, count(rank)
         self.sizes: dict[int, Dim] = {}
 
     def operand(self, value: Value, labels: list[int], known: dict[int, int]) -> AttentionOperand:
-        axes: list[int] = []
-        for label, size in zip(labels, value.shape, strict=True):
+        axes: dict[int, int] = {}
+        for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):
             if dims.same(size, 1):
                 continue
-            if label not in known:
-                known[label] = self._next
-                self._next += 1
-            self.sizes[known[label]] = size
-            axes.append(known[label])
-        return AttentionOperand(value, tuple(axes))
+            number = known[label] = known[label] if label in known else next(self._fresh)
+            self.sizes[number], axes[number] = size, axis
+        return AttentionOperand(value, axes)
 
 
 def _roles(
-    rank: int,
+    numbers: _Numbers,
     query: AttentionOperand,
     key: AttentionOperand,
     value: AttentionOperand,
     scale: float,
     out: tuple[int, ...],
-    sizes: dict[int, Dim],
     columns: int,
 ) -> Parts | str:
-    shared = [i for i in (*value.axes, *key.axes) if i < rank and i != columns]
-    alone = [i for i in query.axes if i < rank and i not in shared]
-    ordered = sorted(
-        dict.fromkeys(shared), key=lambda i: query.axes.index(i) if i in query.axes else -1
-    )
+    rank, sizes, own = numbers.rank, numbers.sizes, list(query.axes)
+    shared = {i: None for i in (*value.axes, *key.axes) if i < rank and i != columns}
+    alone = [i for i in own if i < rank and i not in shared]
+    ordered = sorted(shared, key=lambda i: own.index(i) if i in own else -1)
     groups = _groups(alone, sizes)
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
-    if groups and ordered == list(query.axes[:1]):
+    if groups and ordered == own[:1]:
         heads = []  # a batch in which all heads share their keys
     found = Parts(
         query=query,
@@ -145,7 +131,7 @@ def _roles(
         groups=tuple(groups),
         rows=tuple(i for i in alone if i not in groups),
         columns=columns,
-        width=tuple(i for i in query.axes if i >= rank),
+        width=tuple(i for i in own if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
     return _misfit(found, rank) or found

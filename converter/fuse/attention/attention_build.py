@@ -12,7 +12,8 @@ from converter.fuse.attention.masks import Mask
 from converter.fuse.attention.scores import Added, ScoreFactor, ScoreTerm
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
-from converter.ir.moves import rearrange, write
+from converter.ir.dims import Shape
+from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
 
@@ -67,17 +68,13 @@ def _arrange(
     dtype: np.dtype,
 ) -> Value:
     """An operand with one axis per group, batch axes that it lacks broadcast."""
-    order = [i for group in groups for i in group]
-    present = [i for i in order if i in operand.axes]
     base = editor.convert(operand.value, dtype)
-    split = tuple(parts.sizes[i] for i in operand.axes)
-    turned = [operand.axes.index(i) for i in present]
-    target = tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
-    if len(present) == len(order):
-        return rearrange(editor, base, split, turned, target)
-    bare = rearrange(editor, base, split, turned, tuple(parts.sizes[i] for i in present))
-    full = tuple(parts.sizes[i] for i in order)
-    return editor.reshape(editor.broadcast(bare, full, [order.index(i) for i in present]), target)
+    seen = along(base, map(operand.axes.get, range(max(parts.sizes) + 1)))
+    return write(editor, seen.merge(groups, parts.sizes), _merged(parts, groups))
+
+
+def _merged(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
+    return tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
 
 
 def _mask(
@@ -114,17 +111,8 @@ def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype:
 def _attention_along(editor: Editor, parts: Parts, view: View) -> Value:
     """A view of the scores with ONNX's four axes, each in full or one."""
     groups = (parts.outer, (*parts.heads, *parts.groups), parts.rows, (parts.columns,))
-    varies = [any(view.axes[i] is not None for i in group) for group in groups]
-    axes = [i for group in groups for i in group]
-    shape = tuple(
-        parts.sizes[i] if on else 1 for on, group in zip(varies, groups, strict=True) for i in group
-    )
-    value = write(editor, along(view.base, tuple(view.axes[i] for i in axes)), shape)
-    merged = [
-        dims.size_product([parts.sizes[i] for i in group]) if on else 1
-        for on, group in zip(varies, groups, strict=True)
-    ]
-    return editor.reshape(value, tuple(merged))
+    merged = view.merge(groups, parts.sizes)
+    return write(editor, merged, merged.bare(_merged(parts, groups)))
 
 
 def lift(editor: Editor, mask: Value) -> Value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from converter.fuse.match import whole
 from converter.fuse.repeated import unrepeated
 from converter.ir import Node, Value, dims
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
@@ -37,10 +37,7 @@ def _once(value: Value) -> View | None:
     if view.axes[1] is None:
         return view
     found = unrepeated(view)
-    if found is None or found.axis != 1:
-        return None
-    batch, heads, _, *rest = found.view.axes
-    return along(found.view.base, (batch, heads, *rest))
+    return found[0].take((0, 1, 3, 4)) if found is not None and found[1] == 1 else None
 
 
 def _heads(view: View) -> dims.Dim:

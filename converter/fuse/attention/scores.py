@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from converter.fuse.match import Uses, converts_float, operand, operands, peel
+from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
 from converter.ir.op import Op
@@ -74,10 +74,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class ScoreStep:
-    """An operation on the scores ``inner``: by a number, by a factor, or with a term."""
+    """An operation on the scores, operand ``index``: by a number, a factor, or with a term."""
 
-    inner: Value
-    view: View
+    index: int
     number: float = 1.0
     factor: ScoreFactor | None = None
     term: ScoreTerm | None = None
@@ -113,7 +112,8 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
         if not steps:
             reasons.append(f"a {op} between the first product and the softmax is not understood")
         for step in steps:
-            for inner in _scores(step.inner, step.view, uses, reasons):
+            scored = view.node().inputs[step.index]
+            for inner in _scores(scored, operand(view, step.index), uses, reasons):
                 found = step.apply(inner)
                 if isinstance(found, Scores):
                     yield found
@@ -132,28 +132,28 @@ def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 
 def _mul(view: View) -> list[ScoreStep]:
     parts = operands(view)
-    return [_multiplied(view, i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
+    return [_multiplied(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
 def _div(view: View) -> list[ScoreStep]:
-    return [_multiplied(view, 0, operand(view, 1), ops.div)]
+    return [_multiplied(0, operand(view, 1), ops.div)]
 
 
-def _multiplied(view: View, index: int, by: View, op: Op) -> ScoreStep:
+def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
     """By a number, or else by an array."""
     number = scalar(by.base)
     if number is None or (op is ops.div and number == 0):
-        return _step(view, index, factor=ScoreFactor(op, by))
-    return _step(view, index, number=float(number) if op is ops.mul else 1 / float(number))
+        return ScoreStep(index, factor=ScoreFactor(op, by))
+    return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 
 
 def _add(view: View) -> list[ScoreStep]:
     terms = [Added(v, view.base.dtype) for v in operands(view)]
-    return [_step(view, i, term=terms[1 - i]) for i in (0, 1)]
+    return [ScoreStep(i, term=terms[1 - i]) for i in (0, 1)]
 
 
 def _sub(view: View) -> list[ScoreStep]:
-    return [_step(view, 0, term=Added(operand(view, 1), view.base.dtype, -1.0))]
+    return [ScoreStep(0, term=Added(operand(view, 1), view.base.dtype, -1.0))]
 
 
 def _scores_select(view: View) -> list[ScoreStep]:
@@ -162,24 +162,14 @@ def _scores_select(view: View) -> list[ScoreStep]:
         return []
     numbers = [scalar(v.base) for v in cases]
     return [
-        _step(view, 2 - i, term=Filled(which, view.base.dtype, float(number), hidden=bool(i)))
+        ScoreStep(2 - i, term=Filled(which, view.base.dtype, float(number), hidden=bool(i)))
         for i, number in enumerate(numbers)
         if number is not None
     ]
 
 
 def _scores_convert(view: View) -> list[ScoreStep]:
-    return [_step(view, 0)] if converts_float(view.node()) else []
-
-
-def _step(
-    view: View,
-    index: int,
-    number: float = 1.0,
-    factor: ScoreFactor | None = None,
-    term: ScoreTerm | None = None,
-) -> ScoreStep:
-    return ScoreStep(view.node().inputs[index], operand(view, index), number, factor, term)
+    return [ScoreStep(0)] if converts_float(view.node()) else []
 
 
 _STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
@@ -190,13 +180,3 @@ _STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
     ops.select_n: _scores_select,
     ops.convert_element_type: _scores_convert,
 }
-
-
-def only_reader(value: Value, base: Value, uses: Uses) -> bool:
-    """Whether nobody else reads ``value``, nor what it is made of down to ``base``.
-
-    Between the two are operations of one operand, as ``peel`` looks through.
-    """
-    while uses.single_use(value) and value is not base and value.node is not None:
-        value = value.node.inputs[0]
-    return value is base and uses.single_use(base)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from converter.fuse.attention.masks import VANISHING
 from converter.fuse.match import whole
 from converter.ir import Node, Value, const, ops
-from converter.ir.axes import View
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
@@ -28,13 +27,8 @@ def as_term(node: Node, editor: Editor) -> Value | None:
         number = scalar(lowered.node.inputs[1])
         if number is not None and number >= -VANISHING:
             numbers = [const(number if j == i else 0, x.dtype) for j in (0, 1)]
-            small = _bare(editor, whole(which), x)
+            seen = whole(which)
+            small = write(editor, seen, seen.bare(which.shape))
             term = editor.add(ops.select_n, [small, *numbers], small.shape, x.dtype)
             return editor.binary(ops.sub, x, term)
     return None
-
-
-def _bare(editor: Editor, which: View, x: Value) -> Value:
-    """The condition with one entry along the axes that it does not vary along."""
-    ones = tuple(1 if a is None else d for a, d in zip(which.axes, x.shape, strict=False))
-    return write(editor, which, ones)

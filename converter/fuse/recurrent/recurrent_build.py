@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
@@ -127,16 +128,14 @@ class _Writer:
     def weights(self) -> list[Value]:
         """For inputs, for states, and biases."""
         gates = self.cell.gates
-        widths = [width(s) for s in self.found.sources]
-        pairs = zip(self.found.sources, widths, strict=True)
-        columns = [
-            self._rows([[t for t in gate if t.source == s and t.kind == "x"] for gate in gates], w)
-            for s, w in pairs
-        ]
+        columns = []
+        for source in self.found.sources:
+            own = [[t for t in gate if t.source == source and t.kind == "x"] for gate in gates]
+            columns.append(self._rows(own, width(source)))
         of_inputs = columns[0] if len(columns) == 1 else self.editor.concatenate(columns, 1)
-        own = [[t for t in gate if t.kind in ("h", "reset")] for gate in gates]
-        of_states = self._rows(own, self.hidden)
-        return [self._one(v) for v in (of_inputs, of_states, self._biases())]
+        carried = [[t for t in gate if t.kind in ("h", "reset")] for gate in gates]
+        both = of_inputs, self._rows(carried, self.hidden), self._biases()
+        return [self.editor.reshape(v, (1, *v.shape)) for v in both]
 
     def initial(self) -> list[Value]:
         """The first states, if one of them is not zero: [1, B, H]."""
@@ -144,13 +143,8 @@ class _Writer:
         values = [loop.inputs[graph.inputs.index(s)] for s in self.cell.states]
         if all(scalar(v) == 0 for v in values):
             return []
-        feature = self.cell.body.feature
-        order = [*(a for a in self.cell.body.axes if a != feature), feature]
-        turned = [self.editor.transpose(v, order) for v in values]
+        turned = [self.editor.transpose(v, self.axes) for v in values]
         return [self.editor.reshape(v, (1, self.batch, self.hidden)) for v in turned]
-
-    def _one(self, value: Value) -> Value:
-        return self.editor.reshape(value, (1, *value.shape))
 
     def _rows(self, gates: Sequence[Sequence[GateTerm]], size: Dim) -> Value:
         """[gates * H, size]"""
@@ -166,19 +160,16 @@ class _Writer:
         return self.editor.concatenate([self._sum(terms, axes, 1) for terms in both], 0)
 
     def _sum(self, terms: Iterable[GateTerm], axes: Sequence[int], inner: Dim) -> Value:
-        values = [self._signed(self._written(t.weights, axes, inner), t) for t in terms]
+        values = []
+        for term in terms:
+            value = self._written(term.weights, axes, inner)
+            if term.negative:
+                value = self.editor.add(ops.neg, [value], value.shape, value.dtype)
+            values.append(value)
         if not values:
             shape = tuple(inner if a == INNER else self.sizes[a] for a in axes)
             return self.editor.broadcast(const(0, self.dtype), shape, ())
-        total = values[0]
-        for value in values[1:]:
-            total = self.editor.binary(ops.add, total, value)
-        return total
-
-    def _signed(self, value: Value, term: GateTerm) -> Value:
-        return (
-            self.editor.add(ops.neg, [value], value.shape, value.dtype) if term.negative else value
-        )
+        return reduce(partial(self.editor.binary, ops.add), values)
 
 
 def _shared(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequence[GateTerm]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converter.ir import Value, dims
-from converter.ir.axes import Factor, Group, View, along
+from converter.ir import Value
+from converter.ir.axes import Factor, Group, View, along, is_forward
 from converter.ir.moves import descended
 
 TIME, INNER = -1, -2
@@ -38,7 +38,7 @@ def turned_selection(found: View, feature: int) -> View:
 
 def goes_back(found: View) -> bool:
     """Whether the loop's rounds are counted from the end."""
-    return any(not dims.is_at_least(f.stride, 0) for f in found.groups[TIME])
+    return any(not is_forward(f.stride) for f in found.groups[TIME])
 
 
 def forwards(found: View) -> View:

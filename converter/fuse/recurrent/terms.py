@@ -65,7 +65,7 @@ class GateTerm:
 class Body:
     """The body of a loop, of which one input is thought to be a cell's state.
 
-    ``batch`` and ``feature`` are the logical axes: those of the state.
+    Its axes are the logical ones, of which ``feature`` is summed over.
     """
 
     loop: Node

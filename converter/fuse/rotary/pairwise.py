@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-from converter.fuse.match import Uses, operands
+from converter.fuse.match import Uses, only_reader, operands
 from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import Joined, joined_halves, stacked, united
-from converter.fuse.rotary.rotary_build import Rotation, Table, as_it_is, positions
+from converter.fuse.rotary.rotary_build import Rotation, rotation
 from converter.ir import Node, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import along
 from converter.ir.dims import Shape
 
 
@@ -19,18 +19,9 @@ def prove_pairwise(node: Node, uses: Uses) -> Rotation | str | None:
     pairs = stacked(node)
     found = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
     join = joined_halves(along(node.out)) if found is None else None
-    if join is None or not (join.node is node or _alone(node, join, uses)):
+    if join is None or not (join.node is node or only_reader(node.inputs[0], join.node.out, uses)):
         return found
     return _rotated(join, node.out.shape, uses)
-
-
-def _alone(node: Node, join: Joined, uses: Uses) -> bool:
-    """Whether nothing else reads what lies between two joined halves and the node."""
-    value = node.inputs[0]
-    while value is not join.node.out and uses.single_use(value):
-        assert value.node is not None
-        value = value.node.inputs[0]
-    return uses.single_use(value)
 
 
 def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
@@ -45,15 +36,7 @@ def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
         crossed = [{b, cos}, {a, sin}]
         x = united(a, b, join.axis, join.interleaved)
         if x is not None and [set(factors) for factors in rest] in (crossed, crossed[::-1]):
-            found = _rotation(shape, x, cos, sin, join)
+            found = rotation(shape, x, (cos, sin), join, lambda table: lambda _: table.base)
             if isinstance(found, Rotation):
                 return found
     return found
-
-
-def _rotation(shape: Shape, x: View, cos: View, sin: View, join: Joined) -> Rotation | str:
-    seq = positions(x, cos, sin, join.axis, shape)
-    if isinstance(seq, str):
-        return seq
-    halves = [Table(as_it_is(view.base), view.axes) for view in (cos, sin)]
-    return Rotation(shape, x, halves[0], halves[1], seq, join.axis, join.interleaved)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from converter.fuse.dependence import bound, rely
-from converter.fuse.rotary.rotary_build import Write, as_it_is
+from converter.fuse.rotary.rotary_build import Write
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
@@ -99,8 +99,7 @@ def _of_elements(one: View, other: View, shape: Shape) -> Write | None:
     node, parts = one.node(), list[Write]()
     for i, value in enumerate(node.inputs):
         first, second = one.operand(i), other.operand(i)
-        own = tuple(d if group else 1 for group, d in zip(first.groups, shape, strict=True))
-        part = _tables_either(first, second, own) if value.rank else as_it_is(value)
+        part = _tables_either(first, second, first.bare(shape) if value.rank else ())
         if part is None:
             return None
         parts.append(part)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from converter.fuse.match import Uses, operands
 from converter.fuse.product_terms import product
 from converter.fuse.rotary import tables
-from converter.fuse.rotary.halves import joined_halves, united
-from converter.fuse.rotary.rotary_build import Rotation, Table, positions
+from converter.fuse.rotary.halves import Joined, joined_halves, united
+from converter.fuse.rotary.rotary_build import Rotation, Write, rotation
 from converter.ir import Node
 from converter.ir.axes import View, along
 from converter.ir.moves import descended
@@ -22,15 +22,21 @@ def prove_turned(node: Node, uses: Uses) -> Rotation | str | None:
             found = _rotate_half(rotated, uses)
             if found is None:
                 continue
-            x, width, interleaved = found
+            x, join = found
+
+            def half(table: View, join: Joined = join) -> Write | str:
+                axis = table.axes[join.axis]
+                assert axis is not None, table
+                return tables.half(table.base, axis, join.interleaved, uses.memo)
+
             for plain, cos in (straight.factors, straight.factors[::-1]):
                 if descended(plain) == x:
-                    return _rotation(node, plain, cos, sin, width, interleaved, uses)
+                    return rotation(node.out.shape, plain, (cos, sin), join, half)
     return None
 
 
-def _rotate_half(view: View, uses: Uses) -> tuple[View, int, bool] | None:
-    """(x, logical axis, interleaved) where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
+def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined] | None:
+    """x, where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
     join = joined_halves(view)
     if join is None:
         return None
@@ -41,20 +47,4 @@ def _rotate_half(view: View, uses: Uses) -> tuple[View, int, bool] | None:
         return None
     (b,), (a,) = (part.factors for part in parts)
     x = united(a, b, join.axis, join.interleaved)
-    return None if x is None else (descended(x), join.axis, join.interleaved)
-
-
-def _rotation(
-    node: Node, x: View, cos: View, sin: View, width: int, interleaved: bool, uses: Uses
-) -> Rotation | str:
-    seq = positions(x, cos, sin, width, node.out.shape)
-    if isinstance(seq, str):
-        return seq
-    halves: list[Table] = []
-    for view in (cos, sin):
-        axis = view.axes[width]
-        half = "" if axis is None else tables.half(view.base, axis, interleaved, uses.memo)
-        if isinstance(half, str):
-            return half
-        halves.append(Table(half, view.axes))
-    return Rotation(node.out.shape, x, halves[0], halves[1], seq, width, interleaved)
+    return None if x is None else (descended(x), join)

@@ -1,4 +1,4 @@
-"""Products of groups of rows, of scaled blocks, and the high half of an integer product."""
+"""Products in groups, of scaled blocks, and the high half of an integer product."""
 
 from __future__ import annotations
 
@@ -7,10 +7,59 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
 from converter.errors import Unsupported
+
+
+def grouped_convolution(
+    x: jax.Array,
+    kernel: jax.Array,
+    *,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dimension_numbers: Any,
+    feature_group_count: Any,
+) -> jax.Array:
+    """The sum over the elements of a window of what each is multiplied with."""
+    numbers, groups = dimension_numbers, feature_group_count
+    x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
+    edges = zip(padding, lhs_dilation, strict=True)
+    x = lax.pad(
+        x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(*ends, each - 1) for ends, each in edges]
+    )
+    outputs, inputs, *window = kernel.shape
+    space = [
+        (size - (length - 1) * apart - 1) // stride + 1
+        for size, length, apart, stride in zip(
+            x.shape[2:], window, rhs_dilation, window_strides, strict=True
+        )
+    ]
+    x = x.reshape(x.shape[0], groups, inputs, *x.shape[2:])
+    kernel = kernel.reshape(groups, outputs // groups, inputs, *window)
+    total: Any = 0
+    for place in np.ndindex(*window):
+        first = [int(i) * apart for i, apart in zip(place, rhs_dilation, strict=True)]
+        last = [
+            start + (size - 1) * stride + 1
+            for start, size, stride in zip(first, space, window_strides, strict=True)
+        ]
+        part = lax.slice(x, (0, 0, 0, *first), (*x.shape[:3], *last), (1, 1, 1, *window_strides))
+        total = total + _grouped_convolutions_product(part, kernel[(..., *place)])
+    made = total.reshape(x.shape[0], outputs, *space)
+    return jnp.transpose(made, [numbers.out_spec.index(axis) for axis in range(made.ndim)])
+
+
+def _grouped_convolutions_product(part: jax.Array, weight: jax.Array) -> jax.Array:
+    """[batch, groups, inputs, space…] with [groups, outputs, inputs]."""
+    if part.shape[2] == 1:
+        return part * weight[..., 0].reshape(1, *weight.shape[:2], *(1,) * (part.ndim - 3))
+    return jnp.einsum("ngi...,goi->ngo...", part, weight)
+
 
 # ------------------------------------------------------------------------------------ ragged groups
 
@@ -93,10 +142,7 @@ def scaled_dot(
     preferred_element_type: Any,
 ) -> jax.Array:
     """Blocks of the axes that are contracted have one scale each; in bfloat16, as in JAX."""
-    x, y = (
-        v.astype(jnp.bfloat16) * _ragged_products_spread(scale.astype(jnp.bfloat16), v.shape)
-        for v, scale in ((lhs, lhs_scale), (rhs, rhs_scale))
-    )
+    x, y = _scaled_up(lhs, lhs_scale, jnp.bfloat16), _scaled_up(rhs, rhs_scale, jnp.bfloat16)
     return lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred_element_type)
 
 
@@ -110,18 +156,16 @@ def scaled_matmul(
     preferred_element_type: Any,
 ) -> tuple[jax.Array]:
     """[batch, m, k] with [batch, n, k]; scales are one for a block along k. In float32."""
-    x, y = (
-        v.astype(jnp.float32) * _ragged_products_spread(scale.astype(jnp.float32), v.shape)
-        for v, scale in ((a, a_scale), (b, b_scale))
-    )
+    x, y = _scaled_up(a, a_scale, jnp.float32), _scaled_up(b, b_scale, jnp.float32)
     return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
 
 
-def _ragged_products_spread(scale: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """One scale for each element."""
-    for axis, size in enumerate(shape):
+def _scaled_up(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
+    """Numbers times the scales of their blocks, in a dtype."""
+    x, scale = x.astype(dtype), scale.astype(dtype)
+    for axis, size in enumerate(x.shape):
         scale = jnp.repeat(scale, size // scale.shape[axis], axis)
-    return scale
+    return x * scale
 
 
 # ------------------------------------------------------------------------------------ the high half
@@ -142,8 +186,3 @@ def mulhi(x: jax.Array, y: jax.Array) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
         return high
     return high - jnp.where(x < 0, y, 0) - jnp.where(y < 0, x, 0)
-
-
-@decomposition("log2", ignores=("accuracy",))
-def log2(x: jax.Array) -> jax.Array:
-    return jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype))

@@ -1,0 +1,222 @@
+"""Special functions: incomplete beta and gamma functions, zeta, polygamma, the next float.
+
+The incomplete gamma functions are Cephes' (Moshier), DLMF 8.11.4 and 8.9.2, which JAX follows too:
+a power series, or a continued fraction where x is large. That of beta is found by Lentz' method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from converter.decompositions.registered import decomposition
+
+FloatFormula = Callable[..., jax.Array]
+
+
+def widened(formula: FloatFormula) -> FloatFormula:
+    """The formula of as large operands, in float32 at least; its result in their dtype."""
+
+    @wraps(formula)
+    def wide(*xs: jax.Array) -> jax.Array:
+        dtype = jnp.promote_types(xs[0].dtype, jnp.float32)
+        alike = jnp.broadcast_arrays(*(x.astype(dtype) for x in xs))
+        return formula(*alike).astype(xs[0].dtype)
+
+    return wide
+
+
+decomposition("log2", ignores=("accuracy",))(
+    lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype))
+)
+
+State = tuple[jax.Array, ...]
+
+
+def _unfinished(most: int, step: Callable[[State], State], first: State) -> State:
+    """Steps while any element is live, the first of the state; the second counts the steps."""
+    return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < most), step, first)
+
+
+BETA_STEPS = 300
+
+
+@decomposition("regularized_incomplete_beta")
+@widened
+def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:
+    """I_x(a, b) by DLMF 8.17.22; I_x(a, b) = 1 - I_{1-x}(b, a) where that converges faster."""
+    left, right = (a == 0) | (b == jnp.inf), (b == 0) | (a == jnp.inf)
+    outside = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
+    outside = outside | jnp.isnan(a) | jnp.isnan(b)
+    fast = x < (a + 1) / (a + b + 2)
+    p, q, y = jnp.where(fast, a, b), jnp.where(fast, b, a), jnp.where(fast, x, 1 - x)
+    power = p * jnp.log(y) + q * jnp.log1p(-y)
+    size = lax.lgamma(p) + (lax.lgamma(q) - lax.lgamma(p + q))
+    plain = ~(outside | left | right | (x == 0) | (x == 1))
+    value = _beta_fraction(p, q, y, plain) * jnp.exp(power - size) / p
+    value = jnp.where(fast, value, 1 - value)
+    value = jnp.where((right & (x != 1)) | (x == 0), 0, value)
+    value = jnp.where((left & (x != 0)) | (x == 1), 1, value)
+    return jnp.where(outside, jnp.nan, value)
+
+
+def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
+    """The fraction with ones for denominators; its numerators come in pairs."""
+    half_unit = jnp.finfo(x.dtype).eps / 2
+    tiny = jnp.finfo(x.dtype).tiny
+
+    def lifted(y: jax.Array) -> jax.Array:
+        return jnp.where(jnp.abs(y) < tiny, tiny, y)
+
+    def step(state: State) -> State:
+        live, m, c, d, before = state
+        m = m + 1
+        value, twice = before, a + 2 * m
+        odd = m * (b - m) * x / ((twice - 1) * twice)
+        even = -(a + m) * (a + b + m) * x / (twice * (twice + 1))
+        for numerator in (odd, even):
+            c, d = lifted(1 + numerator / c), 1 / lifted(1 + numerator * d)
+            value = value * c * d
+        moving = jnp.abs(c * d - 1) > half_unit
+        return live & moving, m, c, d, jnp.where(live, value, before)
+
+    d = 1 / lifted(1 - (a + b) * x / (a + 1))
+    none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
+    return _unfinished(BETA_STEPS, step, (wanted, none, ones, d, d))[-1]
+
+
+GAMMA_STEPS = 2000
+
+
+@decomposition("igamma")
+@widened
+def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
+    """The lower one, P(a, x)."""
+    far = (x >= 1) & (x > a)
+    value = jnp.where(far, 1 - _gamma_fraction(a, x, far), _gamma_series(a, x, ~far))
+    value = jnp.where(x == 0, 0, jnp.where(x == jnp.inf, 1, value))
+    return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
+
+
+@decomposition("igammac")
+@widened
+def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
+    """The upper one, Q(a, x) = 1 - P(a, x)."""
+    near = (x < 1) | (x < a)
+    value = jnp.where(near, 1 - _gamma_series(a, x, near), _gamma_fraction(a, x, ~near))
+    value = jnp.where((x == jnp.inf) | (a == 0), 0, value)
+    return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
+
+
+def _gamma_undefined(a: jax.Array, x: jax.Array) -> jax.Array:
+    """Where neither is defined."""
+    return (x < 0) | (a < 0) | ((a == 0) & (x == 0)) | jnp.isnan(a) | jnp.isnan(x)
+
+
+def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """x^a exp(-x) / gamma(a), and where that is more than nothing."""
+    power = a * jnp.log(x) - x - lax.lgamma(a)
+    return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
+
+
+def _gamma_series(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
+    """P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
+    factor, some = _gamma_factor(a, x)
+    live = wanted & some & (x > 0) & ~_gamma_undefined(a, x)
+
+    def step(state: State) -> State:
+        live, n, term, total = state
+        n = n + 1
+        term = term * (x / n)
+        new = jnp.where(live, total + term, total)
+        return live & (term > new * jnp.finfo(x.dtype).eps), n, term, new
+
+    ones = jnp.ones_like(a)
+    first: State = (live, a, ones, ones)
+    total = lax.while_loop(lambda state: jnp.any(state[0]), step, first)[-1]
+    return total * factor / a
+
+
+def _gamma_fraction(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
+    """Q(a, x) as a continued fraction, from its convergents p / q."""
+    factor, some = _gamma_factor(a, x)
+    live = wanted & some & (x < jnp.inf) & ~_gamma_undefined(a, x)
+    eps = jnp.finfo(x.dtype).eps
+
+    def step(state: State) -> State:
+        live, n, before, p, q, p_before, q_before = state
+        n = n + 1
+        y, z = n * (n + 1 - a), x - a + (2 * n + 2)
+        p_next, q_next = p * z - p_before * y, q * z - q_before * y
+        found = p_next / q_next
+        value = jnp.where(live & (q_next != 0), found, before)
+        moving = (q_next == 0) | (jnp.abs(before - found) > eps * jnp.abs(found))
+        scale = jnp.where(jnp.abs(p_next) > 1 / eps, eps, 1).astype(x.dtype)
+        parts = (p_next, q_next, p, q)
+        return live & moving, n, value, *(part * scale for part in parts)
+
+    p, q = x + 1, (x - a + 2) * x
+    none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
+    return _unfinished(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
+
+
+TERMS = 10
+# B(2j) / (2j)! for j = 1, 2 …: of Euler and Maclaurin's formula
+BERNOULLI = (
+    *(1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000),
+    *(1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000),
+)
+
+
+@decomposition("zeta")
+@widened
+def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
+    """The sum of 1 / (q + n)^x for n = 0, 1 …: ten terms, and what their integral lacks."""
+    total = sum((jnp.power(q + n, -x) for n in range(TERMS)), jnp.zeros_like(x))
+    end = q + TERMS
+    power = jnp.power(end, -x)
+    total = total + power * end / (x - 1) + power / 2
+    factor = power * x / end
+    for j, coefficient in enumerate(BERNOULLI):
+        total = total + coefficient * factor
+        factor = factor * ((x + (2 * j + 1)) / end) * ((x + (2 * j + 2)) / end)
+    return _by_kind(x, q, total)
+
+
+def _by_kind(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
+    """Poles, and where there is no real number."""
+    poles = (q <= 0) & (q == jnp.floor(q))
+    undefined = (x < 1) | ((q <= 0) & (x != jnp.floor(x)))
+    value = jnp.where(undefined, jnp.nan, value)
+    value = jnp.where(poles, jnp.where(x % 2 == 0, jnp.inf, jnp.nan), value)
+    return jnp.where(x == 1, jnp.inf, value)
+
+
+@decomposition("polygamma")
+@widened
+def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
+    """(-1)^(n+1) n! zeta(n + 1, x); digamma if n is 0."""
+    sign = jnp.where(n % 2 == 0, -1, 1).astype(x.dtype)
+    value = sign * jnp.exp(lax.lgamma(n + 1)) * zeta(n + 1, x)
+    value = jnp.where(n == 0, lax.digamma(x), value)
+    return jnp.where((n < 0) | (n != jnp.floor(n)), math.nan, value)
+
+
+@decomposition("nextafter")
+def nextafter(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Floats of one sign are in the order of their bits."""
+    integer = jnp.dtype(f"int{8 * x.dtype.itemsize}")
+    lowest = jnp.iinfo(integer).min
+    x, y = jnp.broadcast_arrays(x, y)
+    bits = lax.bitcast_convert_type(x, integer)
+    size = jnp.where(bits < 0, bits - lowest, bits)
+    grows = jnp.where(bits < 0, y < x, y > x)
+    sign = jnp.where(jnp.where(size == 0, y < 0, bits < 0), lowest, 0).astype(integer)
+    step = jnp.where((size == 0) | grows, 1, -1).astype(integer)
+    moved = lax.bitcast_convert_type(size + step + sign, x.dtype)
+    return jnp.where(x == y, y, jnp.where(jnp.isnan(x) | jnp.isnan(y), jnp.nan, moved))
