@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.errors import Unsupported
+from converter.frontend.interface import unstaged
 from converter.frontend.specs import Spec
 from converter.frontend.trace import trace
-from converter.frontend.unwrap import unstaged
 from converter.lower import lower
 from converter.pipeline import passes
 from converter.pipeline.settings import Fuse, Settings

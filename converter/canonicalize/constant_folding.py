@@ -6,8 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 from converter.ir import Graph, Value, const, ops
-from converter.ir.evaluation import size_in_bytes
-from converter.ir.numpy_evaluation import CEILING, Bounded, compute
+from converter.ir.evaluation import CEILING, Bounded, compute, size_in_bytes
 from converter.ir.origins import source_behind
 
 

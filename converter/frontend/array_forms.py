@@ -1,7 +1,8 @@
 """Arrays as the graph has them: keys as the numbers they hold, complex numbers as pairs.
 
-No value of a graph has a key's dtype or a complex one. A node that has to do with them means what
-JAX's primitive does to the keys or complex numbers themselves.
+A key of threefry is two of uint32, so an array of keys is one of numbers with an axis of two at its
+end. No value of a graph has a key's dtype or a complex one. A node that has to do with them means
+what JAX's primitive does to the keys or complex numbers themselves.
 """
 
 from __future__ import annotations
@@ -12,44 +13,80 @@ from functools import lru_cache, partial
 from typing import Any
 
 import jax
+import numpy as np
 
-from converter.frontend import key_types
+from converter.errors import Unsupported
 from converter.ir.complex_pairs import is_complex, packed, real_type, unpacked
 from converter.ir.dims import Shape, as_shape
 from converter.ir.nodes import Meaning
 
 COMPLEX = "complex numbers"
 
+GENERATORS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+"""By the name of their dtype, the kinds of keys that JAX has, as it calls them."""
+
+UNCHANGED = frozenset({"random_wrap", "random_unwrap", "random_clone"})
+"""Primitives that change the dtype of keys, or nothing."""
+
+DRAWS = frozenset({"random_seed", "random_split", "random_fold_in", "random_bits", "random_gamma"})
+"""Primitives that compute something of what keys hold. All others only move keys."""
+
+WRITTEN = "key<fry>"
+"""The keys whose draws can be written: threefry is arithmetic alone, and the same everywhere."""
+
+
+def is_key(array: Any) -> bool:
+    """Whether these are keys: an array, its type or a variable's."""
+    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
+
 
 def graph_type(aval: Any) -> tuple[Shape, Any]:
     """The shape and the dtype that an array has in the graph."""
-    if key_types.is_key(aval):
-        return key_types.key_type(aval)
+    if is_key(aval):
+        return (*as_shape(aval.shape), *_key_shape(aval.dtype)), np.dtype(np.uint32)
     shape, dtype = real_type(aval.shape, aval.dtype)
     return as_shape(shape), dtype
 
 
+@lru_cache
+def _key_shape(dtype: Any) -> tuple[int, ...]:
+    """The shape of what one key holds."""
+    if dtype.name not in GENERATORS:
+        raise Unsupported(
+            f"keys of dtype {dtype.name} are not among those that JAX has itself; "
+            "make them with jax.random.key(seed, impl='threefry2x32')"
+        )
+    return jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct((), dtype)).shape
+
+
+def key_numbers(array: Any) -> Any:
+    """What keys hold; any other array is itself."""
+    return jax.random.key_data(array) if is_key(array) else array
+
+
 def graph_numbers(array: Any) -> Any:
     """An array as the graph has it."""
-    return packed(key_types.key_numbers(array))
+    return packed(key_numbers(array))
 
 
 def given(array: Any, struct: Any) -> Any:
     """An array of a type, which may be given as the graph has it."""
     if is_complex(struct.dtype):
         return unpacked(array, len(struct.shape))
-    return key_types.keys(array, struct.dtype)
+    if not is_key(struct) or is_key(array):
+        return array
+    return jax.random.wrap_key_data(array, impl=GENERATORS[struct.dtype.name])
 
 
 def key_kind(avals: Iterable[Any]) -> str:
     """The name of the keys' dtype or of complex numbers, where these are among them."""
-    found = (a.dtype.name if key_types.is_key(a) else COMPLEX for a in avals if is_held(a))
+    found = (a.dtype.name if is_key(a) else COMPLEX for a in avals if is_held(a))
     return next(found, "")
 
 
 def is_held(aval: Any) -> bool:
     """Whether the graph has other numbers in an array's place."""
-    return key_types.is_key(aval) or is_complex(aval.dtype)
+    return is_key(aval) or is_complex(aval.dtype)
 
 
 @lru_cache

@@ -13,10 +13,9 @@ from jax import errors, export
 
 from converter.errors import Unsupported
 from converter.frontend.source_lines import line_of
-from converter.frontend.symbolic_scope import all_names
 from converter.ir import Value
 from converter.ir.dims import Shape, is_symbolic, size_product
-from converter.ir.named_sizes import size_names as names_in
+from converter.ir.named_sizes import all_names, size_names
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
 Works: TypeAlias = Callable[[Mapping[str, int | str]], bool]
@@ -89,26 +88,20 @@ def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Ite
     try:
         yield
     except RAISED as error:
-        named = sorted(set[str]().union(*(names_in(d) for v in operands for d in v.shape)))
+        named = all_names(operands)
         if not named:
             raise
         types, text = ", ".join(v.type_text() for v in operands), first_line(error)
-        raise Unsupported(
-            f"primitive '{name}' ({types}) cannot be written with {_dimensions(named)}: {text}; "
-            f"{_advice(text, named)}",
-            line_of(sources),
-        ) from error
+        what = f"primitive '{name}' ({types}) cannot be written"
+        raise _sentence(named, text, _advice(text, named), line_of(sources), what) from error
 
 
 def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
     """**Raises** `Unsupported` where a reshape takes a name for a number, which JAX lets pass."""
     before, after = map(size_product, shapes)
-    if odd := sorted(names_in(before) ^ names_in(after)):
-        raise Unsupported(
-            f"primitive 'reshape' cannot be written with {_dimensions(odd)}: {before} elements "
-            f"become {after}; {_advice('', odd)}",
-            line_of(sources),
-        )
+    if odd := sorted(size_names(before) ^ size_names(after)):
+        text, what = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
+        raise _sentence(odd, text, _advice("", odd), line_of(sources), what)
 
 
 def _fewest(names: Sequence[str], works: Works) -> list[str]:
@@ -174,15 +167,15 @@ def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax
     return jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), struct.dtype)
 
 
-def _sentence(names: Sequence[str], text: str, advice: str, line: str) -> Unsupported:
-    return Unsupported(
-        f"the function cannot be traced with {_dimensions(names)}: {text}; {advice}", line
-    )
-
-
-def _dimensions(names: Sequence[str]) -> str:
-    which = " and ".join(map(repr, names))
-    return f"the dimensions {which}" if len(names) > 1 else f"the dimension {which}"
+def _sentence(
+    names: Sequence[str],
+    text: str,
+    advice: str,
+    line: str,
+    what: str = "the function cannot be traced",
+) -> Unsupported:
+    which = f"dimension{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
+    return Unsupported(f"{what} with the {which}: {text}; {advice}", line)
 
 
 def first_line(error: Exception) -> str:

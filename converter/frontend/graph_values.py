@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from converter.frontend.array_forms import graph_numbers, graph_type
-from converter.ir import Node, Value, const, make_node, ops
+from converter.ir import Graph, Node, Value, const
 from converter.ir.names import Names
+from converter.ir.rewrite import Editor
 
 
 def value_of(aval: Any, kind: Any) -> Value:
@@ -22,21 +23,16 @@ def literal(atom: Any) -> Value:
     return const(graph_numbers(np.asarray(atom.val, atom.aval.dtype)))
 
 
-def canonical(value: Value, dtype: Any, nodes: list[Node]) -> Value:
-    """What JAX computes with: without x64, 32 bits of the 64 that an input or a parameter has."""
-    if value.dtype == dtype:
-        return value
-    types = [(value.shape, dtype)]
-    nodes.append(
-        make_node(ops.convert_element_type, [value], types, {"new_dtype": np.dtype(dtype)})
-    )
-    return nodes[-1].out
+def appending(nodes: list[Node]) -> Editor:
+    """What makes nodes at the end of a list."""
+    editor = Editor(Graph([], [], []))
+    editor.nodes = nodes
+    return editor
 
 
 def parameter(name: str, leaf: Any) -> Value:
     bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else graph_numbers(leaf)
-    shape, dtype = graph_type(leaf)
-    return Value(shape, np.dtype(dtype), "param", name, bound=bound)
+    return Value(*graph_type(leaf), "param", name, bound=bound)
 
 
 class Constants:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -12,16 +13,13 @@ from jax.extend import core as jex
 
 from converter import decompositions
 from converter.errors import Unsupported
-from converter.frontend import key_types
-from converter.frontend.array_forms import OfHeld, graph_type, key_kind
-from converter.frontend.calls import instead
-from converter.frontend.checks import unchecked
+from converter.frontend.array_forms import UNCHANGED, OfHeld, graph_type, key_kind
+from converter.frontend.calls import instead, unchecked
 from converter.frontend.diagnostics import fitting, refuse_equated
-from converter.frontend.graph_values import Constants, literal, value_of
-from converter.frontend.owners import is_users
+from converter.frontend.graph_values import Constants, appending, literal, value_of
 from converter.frontend.refused import AT_ONCE, REFUSED
 from converter.frontend.source_lines import line_of
-from converter.frontend.users import users_own
+from converter.frontend.users import is_users, users_own
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
@@ -61,6 +59,7 @@ DROPPED = {
 checks that are conditions."""
 
 
+@dataclass(eq=False)
 class Inliner:
     """Writes jaxprs into lists of nodes, calls inlined.
 
@@ -69,17 +68,10 @@ class Inliner:
     the primitives that were left out, ``within`` are users' whose impl is being written.
     """
 
-    def __init__(
-        self,
-        constants: Constants,
-        sources: tuple[Any, ...] = (),
-        dropped: set[str] | None = None,
-        within: frozenset[Any] = frozenset(),
-    ) -> None:
-        self.constants = constants
-        self.sources = sources
-        self.dropped: set[str] = set() if dropped is None else dropped
-        self.within = within
+    constants: Constants
+    sources: tuple[Any, ...] = ()
+    dropped: set[str] = field(default_factory=set)
+    within: frozenset[Any] = frozenset()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -112,7 +104,7 @@ class Inliner:
             return [_nothing(v.aval.shape, nodes) for v in eqn.outvars]
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
             return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
-        if name in key_types.UNCHANGED:
+        if name in UNCHANGED:
             return inputs
         if name == "reshape":
             refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
@@ -173,10 +165,7 @@ def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
 
 def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:
     """What stands for the derivative of integers, whose dtype has no numbers."""
-    params = {"shape": as_shape(shape), "broadcast_dimensions": ()}
-    types = [(as_shape(shape), np.dtype(bool))]
-    nodes.append(make_node(ops.broadcast_in_dim, [const(False)], types, params))
-    return nodes[-1].out
+    return appending(nodes).broadcast(const(False), as_shape(shape), ())
 
 
 def _chosen(eqn: Any, index: Value) -> Any:
@@ -198,10 +187,7 @@ def _plain(eqn: Any, inputs: list[Value]) -> Node:
         meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
         if key_kind(types) or op.name not in REFUSED:
             op = ops.of_kind(op.name, what)
-    node = Node(op, inputs, params, meaning=meaning)
-    for i, (shape, dtype) in enumerate(_types(eqn.outvars)):
-        node.outputs.append(Value(shape, dtype, node=node, index=i))
-    return node
+    return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
 
 
 def _plain_ints(param: Any) -> Any:
@@ -248,22 +234,15 @@ def _while(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
 
 def _freeze_finished(cond: Graph, body: Graph, live: Value) -> None:
     """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state."""
-    lanes = cond.outputs[0]
-    any_lane = make_node(
-        ops.reduce_or, [lanes], [((), lanes.dtype)], {"axes": tuple(range(lanes.rank))}
-    )
-    cond.nodes.append(any_lane)
-    cond.outputs = any_lane.outputs
-    for i, (old, new) in enumerate(zip(body.inputs, body.outputs, strict=True)):
-        spread = make_node(
-            ops.broadcast_in_dim,
-            [live],
-            [(old.shape, live.dtype)],
-            {"shape": old.shape, "broadcast_dimensions": tuple(range(live.rank))},
-        )
-        chosen = make_node(ops.select_n, [spread.out, old, new], [(old.shape, old.dtype)])
-        body.nodes += [spread, chosen]
-        body.outputs[i] = chosen.out
+    (lanes,) = cond.outputs
+    axes = tuple(range(lanes.rank))
+    editor = appending(cond.nodes)
+    cond.outputs = [editor.add(ops.reduce_or, [lanes], (), lanes.dtype, {"axes": axes})]
+    editor = appending(body.nodes)
+    body.outputs = [
+        editor.where(editor.broadcast(live, old.shape, axes), new, old)
+        for old, new in zip(body.inputs, body.outputs, strict=True)
+    ]
 
 
 def _cond(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:

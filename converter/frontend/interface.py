@@ -10,11 +10,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import export
+from jax.extend.core import jaxpr_as_fun
 
 from converter.errors import SpecError
+from converter.frontend.graph_values import appending
 from converter.frontend.specs import Fill, Spec, arguments, by_place
 from converter.frontend.trace import trace
-from converter.frontend.unwrap import unstaged
 from converter.ir import Graph, Value, make_node, ops
 from converter.ir.names import Names
 
@@ -114,10 +116,7 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
     for place in _places(graph.output_names, names):
         inner = graph.outputs[place]
         first, _ = _orders(inner, graph.output_names[place])
-        shape = tuple(inner.shape[axis] for axis in first)
-        node = make_node(ops.transpose, [inner], [(shape, inner.dtype)], {"permutation": first})
-        graph.outputs[place] = node.out
-        graph.nodes.append(node)
+        graph.outputs[place] = appending(graph.nodes).transpose(inner, first)
 
 
 def _orders(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -155,3 +154,31 @@ def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] |
     for value, name in zip(graph.inputs, inputs or map(free.take, found), strict=True):
         value.name = name
     graph.output_names = list(outputs or map(free.take, graph.output_names))
+
+
+def unstaged(
+    fn: Callable[..., Any], specs: Sequence[Spec] | None, kwargs: Mapping[str, Any] | None
+) -> tuple[Callable[..., Any], Sequence[Spec], Mapping[str, Any] | None]:
+    """A function, and the specs of its arguments.
+
+    Those that are given; but what `jax.jit(fn).trace(...)` gives has its own.
+    """
+    if isinstance(fn, export.Exported):
+        raise SpecError(
+            "an Exported holds StableHLO and not the operations of JAX: convert the function that "
+            "it was made from, or what jax.jit(function).trace(...) gives"
+        )
+    if not isinstance(fn, jax.stages.Traced):
+        if specs is None:
+            raise SpecError("specs must be a list with one entry per input, received None")
+        return fn, specs, kwargs
+    if specs is not None or kwargs:
+        raise SpecError("a Traced has its own inputs: leave out specs and kwargs")
+    run, out_tree = jaxpr_as_fun(fn.jaxpr), jax.tree.structure(fn.out_info)
+
+    def call(*args: Any, **named: Any) -> Any:
+        return jax.tree.unflatten(out_tree, run(*jax.tree.leaves((args, named))))
+
+    structs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), fn.args_info)
+    positional, named = structs
+    return call, list(positional), named

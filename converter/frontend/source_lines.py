@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jax.extend import source_info_util
+
+from converter.ir import Node
+
+_PACKAGES = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))
+_INSTALLED = (*_PACKAGES, str(Path(__file__).parents[1]), "<")
+_LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 
 
 def line_of(sources: Iterable[Any]) -> str:
@@ -26,12 +34,22 @@ def line_of(sources: Iterable[Any]) -> str:
 
 def is_users_line(file: str) -> bool:
     """Whether a file is the user's own: neither an installed package's nor ours."""
-    return not file.startswith((*_INSTALLED, "<"))
+    return not file.startswith(_INSTALLED)
 
 
-_INSTALLED = (
-    sysconfig.get_path("purelib"),
-    sysconfig.get_path("platlib"),
-    sysconfig.get_path("stdlib"),
-    str(Path(__file__).parents[1]),
-)
+def portable_line(node: Node) -> str:
+    """The line of a node, the same on every machine: ``zoo/models/layers.py:44 (gelu)``."""
+    found = _LINE.fullmatch(line_of(node.source))
+    return f"{_within(found['file'])}:{found['rest']}" if found else ""
+
+
+@cache
+def _within(file: str) -> str:
+    path = Path(file)
+    for folder in _PACKAGES:
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return path.relative_to(root).as_posix()

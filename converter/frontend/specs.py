@@ -36,16 +36,6 @@ def by_place(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(arrays), {}
 
 
-def flat(fn: Callable[..., Any], fill: Fill) -> Callable[..., Any]:
-    """``fn`` as a function of all its arrays in a row."""
-
-    def call(*arrays: Any) -> Any:
-        positional, named = fill(arrays)
-        return fn(*positional, **named)
-
-    return call
-
-
 @dataclass(frozen=True)
 class Arguments:
     """What a function is called with: the type and the path of every array, and how they and what

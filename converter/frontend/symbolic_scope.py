@@ -14,7 +14,6 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.ir.dims import is_symbolic
-from converter.ir.named_sizes import size_names
 
 UNREADABLE = (ValueError, NotImplementedError, tokenize.TokenError)
 """What JAX raises where a dimension or a constraint cannot be read."""
@@ -105,9 +104,3 @@ def _dims(specs: Sequence[Any]) -> Iterator[Any]:
             yield from leaf.shape
         else:
             yield leaf
-
-
-def all_names(structs: Sequence[jax.ShapeDtypeStruct]) -> list[str]:
-    """The names in the shapes of inputs."""
-    found = (size_names(dim) for struct in structs for dim in struct.shape)
-    return sorted(set[str]().union(*found))

@@ -1,25 +1,26 @@
 """From a JAX function to a ``Graph``.
 
 JAX traces the function and applies its own transformations; what comes back is a jaxpr whose calls
-(``jit``, ``custom_jvp_call``, ``remat`` …) are inlined in ``converter/jaxprs``.
+(``jit``, ``custom_jvp_call``, ``remat`` …) are inlined in ``frontend/inline.py``.
 """
 
 from __future__ import annotations
 
+import operator
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from converter.errors import SpecError, Unsupported
-from converter.frontend import concretize, diagnostics
-from converter.frontend.array_forms import graph_type
-from converter.frontend.graph_values import Constants, canonical, parameter, value_of
+from converter.frontend import diagnostics
+from converter.frontend.array_forms import graph_type, is_key
+from converter.frontend.graph_values import Constants, appending, parameter, value_of
 from converter.frontend.inline import DROPPED, Inliner
-from converter.frontend.key_types import is_key
 from converter.frontend.source_lines import is_users_line, line_of
 from converter.frontend.specs import (
     Spec,
@@ -27,12 +28,19 @@ from converter.frontend.specs import (
     array_leaves,
     array_slots,
     closed_over,
-    flat,
     input_names,
     output_names,
 )
 from converter.ir import Graph, Node
 from converter.ir.names import Names
+
+T = TypeVar("T")
+
+_LOOKS = (TypeError, IndexError)
+"""What JAX raises where a number is asked for that is not known: `jax.errors.JAXTypeError` and
+`JAXIndexError`, and a plain `TypeError` for a shape."""
+
+Places = frozenset[int]
 
 
 def trace(
@@ -52,13 +60,14 @@ def trace(
     call: Callable[..., Any] = fn
     separate = params is not None
     if params is None and array_leaves(fn):
-        params, call = fn, _call_module
+        params, call = fn, operator.call
     given = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
 
     def called(arrays: Sequence[Any], *args: Any) -> Any:
         head = () if params is None else (fill(arrays),)
-        return flat(partial(call, *head), given.fill)(*args)
+        positional, named = given.fill(args)
+        return call(*head, *positional, **named)
 
     (closed, out_tree), known = _trace_traced(called, given.structs, leaves)
     _refuse_empty_types(closed.out_avals)
@@ -72,11 +81,10 @@ def trace(
     numbers = {id(leaves[i][1]) for i in known}
     constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
-    variables = closed.jaxpr.invars
-    read = [
-        canonical(value, graph_type(variable.aval)[1], nodes)
-        for value, variable in zip((*values, *inputs), variables, strict=True)
-    ]
+    # Without x64 JAX computes with 32 bits of the 64 that an input or a parameter has.
+    computed = [graph_type(variable.aval)[1] for variable in closed.jaxpr.invars]
+    pairs = zip((*values, *inputs), computed, strict=True)
+    read = [appending(nodes).convert(value, dtype) for value, dtype in pairs]
     inliner = Inliner(constants)
     outputs = inliner.inline(closed, read, nodes)
     for name in sorted(inliner.dropped):
@@ -90,11 +98,11 @@ def _trace_traced(
     fn: Callable[..., Any],
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
-) -> tuple[Any, concretize.Places]:
+) -> tuple[Any, Places]:
     """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
 
-    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, concretize.Places]:
-        return concretize.traced(partial(_jaxpr, fn, structs, leaves), leaves)
+    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, Places]:
+        return _concretized(partial(_jaxpr, fn, structs, leaves), leaves)
 
     try:
         return run(inputs)
@@ -108,7 +116,7 @@ def _jaxpr(
     fn: Callable[..., Any],
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
-    known: concretize.Places,
+    known: Places,
 ) -> Any:
     """The jaxpr of ``fn``, and the types of what it returns; leaves in ``known`` are numbers."""
 
@@ -137,7 +145,7 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 def source_line(node: Node) -> str:
     """The user's own source line that a node came from."""
-    return line_of(node.source or ())
+    return line_of(node.source)
 
 
 def _raised_at(error: Exception) -> str:
@@ -149,5 +157,57 @@ def _raised_at(error: Exception) -> str:
     return ""
 
 
-def _call_module(module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return module(*args, **kwargs)
+# -------------------------------------------------------------------------------- known parameters
+
+# A model that calls numpy on its own weights, or compares one in an ``if``, cannot be traced with
+# all of them abstract. As few as possible are given with their numbers then, and are constants;
+# layers that are alike are treated alike.
+
+
+def _concretized(run: Callable[[Places], T], leaves: Sequence[tuple[str, Any]]) -> tuple[T, Places]:
+    """What ``run`` gives, and the places of the leaves that it was given with their numbers.
+
+    Whatever ``run`` raises with all of them known is not about parameters, and is raised.
+    """
+    try:
+        return run(frozenset()), frozenset()
+    except _LOOKS:
+        groups = _alike_leaves(leaves)
+        if not groups or not _works(run, frozenset().union(*groups)):
+            raise
+    places = frozenset[int]().union(*_least(run, frozenset(), groups, is_new=False))
+    return run(places), places
+
+
+def _alike_leaves(leaves: Sequence[tuple[str, Any]]) -> list[Places]:
+    """The leaves that have numbers, together where their paths differ in numbers alone."""
+    groups: dict[str, set[int]] = {}
+    for place, (path, leaf) in enumerate(leaves):
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            groups.setdefault(re.sub(r"\d+", "0", path), set()).add(place)
+    return [frozenset(group) for group in groups.values()]
+
+
+def _least(
+    run: Callable[[Places], object], known: Places, groups: Sequence[Places], *, is_new: bool
+) -> list[Places]:
+    """So few of the groups that ``run`` works with them and what is known.
+
+    By halves (QuickXplain; Junker, 2004); ``is_new`` says that ``known`` has not been tried.
+    """
+    if is_new and _works(run, known):
+        return []
+    if len(groups) == 1:
+        return list(groups)
+    first, second = groups[: len(groups) // 2], groups[len(groups) // 2 :]
+    late = _least(run, known.union(*first), second, is_new=True)
+    early = _least(run, known.union(*late), first, is_new=bool(late))
+    return early + late
+
+
+def _works(run: Callable[[Places], object], known: Places) -> bool:
+    try:
+        run(known)
+    except _LOOKS:
+        return False
+    return True

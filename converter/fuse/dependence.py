@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from converter.ir import Node, Value
+from converter.ir.evaluation import compute, is_computable
 from converter.ir.nodes import Fact
-from converter.ir.numpy_evaluation import compute, is_computable
 from converter.ir.origins import ancestors, sources
 from converter.ir.rewrite import Editor
 from converter.weight_folding.weight_programs import taken_out

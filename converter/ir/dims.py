@@ -90,14 +90,6 @@ def divides(part: Dim, whole: Dim) -> Dim | None:
     return as_dim(quotient) if same(as_dim(quotient * part), whole) else None
 
 
-def multiple(dim: Dim) -> tuple[str, int]:
-    """``h`` -> (h, 1), ``16*h`` -> (h, 16), anything else -> ("", 0)."""
-    factor, _, name = str(dim).rpartition("*")
-    if not name.isidentifier() or not (factor == "" or factor.isdigit()):
-        return "", 0
-    return name, int(factor or 1)
-
-
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
     """Numpy's broadcast of the shapes, or ``None`` where they do not fit."""
     rank = max((len(s) for s in shapes), default=0)

@@ -17,7 +17,7 @@ from converter.errors import CheckError
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir import named_sizes as named
 from converter.ir.op import Op
-from converter.ir.origins import ancestors, steps
+from converter.ir.origins import ancestors, made
 
 Sizes = Mapping[str, int]
 Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
@@ -67,12 +67,9 @@ def _array(value: Value, array: Any) -> Any:
 
 def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
     """JAX with 64 bits where values have them: the arrangement's may, whatever JAX is set to."""
-    values = (v for node in nodes for v in (*node.inputs, *node.outputs))
-    return jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or any(map(_is_wide, values)))
-
-
-def _is_wide(value: Value) -> bool:
-    return value.dtype.itemsize >= (16 if value.dtype.kind == "c" else 8)
+    dtypes = (v.dtype for node in nodes for v in (*node.inputs, *node.outputs))
+    is_wide = any(dtype.itemsize >= (16 if dtype.kind == "c" else 8) for dtype in dtypes)
+    return jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or is_wide)
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
@@ -87,15 +84,10 @@ def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], app
     """A parameter by name, or what a weight program makes of others."""
 
     def read(value: Value) -> Any:
-        if value.node is not None:
-            return env[id(value)]
         is_param = value.kind == "param"
         return _array(value, params.get(value.name, value.bound) if is_param else value.const)
 
-    for node in steps(value, env):
-        results = apply(node, [read(v) for v in node.inputs], {})
-        env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
-    return read(value)
+    return made(value, read, lambda node, args: apply(node, args, {}), env)
 
 
 @dataclass(frozen=True)
@@ -112,9 +104,7 @@ def _evaluation_run(
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
     def read(value: Value) -> Any:
-        if value.kind != "const":
-            return env[id(value)]
-        return _array(value, value.const)
+        return _array(value, value.const) if value.kind == "const" else env[id(value)]
 
     for node, done in zip(graph.nodes, _read_last(graph), strict=True):
         inputs = [read(v) for v in node.inputs]
@@ -203,3 +193,56 @@ def size_in_bytes(value: Value) -> float:
     if not dims.all_static(value.shape):
         return math.inf
     return math.prod(value.shape) * value.dtype.itemsize
+
+
+# --------------------------------------------------------------- constants and weight programs
+
+# Constants are folded while converting; what depends on parameters is a *weight program*, evaluated
+# when the file is saved, tensor by tensor. Layout and plain arithmetic run in numpy, which needs no
+# compilation; anything else runs as the JAX operation it is.
+
+# Results above this size stay in the graph unless they are no larger than what they come from.
+CEILING = 1 << 20
+
+SPARE = 16 * CEILING
+"""What a step on the way may be larger than all that it comes from: a mask of 1 MiB is made of
+numbers that take more."""
+
+Read = Callable[[Value], Any]
+
+
+def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
+    """The array behind ``value``; ``read`` gives parameters and constants."""
+    return made(value, read, _apply, {} if memo is None else memo)
+
+
+def _apply(node: Node, args: list[Any]) -> list[Any]:
+    twin, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
+    if twin is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
+        with precision([node]):
+            return [np.asarray(r) for r in run_node(node, args, {})]
+    with np.errstate(all="ignore"):
+        result = np.asarray(twin(*map(np.asarray, args), **node.params))
+    return [result.astype(node.out.dtype, copy=False)]
+
+
+class Bounded:
+    """What can be computed of known values without steps that are much larger than those."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is of
+
+    def admits(self, node: Node) -> bool:
+        """Whether a node is one of those; asked of every node after those that it reads."""
+        leaves: dict[int, float] = {}
+        for value in node.inputs:
+            leaves |= self._leaves.get(id(value)) or {id(value): size_in_bytes(value)}
+        self._leaves.update((id(value), leaves) for value in node.outputs)
+        room = sum(leaves.values()) + SPARE
+        return is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs)
+
+
+def is_computable(node: Node) -> bool:
+    """Pure, without bodies, and of known shapes; not itself the value of a named dimension."""
+    plain = not node.bodies and node.op is not ops.dim_as_value and not node.op.calls
+    return plain and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))

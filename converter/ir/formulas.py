@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from converter.errors import SaveError
 
@@ -25,21 +28,6 @@ def einsum(
 def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
     """Numpy's matrix product."""
     return jnp.matmul(x, y, preferred_element_type=x.dtype)
-
-
-def softmax(x: jax.Array, *, axis: int) -> jax.Array:
-    """exp(x - max) / sum(exp(x - max)) along one axis."""
-    return jax.nn.softmax(x, axis=axis)
-
-
-def log_softmax(x: jax.Array, *, axis: int) -> jax.Array:
-    """x - max - log(sum(exp(x - max))) along one axis."""
-    return jax.nn.log_softmax(x, axis=axis)
-
-
-def gelu(x: jax.Array, *, approximate: bool) -> jax.Array:
-    """x * Phi(x), with erf or with the tanh approximation."""
-    return jax.nn.gelu(x, approximate=approximate)
 
 
 def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
@@ -128,15 +116,66 @@ def attention(
         scores = scores + mask.astype(scores.dtype)
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
     out = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
-    return jnp.moveaxis(out, 1, 2).reshape(*_flat_shape(out)) if flat else out
+    return jnp.moveaxis(out, 1, 2).reshape(q.shape[0], q.shape[2], -1) if flat else out
 
 
 def _heads(x: jax.Array, n: int) -> jax.Array:
     return jnp.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
 
 
-def _flat_shape(x: jax.Array) -> tuple[int, int, int]:
-    return x.shape[0], x.shape[2], x.shape[1] * x.shape[3]
+def layer_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
+) -> jax.Array:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
+    axes, wide = tuple(range(axis, x.ndim)), _wide(x)
+    centred = wide - jnp.mean(wide, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
+    y = (centred * lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale
+    return y if bias is None else y + bias
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
+    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
+    wide = _wide(x)
+    square = jnp.mean(jnp.square(wide), tuple(range(axis, x.ndim)), keepdims=True)
+    return (wide * lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """ONNX's norms compute their statistics in float32 at least."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def group_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, groups: int, epsilon: float
+) -> jax.Array:
+    """(x - mean) / sqrt(var + epsilon) over each of the groups of the channels of [N, C, ...].
+
+    ``scale`` and ``bias`` are [C].
+    """
+    split = x.reshape(x.shape[0], groups, -1)
+    ones = jnp.ones(split.shape[2], x.dtype)
+    y = layer_norm(split, ones, axis=2, epsilon=epsilon).reshape(x.shape)
+    shape = (-1, *(1,) * (x.ndim - 2))
+    y = y * scale.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
+def batch_norm(
+    x: jax.Array,
+    scale: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    epsilon: float,
+) -> jax.Array:
+    """x * s + (bias - mean * s) where s = scale / sqrt(variance + epsilon), of [N, C, ...] with all
+    others [C]; runtimes compute it in this order."""
+    shape = (-1, *(1,) * (x.ndim - 2))
+    s = scale * lax.rsqrt(_wide(variance) + epsilon)
+    shift = -mean * s if bias is None else bias - mean * s
+    return (_wide(x) * s.reshape(shape) + shift.reshape(shape)).astype(x.dtype)
 
 
 def resize(
@@ -157,3 +196,81 @@ def factor(x: Any, *, divides: bool) -> Any:
         found = "a divisor of zero" if divides else "an infinite factor"
         raise SaveError(f"weights would take in {found}: mend it, or convert with fold=False")
     return x
+
+
+# ------------------------------------------------------------------- windows over space
+
+
+def conv(
+    x: jax.Array,
+    w: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    spread: Any = None,
+) -> jax.Array:
+    """[batch, channels, space…] convolved with [out, in / groups, space…], plus a bias [out]."""
+    y = lax.conv_general_dilated(
+        x, w, strides, padding, spread, dilation, feature_group_count=groups
+    )
+    return y if bias is None else y + bias.reshape(-1, *(1 for _ in strides))
+
+
+def conv_transpose(
+    x: jax.Array,
+    w: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    strides: Any,
+    cuts: Any,
+    dilation: Any,
+    groups: int,
+) -> jax.Array:
+    """ONNX's ``ConvTranspose``: kernel [in, out / groups, space…], ``cuts`` off each end."""
+    ins, outs, *space = w.shape
+    kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
+    kernel = jnp.flip(kernel, range(3, kernel.ndim)).reshape(groups * outs, ins // groups, *space)
+    whole = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
+    padding = [(n - low, n - high) for n, (low, high) in zip(whole, cuts, strict=True)]
+    window = {"padding": padding, "dilation": dilation, "groups": groups}
+    return conv(x, kernel, bias, strides=[1] * len(space), spread=strides, **window)
+
+
+def pool(
+    x: jax.Array,
+    *,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    start: float,
+    combine: Any,
+) -> jax.Array:
+    """Windows over the spatial axes of [batch, channels, space…]."""
+    none = ((0, 0), (0, 0))
+    return lax.reduce_window(
+        x,
+        jnp.asarray(start, x.dtype),
+        combine,
+        (1, 1, *size),
+        (1, 1, *strides),
+        (*none, *padding),
+        window_dilation=(1, 1, *dilation),
+    )
+
+
+def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
+    """Means of windows; without ``include_pad`` of those elements that are not padding."""
+    total = pool(x, start=0.0, combine=lax.add, **window)
+    if include_pad:
+        return total / math.prod(window["size"])
+    return total / pool(jnp.ones_like(x), start=0.0, combine=lax.add, **window)
+
+
+def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
+    """``source`` added where each window of ``x`` has its maximum: the gradient of max pooling."""
+    _, pull = jax.vjp(partial(pool, start=-jnp.inf, combine=lax.max, **window), x)
+    return pull(source)[0]

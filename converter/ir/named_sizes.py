@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from jax import export
 
@@ -46,8 +46,9 @@ def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
         if not dims.is_static(dim)
     ]
     for i, axis, dim in named:
-        name, factor = dims.multiple(dim)
-        if name and (name not in found or factor < found[name].factor):
+        (name, *others) = size_names(dim)
+        factor, rest = (0, 0) if others else _linear(dim, name)
+        if factor and dims.same(rest, 0) and (name not in found or factor < found[name].factor):
             found[name] = Origin(i, axis, factor)
     while more := next(_solved(named, found), None):
         found.update([more])
@@ -93,6 +94,12 @@ def size_names(expression: Dim | str) -> set[str]:
         lambda x: {x} if isinstance(x, str) else set[str](),
         lambda _, found: set[str]().union(*found),
     )
+
+
+def all_names(arrays: Iterable[Any]) -> list[str]:
+    """The names in the shapes of arrays."""
+    found = (size_names(dim) for array in arrays for dim in array.shape)
+    return sorted(set[str]().union(*found))
 
 
 # -------------------------------------------------------------------------------- constraints

@@ -9,7 +9,7 @@ operands are captured, not threaded through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -171,30 +171,19 @@ def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
 
     nodes = []
     for node in graph.nodes:
-        twin = Node(
-            node.op,
-            [copied(v) for v in node.inputs],
-            dict(node.params),
-            meaning=node.meaning,
-            source=node.source,
-            refusal=node.refusal,
+        inputs, types = [copied(v) for v in node.inputs], [(v.shape, v.dtype) for v in node.outputs]
+        twin = make_node(
+            node.op, inputs, types, node.params, meaning=node.meaning, source=node.source
         )
+        twin.refusal = node.refusal
         twin.bodies = {name: _clone(body, table) for name, body in node.bodies.items()}
-        for i, out in enumerate(node.outputs):
-            fresh = Value(out.shape, out.dtype, name=out.name, node=twin, index=i)
-            table[id(out)] = fresh
-            twin.outputs.append(fresh)
+        for out, fresh in zip(node.outputs, twin.outputs, strict=True):
+            fresh.name, table[id(out)] = out.name, fresh
         nodes.append(twin)
     outputs = [copied(v) for v in graph.outputs]
-    return replace(
-        graph,
-        inputs=list(graph.inputs),
-        outputs=outputs,
-        nodes=nodes,
-        params=list(graph.params),
-        output_names=list(graph.output_names),
-        facts=dict(graph.facts),
-    )
+    params, names = list(graph.params), list(graph.output_names)
+    facts = dict(graph.facts)
+    return Graph(list(graph.inputs), outputs, nodes, params, names, graph.constraints, facts)
 
 
 def make_node(

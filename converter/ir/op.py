@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
-Domain: TypeAlias = Literal["jax", "ours", "user"]
 Formula: TypeAlias = Callable[..., Any]
 
 
@@ -50,7 +49,7 @@ class Op:
     """
 
     name: str
-    domain: Domain = "jax"
+    domain: Literal["jax", "ours", "user"] = "jax"
     formula: Formula | None = None
     numpy: Formula | None = None
     divides: bool = False

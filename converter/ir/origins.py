@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
+from typing import Any
 
 from converter.ir.nodes import Node, Value
 from converter.ir.op import Op
@@ -48,3 +49,16 @@ def steps(value: Value, done: Container[int]) -> Iterator[Node]:
         stack.pop()
         if id(node.outputs[0]) not in done:
             yield node
+
+
+def made(
+    value: Value,
+    read: Callable[[Value], Any],
+    apply: Callable[[Node, list[Any]], list[Any]],
+    memo: dict[int, Any],
+) -> Any:
+    """The array behind ``value``; ``read`` gives what no node makes, ``apply`` what one does."""
+    for node in steps(value, memo):
+        args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]
+        memo.update((id(v), r) for v, r in zip(node.outputs, apply(node, args), strict=True))
+    return read(value) if value.node is None else memo[id(value)]

@@ -61,10 +61,6 @@ def _of_constant(value: Value, whole: Range) -> Range:
 RangeRule = Callable[[Node, Sequence[Range]], Range]
 
 
-def _same(node: Node, ranges: Sequence[Range]) -> Range:
-    return ranges[0]
-
-
 def _union(ranges: Sequence[Range]) -> Range:
     low, high = min(r.low for r in ranges), max(r.high for r in ranges)
     return Range(low, high, any(r.nan for r in ranges))
@@ -113,14 +109,10 @@ def _clip(node: Node, ranges: Sequence[Range]) -> Range:
     return _clamp(node, (low, *ranges, high))
 
 
-def _max(node: Node, ranges: Sequence[Range]) -> Range:
-    x, y = ranges
-    return Range(max(x.low, y.low), max(x.high, y.high), x.nan or y.nan)
-
-
-def _min(node: Node, ranges: Sequence[Range]) -> Range:
-    x, y = ranges
-    return Range(min(x.low, y.low), min(x.high, y.high), x.nan or y.nan)
+def _picked(pick: Callable[..., float], *ranges: Range) -> Range:
+    """The larger or the smaller of elements."""
+    low, high = pick(r.low for r in ranges), pick(r.high for r in ranges)
+    return Range(low, high, any(r.nan for r in ranges))
 
 
 def _ranges_whole(node: Node, ranges: Sequence[Range]) -> Range:
@@ -143,15 +135,15 @@ def _ranges_shifted(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 _RANGES: dict[Op, RangeRule] = {
-    **dict.fromkeys((op for op in ops.stated() if op.moves), _same),
+    **dict.fromkeys((op for op in ops.stated() if op.moves), lambda node, ranges: ranges[0]),
     **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_whole),
     ops.convert_element_type: _ranges_convert,
     ops.iota: _iota,
     ops.clamp: _clamp,
     ops.clip: _clip,
-    ops.relu: lambda node, r: Range(max(r[0].low, 0), max(r[0].high, 0), r[0].nan),
-    ops.max: _max,
-    ops.min: _min,
+    ops.relu: lambda node, ranges: _picked(max, *ranges, Range(0, 0)),
+    ops.max: lambda node, ranges: _picked(max, *ranges),
+    ops.min: lambda node, ranges: _picked(min, *ranges),
     ops.concatenate: lambda node, ranges: _union(ranges),
     ops.select_n: lambda node, ranges: _union(ranges[1:]),
     ops.shift_right_logical: _ranges_shifted,

@@ -37,9 +37,8 @@ def lstm(
         cell = f(forget) * cell + f(i) * g(new)
         return f(o) * h(cell), cell
 
-    return _recurrent_formulas_run(
-        step, x, w, b[0].reshape(2, -1).sum(0), _states(x, r, first, 2), reverse
-    )
+    bias = b[0].reshape(2, -1).sum(0)
+    return _every_round(step, x, w, bias, _states(x, r, first, 2), reverse)
 
 
 def gru(
@@ -65,7 +64,7 @@ def gru(
         inner = reset * (state @ rows + rest) if reset_last else (reset * state) @ rows + rest
         return ((1 - z) * g(wx[:, 2 * size :] + inner) + z * state,)
 
-    return _recurrent_formulas_run(step, x, w, bias, _states(x, r, first, 1), reverse)
+    return _every_round(step, x, w, bias, _states(x, r, first, 1), reverse)
 
 
 def rnn(
@@ -77,9 +76,8 @@ def rnn(
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
         return (f(wx + states[0] @ r[0].T),)
 
-    return _recurrent_formulas_run(
-        step, x, w, b[0].reshape(2, -1).sum(0), _states(x, r, first, 1), reverse
-    )
+    bias = b[0].reshape(2, -1).sum(0)
+    return _every_round(step, x, w, bias, _states(x, r, first, 1), reverse)
 
 
 def _states(x: Array, r: Array, first: Sequence[Array], count: int) -> tuple[Array, ...]:
@@ -87,7 +85,7 @@ def _states(x: Array, r: Array, first: Sequence[Array], count: int) -> tuple[Arr
     return tuple(v[0] for v in first) or (zeros,) * count
 
 
-def _recurrent_formulas_run(
+def _every_round(
     step: RecurrentStep, x: Array, w: Array, bias: Array, first: tuple[Array, ...], reverse: bool
 ) -> tuple[Array, ...]:
     def turn(states: tuple[Array, ...], wx: Array) -> tuple[tuple[Array, ...], Array]:

@@ -157,11 +157,6 @@ class Editor:
     def rev(self, x: Value, axes: Sequence[int]) -> Value:
         return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
 
-    def slice_away(self, x: Value, axis: int) -> Value:
-        """The first entry along an axis, the axis dropped."""
-        first = self.slice(x, axis, 0, 1)
-        return self.reshape(first, (*x.shape[:axis], *x.shape[axis + 1 :]))
-
     def concatenate(self, values: Sequence[Value], axis: int) -> Value:
         first = values[0]
         size = dims.as_dim(sum(v.shape[axis] for v in values))
@@ -189,19 +184,18 @@ class Editor:
         return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
 
     def compare(self, op: Op, x: Value, y: Value) -> Value:
-        shape = dims.broadcast([x.shape, y.shape])
-        assert shape is not None, (op, x.shape, y.shape)
-        return self.add(op, [x, y], shape, np.bool_)
+        return self._broadcasting(op, [x, y], np.bool_)
 
     def where(self, which: Value, yes: Value, no: Value) -> Value:
-        shape = dims.broadcast([which.shape, yes.shape, no.shape])
-        assert shape is not None, (which.shape, yes.shape, no.shape)
-        return self.add(ops.select_n, [which, no, yes], shape, no.dtype)
+        return self._broadcasting(ops.select_n, [which, no, yes], no.dtype)
 
     def binary(self, op: Op, x: Value, y: Value) -> Value:
-        shape = dims.broadcast([x.shape, y.shape])
-        assert shape is not None, (op, x.shape, y.shape)
-        return self.add(op, [x, y], shape, x.dtype)
+        return self._broadcasting(op, [x, y], x.dtype)
+
+    def _broadcasting(self, op: Op, operands: Sequence[Value], dtype: Any) -> Value:
+        shape = dims.broadcast([v.shape for v in operands])
+        assert shape is not None, (op, operands)
+        return self.add(op, operands, shape, dtype)
 
 
 def inverse_order(permutation: Sequence[int]) -> tuple[int, ...]:

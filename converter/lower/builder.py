@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import ConverterError, Unsupported
-from converter.frontend.portable_lines import portable_line
+from converter.frontend.source_lines import portable_line
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dims import Dim, Shape
 from converter.ir.named_sizes import Origin

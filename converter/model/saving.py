@@ -14,10 +14,10 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SaveError, SpecError
-from converter.frontend.key_types import key_numbers
+from converter.frontend.array_forms import key_numbers
 from converter.ir import Graph, Value
 from converter.ir.complex_pairs import packed
-from converter.ir.numpy_evaluation import Read, compute
+from converter.ir.evaluation import Read, compute
 from converter.ir.origins import sources
 from converter.model.streaming import (
     INLINE,

@@ -10,8 +10,7 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError, ConverterError
-from converter.frontend import key_types
-from converter.frontend.array_forms import graph_numbers
+from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
 from converter.frontend.diagnostics import RAISED
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
@@ -114,7 +113,7 @@ class _Case:
 def _numbers(leaf: Any) -> np.ndarray:
     """Of an array, or of the number that JAX would make an array of."""
     is_number = isinstance(leaf, bool | int | float | complex)
-    return np.asarray(jax.device_put(leaf) if is_number else key_types.key_numbers(leaf))
+    return np.asarray(jax.device_put(leaf) if is_number else key_numbers(leaf))
 
 
 def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -129,7 +128,7 @@ def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise
         is_whole = all(v.bound is not None or v.program for v in model.graph.params)
         return Noise(model.retrace) if is_whole else None
     try:
-        graph = trace(fn, [x if key_types.is_key(x) else np.asarray(x) for x in inputs])
+        graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
     except (*RAISED, ConverterError):  # no function of JAX's
         return None
     return Noise(lambda: graph) if any(id(v) in graph.uses() for v in graph.inputs) else None

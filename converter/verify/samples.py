@@ -67,7 +67,7 @@ def samples(
 
     **Raises** `CheckError` where no sizes obey the constraints and that.
     """
-    names = sorted(set().union(*(named_sizes.size_names(d) for v in graph.inputs for d in v.shape)))
+    names = named_sizes.all_names(graph.inputs)
     smallest, largest = EXTREMES
     wanted = {
         "": {name: ORDINARY + i for i, name in enumerate(names)},

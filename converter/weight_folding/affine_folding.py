@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import size_in_bytes
-from converter.ir.numpy_evaluation import CEILING
+from converter.ir.evaluation import CEILING, size_in_bytes
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule

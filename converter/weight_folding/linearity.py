@@ -14,8 +14,8 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, make_node, ops
 from converter.ir.axes import along
+from converter.ir.evaluation import compute
 from converter.ir.moves import above, write
-from converter.ir.numpy_evaluation import compute
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, inverse_order

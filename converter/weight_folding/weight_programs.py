@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from converter.canonicalize.constant_folding import all_outputs, boundary, computable
 from converter.ir import Graph, Value, const
-from converter.ir.evaluation import size_in_bytes
+from converter.ir.evaluation import CEILING, compute, size_in_bytes
 from converter.ir.names import Names
-from converter.ir.numpy_evaluation import CEILING, compute
 from converter.ir.origins import sources, steps
 from converter.ir.rewrite import drop_dead
 

@@ -11,7 +11,7 @@ from jax import lax
 
 import converter
 from converter.frontend.trace import trace
-from converter.ir.numpy_evaluation import compute
+from converter.ir.evaluation import compute
 from converter.pipeline import passes
 from converter.verify.sessions import run
 

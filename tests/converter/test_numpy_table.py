@@ -15,8 +15,7 @@ from jax import lax
 import converter
 from converter.frontend.trace import trace
 from converter.ir import Value, make_node, ops
-from converter.ir.evaluation import precision, run_node
-from converter.ir.numpy_evaluation import compute
+from converter.ir.evaluation import compute, precision, run_node
 from converter.verify.sessions import run
 
 FLOATS = ("float16", "float32", "float64")

@@ -15,11 +15,11 @@ from jax.extend.core import Primitive, primitives
 from jax.interpreters import ad, batching, mlir
 
 import converter
+from converter.frontend.array_forms import DRAWS, UNCHANGED
 from converter.frontend.calls import CALLS, REPLACED
 from converter.frontend.inline import CONTROL, DROPPED, HINTS
-from converter.frontend.key_types import DRAWS, UNCHANGED
-from converter.frontend.owners import is_users
 from converter.frontend.refused import REFUSED
+from converter.frontend.users import is_users
 from converter.ir.ops import stated
 from tests.conformance import Case, assert_exports, wrapped_cases
 

@@ -13,7 +13,7 @@ from converter import decompositions
 from converter.canonicalize import FORMS
 from converter.decompositions.complex import complex_rules as registry_of_complex
 from converter.decompositions.registered import expanded
-from converter.frontend import key_types
+from converter.frontend import array_forms
 from converter.frontend.calls import CALLS, REPLACED
 from converter.frontend.inline import CONTROL, DROPPED
 from converter.frontend.refused import REFUSED
@@ -76,7 +76,7 @@ def ways() -> Mapping[str, str]:
         **dict.fromkeys(registry_of_complex.complex_primitives(), "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(
-            ARRANGED | {op.name for op in FORMS} | key_types.UNCHANGED | key_types.DRAWS,
+            ARRANGED | {op.name for op in FORMS} | array_forms.UNCHANGED | array_forms.DRAWS,
             "another form",
         ),
         **dict.fromkeys(expanded(), "a function in its place"),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.ir import formulas, norm_formulas, recurrent_formulas, window_formulas
+from converter.ir import formulas, recurrent_formulas
 from converter.ir.op import Formula, Op, Rounding
 from converter.ir.ops.catalogue import state
 
@@ -28,19 +28,19 @@ _activation = partial(_fused, elementwise=True)
 attention = _fused("attention", formulas.attention, "Attention", needs=("softmax",))
 rotary = _fused("rotary", formulas.rotary, "RotaryEmbedding")
 rotary_heads = _ours("rotary_heads", formulas.rotary_heads, operator="RotaryEmbedding")
-layer_norm = _fused("layer_norm", norm_formulas.layer_norm, "LayerNormalization")
-rms_norm = _fused("rms_norm", norm_formulas.rms_norm, "RMSNormalization")
+layer_norm = _fused("layer_norm", formulas.layer_norm, "LayerNormalization")
+rms_norm = _fused("rms_norm", formulas.rms_norm, "RMSNormalization")
 group_norm = _fused(
     "group_norm",
-    norm_formulas.group_norm,
+    formulas.group_norm,
     "InstanceNormalization",
     otherwise="GroupNormalization",
     needs=("layer_norm",),
 )
-batch_norm = _fused("batch_norm", norm_formulas.batch_norm, "BatchNormalization")
-softmax = _fused("softmax", formulas.softmax)
-log_softmax = _fused("log_softmax", formulas.log_softmax, "LogSoftmax")
-gelu = _activation("gelu", formulas.gelu, "Gelu")
+batch_norm = _fused("batch_norm", formulas.batch_norm, "BatchNormalization")
+softmax = _fused("softmax", jax.nn.softmax)
+log_softmax = _fused("log_softmax", jax.nn.log_softmax, "LogSoftmax")
+gelu = _activation("gelu", jax.nn.gelu, "Gelu")
 resize = _fused("resize", formulas.resize, "Resize")
 lstm = _fused("lstm", recurrent_formulas.lstm, "LSTM", structure="recurrent")
 gru = _fused("gru", recurrent_formulas.gru, "GRU", structure="recurrent")
@@ -67,12 +67,12 @@ _moving = partial(_ours, rounding=Rounding.NONE)
 
 einsum = _ours("einsum", formulas.einsum)
 matmul = _ours("matmul", formulas.matmul)
-conv = _ours("conv", window_formulas.conv)
-conv_transpose = _ours("conv_transpose", window_formulas.conv_transpose)
-max_pool = _moving("max_pool", partial(window_formulas.pool, start=-jnp.inf, combine=lax.max))
-sum_pool = _ours("sum_pool", partial(window_formulas.pool, start=0.0, combine=lax.add))
-avg_pool = _ours("avg_pool", window_formulas.avg_pool)
-max_pool_scatter = _ours("max_pool_scatter", window_formulas.max_pool_scatter)
+conv = _ours("conv", formulas.conv)
+conv_transpose = _ours("conv_transpose", formulas.conv_transpose)
+max_pool = _moving("max_pool", partial(formulas.pool, start=-jnp.inf, combine=lax.max))
+sum_pool = _ours("sum_pool", partial(formulas.pool, start=0.0, combine=lax.add))
+avg_pool = _ours("avg_pool", formulas.avg_pool)
+max_pool_scatter = _ours("max_pool_scatter", formulas.max_pool_scatter)
 take = _moving("take", lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"))
 select_index = _moving(
     "select_index",

@@ -47,18 +47,6 @@ def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
     return np.broadcast_to(line.reshape(ones), shape)
 
 
-def _scatter(
-    x: jax.Array,
-    indices: jax.Array,
-    updates: jax.Array,
-    *,
-    rule: Any,
-    dimension_numbers: Any,
-    mode: Any,
-) -> jax.Array:
-    return rule(x, indices, updates, dimension_numbers, mode=mode)
-
-
 # ------------------------------------------------------------------------------------ moving data
 
 _range = slice  # Python's own, whose name an operation has here
@@ -88,25 +76,23 @@ dim_as_value = state("dim_as_value")
 
 # The results are the operands.
 copy = _forwarding("copy", elementwise=True, moves=True, rounding=_NONE, linear=_TOGETHER)
-copy_p = _forwarding("copy_p", linear=_TOGETHER)
 stop_gradient = _forwarding("stop_gradient", rounding=_NONE, linear=_TOGETHER)
-name = _forwarding("name", linear=_TOGETHER)
-device_put = _forwarding("device_put", linear=_TOGETHER)
-pvary = _forwarding("pvary", linear=_TOGETHER)
-optimization_barrier = _forwarding("optimization_barrier")
-sharding_constraint = _forwarding("sharding_constraint")
+for _name in ("copy_p", "name", "device_put", "pvary"):
+    _forwarding(_name, linear=_TOGETHER)
+for _name in ("optimization_barrier", "sharding_constraint"):
+    _forwarding(_name)
 
 # --------------------------------------------------------------------------- by indices, by order
 
 gather = _extreme("gather")
 dynamic_slice = _parting("dynamic_slice")
 dynamic_update_slice = _parting("dynamic_update_slice")
-scatter = _parting("scatter", partial(_scatter, rule=lax.scatter))
-scatter_add = _adding("scatter-add", partial(_scatter, rule=lax.scatter_add))
-scatter_sub = _adding("scatter-sub", partial(_scatter, rule=lax.scatter_sub))
-scatter_mul = state("scatter-mul", partial(_scatter, rule=lax.scatter_mul))
-scatter_min = _choosing("scatter-min", partial(_scatter, rule=lax.scatter_min))
-scatter_max = _choosing("scatter-max", partial(_scatter, rule=lax.scatter_max))
+scatter = _parting("scatter", lax.scatter)
+scatter_add = _adding("scatter-add", lax.scatter_add)
+scatter_sub = _adding("scatter-sub", lax.scatter_sub)
+scatter_mul = state("scatter-mul", lax.scatter_mul)
+scatter_min = _choosing("scatter-min", lax.scatter_min)
+scatter_max = _choosing("scatter-max", lax.scatter_max)
 SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
 
 sort = _choosing("sort")
@@ -149,26 +135,13 @@ while_ = state("while")
 
 # ------------------------------------------------------------------------------- somebody's code
 
-_calling = partial(state, calls=True)
-
-call_exported = _calling("call_exported")
-ffi_call = _calling("ffi_call")
-io_callback = _calling("io_callback")
-outside_call = _calling("outside_call")
-pure_callback = _calling("pure_callback")
+for _name in ("call_exported", "ffi_call", "io_callback", "outside_call", "pure_callback"):
+    state(_name, calls=True)
 
 # -------------------------------------------------------------------------------------- matrices
 
-_of_matrices = partial(state, rounding=Rounding.NORMWISE)
-
-cholesky = _of_matrices("cholesky")
-eigh = _of_matrices("eigh")
-geqp3 = _of_matrices("geqp3")
-geqrf = _of_matrices("geqrf")
-householder_product = _of_matrices("householder_product")
-lu = _of_matrices("lu")
-ormqr = _of_matrices("ormqr")
-qr = _of_matrices("qr")
-svd = _of_matrices("svd")
-triangular_solve = _of_matrices("triangular_solve")
-tridiagonal_solve = _of_matrices("tridiagonal_solve")
+for _name in (
+    *("cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr", "svd"),
+    *("triangular_solve", "tridiagonal_solve"),
+):
+    state(_name, rounding=Rounding.NORMWISE)
