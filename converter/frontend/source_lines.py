@@ -14,14 +14,16 @@ from jax.extend import source_info_util
 from converter.ir import Node
 
 _PACKAGES = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))
-_INSTALLED = (*_PACKAGES, str(Path(__file__).parents[1]), "<")
+_OURS = str(Path(__file__).parents[1])
+_INSTALLED = (*_PACKAGES, _OURS, "<")
 _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 
 
 def line_of(sources: Iterable[Any]) -> str:
     """The user's own source line, where JAX recorded it.
 
-    The innermost frame outside installed packages, else the innermost outside JAX.
+    The innermost frame outside installed packages, else the innermost outside JAX, if that is not
+    where tracing begins.
     """
     known = list(sources)
     for source in known:
@@ -29,7 +31,7 @@ def line_of(sources: Iterable[Any]) -> str:
             if is_users_line(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
     summaries = [source_info_util.summarize(source) for source in known]
-    return next((s for s in summaries if s), "unknown source line")
+    return next((s for s in summaries if s and not s.startswith(_OURS)), "unknown source line")
 
 
 def is_users_line(file: str) -> bool:

@@ -352,6 +352,12 @@ def test_the_source_line_is_the_users_not_a_librarys():
         converter.to_onnx(lambda x: eqx.filter_jit(Strange())(x), [(3, 3)])
 
 
+def test_a_librarys_own_function_has_no_line_of_ours():
+    (sentence,) = converter.to_onnx(jnp.argmax, [(3, 4)]).report.deviations
+    assert "unknown source line" in sentence
+    assert "converter" not in sentence
+
+
 def test_an_unwritable_file(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(converter.SaveError, match="cannot be written"):
