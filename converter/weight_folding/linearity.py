@@ -41,8 +41,10 @@ Way: TypeAlias = list[LinearPart]
 
 
 def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """What a transpose or a reshape moves: the factor's axes as the operand has them."""
+    """What a transpose or a reshape moves: the factor's axes as the operand has them, if any."""
     (value,) = node.inputs
+    if not _varied(factor):
+        return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
     back = above(along(_undone(node).out))
     if back is None:
         return []

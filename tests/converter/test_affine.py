@@ -236,6 +236,12 @@ def test_without_folding_every_operation_stays():
     assert {*SHAPES} < {*kept.model.graph.initializers}
 
 
+def test_a_number_goes_through_a_reshape_that_splits_no_axis():
+    w = np.arange(20, dtype=np.float32).reshape(5, 4)
+    export = converter.to_onnx(lambda x: (x @ w).reshape(8, 3) * 0.5, [(6, 5)])
+    assert export.report.histogram == {"MatMul": 1, "Reshape": 1}
+
+
 def test_a_few_draws():
     for seed in range(6):
         assert_absorbed(seed)
