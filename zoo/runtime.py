@@ -38,7 +38,7 @@ def check_provider(name: str) -> None:
     known = ort.get_available_providers()
     if name not in known:
         raise BadRequest(
-            f"--provider {name} is not installed: choose from {', '.join(known)}, or install the "
+            f"provider {name} is not installed: choose from {', '.join(known)}, or install the "
             "ONNX Runtime package that has it."
         )
 
@@ -49,12 +49,17 @@ def session(model: Path | ir.Model, provider: str = CPU) -> Session:
     **Raises** one of `ERRORS`, or `BadRequest` where the provider finds no device.
     """
     live = converter.session(model, list(dict.fromkeys([provider, CPU])), RECORDED | RESTING)
+    check_started(live, provider)
+    return live
+
+
+def check_started(live: ort.InferenceSession, provider: str) -> None:
+    """**Raises** `BadRequest` where a session has fallen back to other providers."""
     if provider not in live.get_providers():
         raise BadRequest(
-            f"--provider {provider} is installed but does not start here (no device, or a library "
+            f"provider {provider} is installed but does not start here (no device, or a library "
             "is missing): choose another."
         )
-    return live
 
 
 def placed(live: Session) -> dict[str, Counter[str]]:

@@ -33,10 +33,10 @@ def _open_file(path: Path) -> Checkpoint:
         start = file.read(BEGINNING)
     if start.startswith(lz4.MAGIC):
         return equimo.read_archive(path)
-    if start.startswith(npy.MAGIC) and path.with_name(equimo.METADATA).is_file():
-        return equimo.read_folder(path.parent)
     if start.startswith(npy.MAGIC):
-        return eqx.read_eqx(path)
+        # What lies beside a file says nothing of it, but in the one layout that Equimo writes.
+        extracted = path.name == equimo.WEIGHTS and path.with_name(equimo.METADATA).is_file()
+        return equimo.read_folder(path.parent) if extracted else eqx.read_eqx(path)
     if start[8:9] == b"{":
         return safetensors.read_safetensors(path)
     if start.startswith(b"{") and path.name.endswith(".index.json"):

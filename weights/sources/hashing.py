@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event
+from threading import Event, Lock
 
 from weights.files import Checkpoint
 
@@ -13,15 +13,28 @@ INTERVAL = 0.0005
 between two pieces. With Python's usual 5 ms it would wait there as long as it takes to hash one."""
 
 
-@contextmanager
-def eager() -> Generator[None]:
-    """Have threads give way to each other soon."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(INTERVAL)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
+class Eager:
+    """Has threads give way to each other soon, while anybody asks for that; blocks may overlap."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks, self._usual = Lock(), 0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._blocks:
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(INTERVAL)
+            self._blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks:
+                sys.setswitchinterval(self._usual)
+
+
+EAGER = Eager()
+"""The one of this process, as its interval is."""
 
 
 @contextmanager
@@ -36,7 +49,7 @@ def hashing(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
         if left.is_set():
             raise CancelledError
 
-    with eager(), ThreadPoolExecutor(1) as thread:
+    with EAGER, ThreadPoolExecutor(1) as thread:
         future = thread.submit(checkpoint.sha256, step)
         try:
             yield future.result

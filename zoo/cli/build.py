@@ -42,7 +42,8 @@ def build(
     variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
     weights: options.Weights = "auto",
     out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
-    force: options.ForceInexact = False,
+    force: options.Force = False,
+    keep_inexact: options.KeepInexact = False,
     offline: options.Offline = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
@@ -60,7 +61,15 @@ def build(
     """
     size = size or ("dynamic" if input == "float32" else None)
     out = out.absolute()  # workers may have another working folder
-    asked = Options(weights=weights, size=size, input=input, out=out, force=force, offline=offline)
+    asked = Options(
+        weights=weights,
+        size=size,
+        input=input,
+        out=out,
+        force=force,
+        keep_inexact=keep_inexact,
+        offline=offline,
+    )
     plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
     if dry_run:
         return foresee({plan.model: partial(wanted, plan) for plan in plans}, offline, json, EXTRAS)
@@ -90,7 +99,14 @@ def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) ->
                 f"--weights {asked.weights} is one checkpoint for {len(names)} models: build "
                 "them one by one, or keep the checkpoints where `--weights auto` finds them."
             )
-    made = partial(Plan, weights=choice, variants=chosen, force=asked.force, offline=asked.offline)
+    made = partial(
+        Plan,
+        weights=choice,
+        variants=chosen,
+        force=asked.force,
+        keep_inexact=asked.keep_inexact,
+        offline=asked.offline,
+    )
     return [
         made(model=name, folder=folder / name, signature=read_signature(info(name), asked))
         for name in names

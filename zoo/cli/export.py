@@ -38,7 +38,8 @@ def export(
     filter: options.Filter = None,
     weights: options.Weights = "auto",
     out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
-    force: options.ForceInexact = False,
+    force: options.Force = False,
+    keep_inexact: options.KeepInexact = False,
     offline: options.Offline = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
@@ -70,6 +71,7 @@ def export(
         precision=precision,
         out=out,
         force=force,
+        keep_inexact=keep_inexact,
         verify=not no_verify,
         offline=offline,
     )

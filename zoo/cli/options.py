@@ -118,8 +118,11 @@ Filter = Annotated[
 ]
 Weights = Annotated[str, weights(True)]
 Force = Annotated[bool, flag("--force", REPLACE)]
-INEXACT = f"{REPLACE} Also write files of low precision whose numbers are too far from fp32's."
-ForceInexact = Annotated[bool, flag("--force", INEXACT)]
+INEXACT = (
+    "Also write files of low precision whose numbers are too far from fp32's; the manifest says "
+    "that they did not pass."
+)
+KeepInexact = Annotated[bool, flag("--keep-inexact", INEXACT, FILE)]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
 Plot = Annotated[

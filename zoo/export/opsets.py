@@ -66,7 +66,7 @@ def export_one(
 ) -> Exported:
     """Export at one opset. The file appears at `target` only if it is complete and right.
 
-    One in a lower precision than float32 that is not right may be forced.
+    One in a lower precision than float32 that is not right may be kept.
     """
     with locked(target, progress), staged(target.parent) as stage:
         # Somebody else may have made it since the request was read.
@@ -83,7 +83,7 @@ def export_one(
         maker.take_images(file, opset, progress)
         made = maker.checked(file, asked.precision, converted, progress)
         record = describe(request, file, made, provenance())
-        kept = made.right or (asked.force and lowered)
+        kept = made.right or (asked.keep_inexact and lowered)
         if kept:
             with writing(target):
                 manifest_path(file).write_text(to_text(record), encoding="utf-8")

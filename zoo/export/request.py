@@ -51,6 +51,7 @@ class Options:
     precision: Precision = "fp32"
     out: Path | None = None
     force: bool = False
+    keep_inexact: bool = False
     verify: bool = True
     offline: bool = False
 

@@ -30,6 +30,7 @@ def to_onnx(
     input: Input = "float32",
     layers: Sequence[int] | str | None = None,
     verify: bool = True,
+    keep_inexact: bool = False,
 ) -> Manifest:
     """Write a model as an ONNX file and prove it in ONNX Runtime, as `zoo export` does.
 
@@ -58,6 +59,8 @@ def to_onnx(
     - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a
       network of the zoo itself.
     - `verify`: whether to compare the file with JAX on photographs.
+    - `keep_inexact`: also write a file of low precision whose numbers are too far from JAX's; its
+      manifest says that it did not pass.
 
     **Returns** the manifest, as it is written beside the file.
 
@@ -94,6 +97,7 @@ def to_onnx(
         target=target,
         out=out,
         force=True,
+        keep_inexact=keep_inexact,
         verify=verify,
     )
     request = read_request(subject.entry, options)

@@ -72,7 +72,8 @@ def load(
       the environment's `ZOO_CACHE_DIR` or `~/.cache/jax-onnx-zoo`.
     - `revision`: branch, tag or commit of the repository on the hub; the newest by default.
     - `offline`: use only what was downloaded before.
-    - `providers`: ONNX Runtime's execution providers; the CPU by default.
+    - `providers`: names of ONNX Runtime's execution providers, the first of which has to start;
+      the CPU by default.
 
     **Raises** a `ZooError` or `WeightsError`, which say what is missing.
 
@@ -98,13 +99,16 @@ def load(
 def _session(path: Path, providers: Sequence[str] | None) -> InferenceSession:
     import onnxruntime as ort
 
+    from zoo.runtime import CPU, check_provider, check_started
+
+    chosen = list(providers or (CPU,))
+    for name in chosen:
+        check_provider(name)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    return ort.InferenceSession(
-        path,
-        options,
-        providers=list(providers or ("CPUExecutionProvider",)),
-    )
+    live = ort.InferenceSession(path, options, providers=chosen)
+    check_started(live, chosen[0])
+    return live
 
 
 def _check_complete(manifest: Manifest, variant: str, folder: Path) -> None:

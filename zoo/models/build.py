@@ -80,7 +80,7 @@ def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
     activation = ACTIVATIONS[config.gelu]
     block = partial(ConvNeXtBlock, activation=activation, layer_scale=config.layer_scale)
     norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
-    return partial(ConvNeXt, config.depths, config.dims, block, norm=norm)
+    return partial(ConvNeXt, config.depths, config.dims, block, norm=norm, classes=config.classes)
 
 
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:

@@ -162,6 +162,7 @@ class ConvNeXt(eqx.Module):
         x = stage(x)                                for every stage; the first takes the image
         last_hidden_state = norm([mean(x), x])      rows: the mean, then the pixels
         pooler_output = last_hidden_state[0]
+        logits = head(pooler_output)
 
     DINOv3's ConvNeXt-T, with initial parameters:
 
@@ -176,6 +177,7 @@ class ConvNeXt(eqx.Module):
 
     blocks: tuple[Stage, ...]
     norm: Norm
+    head: eqx.nn.Linear | None
     name: str = eqx.field(static=True)
     preprocessing: Preprocessing | None = eqx.field(static=True)
 
@@ -186,6 +188,7 @@ class ConvNeXt(eqx.Module):
         block: Callable[..., Block] = Block,
         *,
         norm: MakeNorm = eqx.nn.LayerNorm,
+        classes: int = 0,
         name: str = "",
         preprocessing: Preprocessing | None = None,
         key: PRNGKeyArray,
@@ -195,6 +198,7 @@ class ConvNeXt(eqx.Module):
         - `depths`, `dims`: blocks and channels of every stage.
         - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
         - `norm`: makes every norm, the final one too, over as many channels as it is told.
+        - `classes`: outputs of a linear classifier on top; 0 for none.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
         """
         keys = jr.split(key, len(dims))
@@ -203,6 +207,9 @@ class ConvNeXt(eqx.Module):
             Stage(before, dim, depth, block, norm=norm, key=key) for before, dim, depth, key in rows
         )
         self.norm = norm(dims[-1])
+        # The draws of all other leaves are those without a classifier.
+        head_key = jr.fold_in(key, len(dims))
+        self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
         self.name, self.preprocessing = name, preprocessing
 
     @property
@@ -250,7 +257,8 @@ class ConvNeXt(eqx.Module):
             states = [each.transpose(2, 0, 1) for each in maps]
         else:
             states = [*map(with_mean, maps[:-1]), rows]
-        return Output(rows, rows[0], None, tuple(states[number - 1] for number in layers))
+        logits = None if self.head is None else self.head(rows[0])
+        return Output(rows, rows[0], logits, tuple(states[number - 1] for number in layers))
 
 
 def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]:

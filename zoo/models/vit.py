@@ -99,6 +99,11 @@ class VisionTransformer(eqx.Module):
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
         """
+        if pool is class_token and not cls_token:
+            raise ValueError(
+                "pool is class_token, and there is none (cls_token=False): give mean_of_patches, "
+                "attention (attn_pool), or None"
+            )
         keys = jr.split(key, 6 + depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
         self.patch_embed = PatchEmbedding(dim, patch_size, key=patch_key)
@@ -172,8 +177,10 @@ class VisionTransformer(eqx.Module):
     def class_attention(self, pixel_values: Float[Array, "3 H W"]) -> Float[Array, " patches"]:
         """How much the class token attends to each patch in the last block, the mean of the heads.
 
-        It has to have a class token.
+        **Raises** `ValueError` without a class token.
         """
+        if self.cls_token is None:
+            raise ValueError("class_attention is that of a class token, which this model has not")
         x, height, width = self.tokens(self.patch_embed(pixel_values))
         rotation = self.rotation(height, width)
         *before, last = self.blocks

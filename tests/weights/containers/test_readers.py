@@ -1,5 +1,6 @@
 """Checkpoint files: wrappers, prefixes, and everything that may be wrong with one."""
 
+import json
 import os
 import pickle
 import zipfile
@@ -17,6 +18,7 @@ from weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
+from weights.writers.safetensors import write_arrays
 
 torch = pytest.importorskip("torch")
 
@@ -37,6 +39,33 @@ def test_wrappers_and_prefixes(wrapper, prefix, tmp_path):
     file = read(tmp_path / "w.pth")
     assert list(file) == ["norm.weight"]
     np.testing.assert_array_equal(file["norm.weight"].read(), [0, 1, 2])
+
+
+def _write(path, values):
+    """A checkpoint of one array, in the format that the name asks for."""
+    array = np.array(values, np.float32)
+    if path.suffix == ".eqx":
+        with path.open("wb") as file:
+            np.save(file, array)
+    elif path.suffix == ".npz":
+        np.savez(path, array=array)
+    elif path.suffix == ".safetensors":
+        write_arrays(path, {"array": array})
+    else:
+        torch.save({"array": torch.tensor(values)}, path)
+
+
+@pytest.mark.parametrize("suffix", [".eqx", ".npz", ".safetensors", ".pth"])
+def test_a_file_that_is_named_is_the_one_that_is_read(suffix, tmp_path):
+    """Whatever lies beside it, that of a checkpoint in several files too."""
+    _write(tmp_path / f"finetuned{suffix}", [1.0, 2.0])
+    for name in ("weights.eqx", "arrays.npz", "model.safetensors", "model.pth"):
+        _write(tmp_path / name, [8.0, 9.0])
+    (tmp_path / "metadata.json").write_text("{}")
+    index = {"metadata": {}, "weight_map": {"array": "model.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tensor,) = read(tmp_path / f"finetuned{suffix}").values()
+    np.testing.assert_array_equal(tensor.read(), [1, 2])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

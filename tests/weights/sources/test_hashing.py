@@ -29,6 +29,18 @@ def test_the_digest_of_the_file(checkpoint):
     assert sys.getswitchinterval() == usual
 
 
+def test_blocks_that_overlap_leave_the_interval_as_it_was(checkpoint):
+    """In whatever order they end."""
+    usual = sys.getswitchinterval()
+    first, second = hashing(checkpoint), hashing(checkpoint)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < usual
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == usual
+
+
 def test_a_block_that_ends_stops_it(checkpoint, monkeypatch):
     pieces = []
 

@@ -23,12 +23,13 @@ import zoo
 from tests.zoo.export.test_export import ZOO, call, no_weights_around  # noqa: F401
 from tests.zoo.models.test_digits import accuracy
 from zoo.artifacts.build import schedule
-from zoo.artifacts.build.ledger import read
+from zoo.artifacts.build.ledger import Ledger, read
 from zoo.artifacts.build.plan import Plan
 from zoo.errors import BadOutput
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.read import to_text
 
 MODEL = "vit_digits"
 FILES = {
@@ -194,6 +195,18 @@ def test_a_build_that_was_stopped_at_once(built, tmp_path):
     change = {"variants": {}, "files": [], "complete": False}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest(built[0]) | change))
     assert read(tmp_path).variants == {}
+
+
+def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path):
+    """All of them are made again, or the folder is left as it is."""
+    earlier = read(built[0])
+    header = earlier.changed(files=(), variants={}, complete=False)
+    older = earlier.changed(tools={**earlier.tools, "onnxruntime": "1.0.0"})
+    (tmp_path / "manifest.json").write_text(to_text(older))
+    with pytest.raises(BadOutput, match=r"fp16 and int8 of a build with onnxruntime 1\.0\.0"):
+        Ledger(tmp_path, header, ("fp32", "fused"), force=False)
+    assert Ledger(tmp_path, header, tuple(FILES), force=False).content.variants == {}
+    assert Ledger(tmp_path, header, ("fp32",), force=True).content.variants == {}
 
 
 def plan(model):

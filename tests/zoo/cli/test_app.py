@@ -119,7 +119,7 @@ def test_an_option_is_called_the_same_and_means_the_same():
                 texts.setdefault("out FILE" if is_file else param.name, set()).add(param.help)
     assert {"out", "json", "weights", "offline", "dry_run", "revision", "variant"} <= set(texts)
     differing = {name: found for name, found in texts.items() if len(found) > 1}
-    assert set(differing) == {"out", "force"}
+    assert set(differing) == {"out"}
     for found in differing.values():
         shortest = min(found, key=len).rstrip(".")
         assert all(text.startswith(shortest) for text in found)

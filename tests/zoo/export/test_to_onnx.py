@@ -195,18 +195,33 @@ def test_models_that_are_not_of_the_zoo(digits, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_wrong_is_not_written(fine_tuned, tmp_path):
-    """A function that turns what float32 rounds away into its result."""
+class Chaos(eqx.Module):
+    """A function that turns what is rounded away into its result."""
 
-    class Chaos(eqx.Module):
-        backbone: eqx.Module
+    backbone: eqx.Module
 
-        def __call__(self, image: Float[Array, "3 H W"]) -> Array:
-            return jnp.sin(1e6 * self.backbone(image).pooler_output)
+    def __call__(self, image: Float[Array, "3 H W"]) -> Array:
+        return jnp.sin(1e6 * self.backbone(image).pooler_output)
 
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_what_is_wrong_is_not_written(fine_tuned, tmp_path, precision):
+    """An earlier file is replaced by one that is right alone."""
+    path = tmp_path / "mine.onnx"
+    path.write_text("an earlier one")
     with pytest.raises(NotVerified, match="was not written"):
-        zoo.to_onnx(Chaos(fine_tuned), tmp_path / "mine.onnx")
-    assert not list(tmp_path.iterdir())
+        zoo.to_onnx(Chaos(fine_tuned), path, precision=precision)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.onnx"]
+    assert path.read_text() == "an earlier one"
+
+
+def test_what_is_not_exact_is_kept_where_that_is_asked_for(fine_tuned, tmp_path):
+    path = tmp_path / "mine.onnx"
+    manifest = zoo.to_onnx(Chaos(fine_tuned), path, precision="int8", keep_inexact=True)
+    assert not manifest.only.passed
+    assert read(path.with_suffix(".manifest.json")) == manifest
+    with pytest.raises(NotVerified, match="was not written"):
+        zoo.to_onnx(Chaos(fine_tuned), tmp_path / "whole.onnx", keep_inexact=True)
 
 
 def test_not_a_number_is_told(fine_tuned, tmp_path):

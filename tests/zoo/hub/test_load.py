@@ -5,6 +5,7 @@ import sys
 from dataclasses import FrozenInstanceError
 
 import numpy as np
+import onnxruntime
 import pytest
 from PIL import Image
 
@@ -89,6 +90,23 @@ def test_a_file_that_preprocesses_itself(tmp_path):
     np.testing.assert_allclose(model(NOISE)["pooler_output"], means, rtol=1e-5)
     with pytest.raises(BadRequest, match="equally large"):
         model([NOISE[0], NOISE[0, 1:]])
+
+
+@pytest.mark.parametrize("providers", [["Nope"], ["CPUExecutionProvider", "CUDA"]])
+def test_providers_that_are_not_here_are_refused(providers, folder):
+    with pytest.raises(BadRequest, match=f"provider {providers[-1]} is not installed"):
+        zoo.load("dinov3_vits16", folder=folder, providers=providers)
+
+
+def test_a_provider_that_does_not_start_is_no_cpu(folder, monkeypatch):
+    """It is part of the package, and there is no device."""
+    known = ["AbsentExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: known)
+    with (
+        pytest.warns(UserWarning, match="AbsentExecutionProvider"),
+        pytest.raises(BadRequest, match="does not start here"),
+    ):
+        zoo.load("dinov3_vits16", folder=folder, providers=known)
 
 
 def test_folders_that_are_refused(folder):

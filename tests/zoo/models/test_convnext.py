@@ -41,7 +41,7 @@ from zoo.checkpoints.convert import write
 from zoo.checkpoints.load import load_checkpoint, namings, open_named, shapes, variants
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config
-from zoo.models.build import abstract, batched, count_parameters
+from zoo.models.build import abstract, batched, build, count_parameters
 from zoo.models.config import ConvNeXtConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -445,6 +445,19 @@ def test_every_variant_converts(name):
 
 
 # ------------------------------------------------------------------------------------- entries
+
+
+def test_a_classifier():
+    """Other leaves are those of the network without one; torch's layer makes the same logits."""
+    config = replace(zoo.info("dinov3_convnext_tiny").config, depths=(1, 1, 1, 1), dims=(8,) * 4)
+    bare, model = (build(replace(config, classes=n), key=jax.random.key(3)) for n in (0, 10))
+    assert eqx.tree_equal(eqx.tree_at(lambda m: m.head, model, None), bare)
+    output = model(jax.numpy.asarray(make_image(1, 64, 96)))
+    layer = torch.nn.Linear(8, 10)
+    layer.weight.data = torch.tensor(np.asarray(model.head.weight))
+    layer.bias.data = torch.tensor(np.asarray(model.head.bias))
+    wanted = layer(torch.tensor(np.asarray(output.pooler_output))).detach().numpy()
+    np.testing.assert_allclose(output.logits, wanted, rtol=0, atol=1e-6)
 
 
 def test_entries():

@@ -150,6 +150,15 @@ def test_vit5_agrees_with_equimo_2(who, size):
         np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
 
 
+def test_what_needs_a_class_token_is_refused_without_one():
+    config = ViTConfig(dim=32, depth=1, heads=2, hidden=64, cls_token=False)
+    with pytest.raises(ValueError, match="pool is class_token, and there is none"):
+        model_of(config)
+    image = jax.numpy.asarray(make_image(1, 32, 48))
+    with pytest.raises(ValueError, match="class_attention is that of a class token"):
+        model_of(replace(config, pool="mean")).class_attention(image)
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_switch_works_in_half_precision_and_by_vmap(name):

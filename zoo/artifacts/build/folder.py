@@ -39,7 +39,7 @@ def build(plan: Plan, progress: Progress) -> Outcome:
         entry = info(plan.model)
         loaded = load(plan.weights, entry, progress, plan.offline)
         empty = header(entry, plan.signature, loaded.weights.provenance)
-        ledger = Ledger(plan.folder, empty, plan.force)
+        ledger = Ledger(plan.folder, empty, plan.variants, plan.force)
         there = [name for name in plan.variants if name in ledger.content.variants]
         if there == list(plan.variants) and ledger.content.complete:
             return Outcome(plan.model, [ledger.content], already_there=there)
@@ -103,8 +103,8 @@ FLOAT32 = {v.opset: Path(v.file).name for v in VARIANTS.values() if v.precision 
 
 
 def settle(plan: Plan, ledger: Ledger, variant: Variant, file: Path, made: Made) -> bool:
-    """Publish a variant if it is right, or forced; whether it was."""
-    if not (made.right or (plan.force and variant.precision != "fp32")):
+    """Publish a variant if it is right, or to be kept; whether it was."""
+    if not (made.right or (plan.keep_inexact and variant.precision != "fp32")):
         return False
     folder = Path(variant.file).parent
     # The sidecar first: a model without its tensors would be a wrong file.

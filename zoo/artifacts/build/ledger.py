@@ -20,10 +20,11 @@ IDENTITY = {"model", "input", "size", "weights"}
 class Ledger:
     """A folder's manifest. Files get into it after they are in their places."""
 
-    def __init__(self, folder: Path, header: Manifest, force: bool):
-        """Start from what an earlier build proved.
+    def __init__(self, folder: Path, header: Manifest, variants: Sequence[str], force: bool):
+        """Start from what an earlier build proved; `variants` are those that this one makes.
 
-        **Raises** `BadOutput` if that was a build of something else, unless it is to be replaced.
+        **Raises** `BadOutput` if that was a build of something else, or with other versions, of
+        which files would be left over, unless it is to be replaced.
         """
         self.folder, self.content = folder, header
         earlier = None if force else read(folder)
@@ -38,6 +39,12 @@ class Ledger:
             )
         if earlier.tools == header.tools:
             self._take_over(earlier)
+        elif lost := [name for name in earlier.variants if name not in variants]:
+            raise BadOutput(
+                f"{folder} holds {' and '.join(lost)} of a build with {_changed(earlier, header)}: "
+                "build them again with `--variant`, replace the folder with --force, or choose "
+                "another place with --out."
+            )
 
     def _take_over(self, earlier: Manifest) -> None:
         right = tuple(file for file in earlier.files if file.is_at(self.folder))
@@ -83,6 +90,18 @@ class Ledger:
             for path in (self.folder / variant.file, sidecar_path(self.folder / variant.file)):
                 if path.relative_to(self.folder).as_posix() not in self.content.listed:
                     path.unlink(missing_ok=True)
+
+
+def _changed(earlier: Manifest, header: Manifest) -> str:
+    """The versions that another build had: ``onnxruntime 1.31.0 (1.32.0 here)``."""
+    return (
+        ", ".join(
+            f"{name} {version} ({header.tools.get(name, 'none')} here)"
+            for name, version in earlier.tools.items()
+            if header.tools.get(name) != version
+        )
+        or "fewer tools"
+    )
 
 
 def read(folder: Path) -> Manifest | None:

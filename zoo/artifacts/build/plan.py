@@ -14,8 +14,8 @@ from zoo.manifest.choices import Precision
 class Plan:
     """One folder to build: plain data that a worker elsewhere can be sent.
 
-    With `force` earlier files are replaced, and files of low precision kept that are not as near
-    to float32 as is asked of them.
+    With `force` earlier files are replaced; with `keep_inexact` files of low precision are kept
+    that are not as near to float32 as is asked of them.
     """
 
     model: str
@@ -24,6 +24,7 @@ class Plan:
     signature: Signature
     variants: tuple[str, ...]
     force: bool = False
+    keep_inexact: bool = False
     offline: bool = False
 
 

@@ -68,7 +68,7 @@ def fate(export: Exported) -> str:
         return "written"
     if export.manifest.only.precision == "fp32":
         return "not written: it is wrong"
-    return "not written: it is too far from fp32 (--force keeps it)"
+    return "not written: it is too far from fp32 (--keep-inexact keeps it)"
 
 
 def verdict(variant: Variant) -> str:
