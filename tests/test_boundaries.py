@@ -51,7 +51,8 @@ ROOMS = {
         *("tree", "load", "random", "synthetic"),
     ),
     "zoo": (
-        *("errors", "progress", "version", "models", "registry", "images", "files", "runtime"),
+        *("errors", "progress", "version", "processes"),
+        *("models", "registry", "images", "files", "runtime"),
         *(
             "checkpoints",
             "manifest",
@@ -164,6 +165,19 @@ def test_no_import_upwards(package):
             if module.split(".")[0] == package and used in order:
                 assert order.index(used) <= order.index(room), f"{path} imports {module}"
             assert module != package or room == "cli", f"{path} imports its package's face"
+
+
+STARTS = re.compile(
+    r"\b(multiprocessing|subprocess|ProcessPoolExecutor|os\.(system|popen|fork|(spawn|exec|posix)\w+))\b"
+)
+"""What starts processes, as modules and functions are called."""
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_processes_are_started_in_one_place(package):
+    for path in files(package):
+        found = STARTS.search(ast.unparse(ast.parse(path.read_text())))
+        assert not found or path == ROOT / "zoo/processes.py", (path, found)
 
 
 def _is_dtype(node: ast.expr) -> bool:

@@ -1,10 +1,8 @@
 """How long a file takes to load and how much memory it needs, in a process of its own."""
 
-import multiprocessing
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import psutil
 from zoo.bench.inputs import Spec, draw
 from zoo.bench.rounds import session
 from zoo.errors import BadFile
+from zoo.processes import fresh, workers
 
 RUNS = 3
 STATUS = Path("/proc/self/status")
@@ -36,9 +35,8 @@ class Footprint:
 
 def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     """Load and run a file elsewhere. **Raises** `BadFile` if that process dies."""
-    fresh = multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(1, mp_context=fresh) as pool:
+        with fresh() as context, workers(context, 1) as pool:
             return pool.submit(measure, file, specs, threads).result()
     except BrokenProcessPool as error:
         raise BadFile(

@@ -1,6 +1,5 @@
 """All or nothing: files appear under their final names only when they are complete."""
 
-import multiprocessing
 import os
 import secrets
 import shutil
@@ -14,6 +13,7 @@ from types import FrameType
 from weights import lock
 from weights.progress import Progress
 from zoo.errors import BadOutput
+from zoo.processes import terminate_workers
 
 PREFIX = ".zoo-"
 """How the names of staged folders begin."""
@@ -137,8 +137,7 @@ def publish(stage: Path, target: Path) -> None:
 def stop(number: int, frame: FrameType | None) -> None:
     """Leave at once, with what is staged removed and the workers told to do the same."""
     # Raising here is not enough: an exception that arrives inside a destructor is dropped.
-    for child in multiprocessing.active_children():
-        child.terminate()
+    terminate_workers()
     discard()
     if number == signal.SIGINT:
         print(INTERRUPTION, file=sys.stderr, flush=True)

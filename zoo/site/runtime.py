@@ -1,7 +1,6 @@
 """onnxruntime-web, which the pages run models with: two files of a package of npm."""
 
 import shutil
-import subprocess
 import tarfile
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from weights.files import sha256
 from weights.progress import Progress
 from zoo.errors import BadFile, MissingLibrary
+from zoo.processes import run_program
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 
@@ -69,12 +69,8 @@ def _ask_npm(workshop: Path, progress: Progress) -> Path:
         )
     progress.stage(f"fetching {PACKAGE} with npm")
     command = [npm, "pack", "--loglevel=error", "--ignore-scripts", "--prefer-offline"]
-    done = subprocess.run(
-        [*command, "--pack-destination", str(workshop.absolute()), f"{PACKAGE}@{VERSION}"],
-        capture_output=True,
-        text=True,
-        cwd=workshop,
-    )
+    where = ("--pack-destination", str(workshop.absolute()))
+    done = run_program([*command, *where, f"{PACKAGE}@{VERSION}"], workshop)
     found = list(workshop.glob("*.tgz"))
     if done.returncode or not found:
         # A code and what it means come first, advice and the place of a log last.

@@ -1,10 +1,9 @@
 """Where builds run: in this process, in processes beside it, or on a Dask cluster."""
 
-import multiprocessing
 import signal
 import threading
 from collections.abc import Generator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from zoo.artifacts.build.plan import Plan
 from zoo.artifacts.build.schedule import Pool, Told
 from zoo.errors import BadRequest
 from zoo.files.staging import stop
+from zoo.processes import fresh, workers
 
 
 class Here(Executor):
@@ -34,13 +34,11 @@ def here(told: Told) -> Pool:
 @contextmanager
 def processes(jobs: int, told: Told) -> Generator[Pool]:
     """So many processes, a fresh one for each build: what a build allocates is gone after it."""
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
+    with fresh() as context, context.Manager() as manager:
         queue = manager.Queue()
         listener = threading.Thread(target=_listen, args=(queue, told), daemon=True)
         listener.start()
-        started = {"mp_context": context, "initializer": _prepare, "max_tasks_per_child": 1}
-        open = partial(ProcessPoolExecutor, jobs, **started)
+        open = partial(workers, context, jobs, _prepare, max_tasks_per_child=1)
         yield Pool(open, partial(_send, queue), lost=(BrokenExecutor,))
         queue.put(None)
         listener.join()

@@ -1,0 +1,52 @@
+"""Processes beside this one: the only place that starts any.
+
+A process of Python's looks for modules in the current folder first, where a `multiprocessing.py`
+that somebody downloaded would be executed. Those that are started here do not look there.
+"""
+
+import multiprocessing
+import os
+import subprocess
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext
+from pathlib import Path
+
+SAFE_PATH = "PYTHONSAFEPATH"
+"""What Python's own variable for that is called, as the flag `-P` is what it does."""
+
+
+@contextmanager
+def fresh() -> Generator[SpawnContext]:
+    """Start processes afresh while the block runs, without the current folder on their path."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield multiprocessing.get_context("spawn")
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
+
+
+def workers(
+    context: SpawnContext,
+    count: int,
+    initializer: Callable[[], object] | None = None,
+    max_tasks_per_child: int | None = None,
+) -> ProcessPoolExecutor:
+    """So many processes of a context of `fresh`, which outlives them."""
+    return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
+
+
+def run_program(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program of somebody else's in a folder, to its end; what it printed is captured."""
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+
+
+def terminate_workers() -> None:
+    """Tell those that are still running to stop."""
+    for child in multiprocessing.active_children():
+        child.terminate()
