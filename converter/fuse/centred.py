@@ -8,7 +8,7 @@ norms the second way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -82,17 +82,22 @@ def _difference(
 ) -> Iterator[Centred]:
     """``x * s - mean * s``, if the two have all but one factor each in common."""
     first, second = (_signed(term, uses) for term in (one, other))
-    shared = [f for f in first.factors if f in second.factors]
-    own = [_without(parts.factors, shared) for parts in (first, second)]
+    mine, others, shared = [], list(second.factors), list[View]()
+    for factor in first.factors:  # each as often as both have it
+        if factor in others:
+            others.remove(factor)
+            shared.append(factor)
+        else:
+            mine.append(factor)
     alike = first.divisors == second.divisors and first.coefficient != 0
-    if not alike or any(len(factors) != 1 for factors in own):
+    if not alike or len(mine) != 1 or len(others) != 1:
         return
     whole = Product(first.coefficient, [], list(first.divisors))
     for factor in shared:
         _multiply(whole, product(factor, uses))
     weight = -second.coefficient / first.coefficient
     for deviation in divided_by_deviation(whole, node.out.dtype):
-        yield Centred(own[0][0], own[1][0], weight, deviation, terms)
+        yield Centred(mine[0], others[0], weight, deviation, terms)
 
 
 def _signed(term: NormTerm, uses: Uses) -> Product:
@@ -100,15 +105,6 @@ def _signed(term: NormTerm, uses: Uses) -> Product:
     parts = product(view, uses)
     parts.coefficient *= -1 if sign is ops.sub else 1
     return parts
-
-
-def _without(factors: Sequence[View], shared: Sequence[View]) -> list[View]:
-    """The factors less the shared ones, each as often as it is shared."""
-    left = list(factors)
-    for factor in shared:
-        if factor in left:
-            left.remove(factor)
-    return left
 
 
 def _multiply(parts: Product, more: Product) -> None:

@@ -521,3 +521,26 @@ def test_a_scale_by_the_deviation_without_centring_is_no_rms_norm():
     (miss,) = export.report.near_misses
     assert miss.pattern == "RMSNormalization"
     assert "squared only" in miss.reason
+
+
+@pytest.mark.parametrize("mine", [1, 2])
+@pytest.mark.parametrize("other", [1, 2])
+def test_a_scale_counts_as_often_as_it_multiplies(mine, other):
+    """``x * s * s - mean * s`` is no norm; with as many on both sides it is."""
+
+    def times(value, scale, count):
+        return value if count == 0 else times(value * scale, scale, count - 1)
+
+    def inside(x, scale):
+        mean = x.mean(-1, keepdims=True)
+        inverse = lax.rsqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+        return x * times(inverse, scale, mine) - mean * times(inverse, scale, other)
+
+    def outside(x, scale):
+        mean = x.mean(-1, keepdims=True)
+        inverse = lax.rsqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+        return times(x * inverse, scale, mine) - times(mean * inverse, scale, other)
+
+    for each in (inside, outside):
+        fused = converted(each, (3, 8), (8,)).report.fused
+        assert ("LayerNormalization" in fused) == (mine == other), fused
