@@ -56,6 +56,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("name", CHECKS)
 def test_checks_are_left_out(name):
@@ -128,6 +129,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("call", CALLS)

@@ -77,6 +77,7 @@ def without(operators: str) -> Target:
     return replace(base, name="bare", lacks=(*base.lacks, lack(operators)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUSED)
 def test_what_is_lacking_is_spelled_out(name):
     """And is right, in numbers and by the report."""

@@ -33,6 +33,7 @@ def test_floats_are_cut_off(dtype):
     assert_same(lambda x: (x * 255).astype(dtype), BEYOND)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.full
 @pytest.mark.parametrize("target", [*INTEGERS, "int64", "uint64"])
 @pytest.mark.parametrize("source", ["float16", "float32", "float64"])
@@ -76,6 +77,7 @@ def test_divisions(name):
     assert_same(DIVISIONS[name], small if name in ("gcd", "lcm") else X, Y)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [*INTEGERS, "int64", "uint64"])
 def test_every_division(dtype):
@@ -199,6 +201,7 @@ MASKED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MASKED)
 def test_gathers_that_a_mask_follows(name):
     assert_same(MASKED[name], TABLE, PLACES)
@@ -220,6 +223,7 @@ UNMASKED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", UNMASKED)
 def test_strict_believes_no_promise(name):
     export = converter.to_onnx(UNMASKED[name], [TABLE, PLACES], strict=True)
@@ -267,6 +271,7 @@ def test_ranges():
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", ["float32", "float16"])
 @pytest.mark.parametrize("target", SMALL)
 def test_floats_become_eight_bits_or_four(source, target):
@@ -297,6 +302,7 @@ COMPUTED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", SMALL)
 @pytest.mark.parametrize("name", COMPUTED)
 def test_what_has_no_kernel_is_refused(name, target):

@@ -67,6 +67,7 @@ ONE = {
 """What is called in what way, and all the operators that it becomes."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "opset"), [(name, opset) for name, row in ONE.items() for opset in row[2]]
 )

@@ -42,7 +42,7 @@ def _primitives(row: Row) -> set[str]:
     return {eqn.primitive.name for eqn in equations(jaxpr)}
 
 
-@pytest.mark.sampled(24, full=6)
+@pytest.mark.sampled(48, full=12)
 @pytest.mark.filterwarnings("ignore:left out")
 @_cases()
 def test_every_way(name, way):

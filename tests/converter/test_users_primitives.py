@@ -182,6 +182,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @wrapped_cases(FORMS)
 def test_its_impl_is_traced(case):
     assert_exports(case)

@@ -143,6 +143,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name):
     fn, truth, args = ANSWERS[name]

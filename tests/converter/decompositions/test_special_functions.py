@@ -35,6 +35,7 @@ def converted(fn, inputs, **how):
     return got
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_as_near_to_the_truth_as_jax(name, dtype):
@@ -63,6 +64,7 @@ def test_as_the_judge_has_it(name, dtype):
 EDGES = [0.0, -0.0, 1.0, 0.5, 2.0, 3.0, -1.0, -2.5, 1e-3, 12.0, np.inf, -np.inf, np.nan]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_edges(name):
     """To the accuracy that the logarithms of XLA's gamma function leave."""

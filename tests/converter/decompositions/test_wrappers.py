@@ -97,6 +97,7 @@ INLINED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INLINED)
 def test_inlined(name):
     fn = INLINED[name]

@@ -42,6 +42,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("specs", [(("B", 3), (4, 3)), ((4, 3), ("B", 3))], ids=["first", "last"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_it_is_refused_or_runs(name, specs):

@@ -122,6 +122,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_decomposition_passes(name):
     fn, x = RIGHT[name]
@@ -129,6 +130,7 @@ def test_a_right_decomposition_passes(name):
     assert verdict.passed, verdict.differences[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_traced_graph_is_jax(name):
     """Bit by bit: it holds JAX's own primitives, and each is one."""
