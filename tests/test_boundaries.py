@@ -41,6 +41,7 @@ ROOMS = {
             "errors",
             "progress",
             "lock",
+            "overlapping",
             "tensors",
             "distributions",
             "files",

@@ -13,22 +13,34 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 
+from weights.overlapping import Overlapping
+
 SAFE_PATH = "PYTHONSAFEPATH"
-"""What Python's own variable for that is called, as the flag `-P` is what it does."""
+"""The variable by which Python leaves the current folder out, as with its flag `-P`."""
+
+
+def _leave_out() -> str | None:
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    return before
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        del os.environ[SAFE_PATH]
+    else:
+        os.environ[SAFE_PATH] = before
+
+
+WITHOUT_FOLDER = Overlapping(_leave_out, _restore)
+"""Leaves the current folder out for processes that start while a block runs."""
 
 
 @contextmanager
 def fresh() -> Generator[SpawnContext]:
     """Start processes afresh while the block runs, without the current folder on their path."""
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
-    try:
+    with WITHOUT_FOLDER:
         yield multiprocessing.get_context("spawn")
-    finally:
-        if before is None:
-            del os.environ[SAFE_PATH]
-        else:
-            os.environ[SAFE_PATH] = before
 
 
 def workers(
@@ -37,7 +49,7 @@ def workers(
     initializer: Callable[[], object] | None = None,
     max_tasks_per_child: int | None = None,
 ) -> ProcessPoolExecutor:
-    """So many processes of a context of `fresh`, which outlives them."""
+    """So many processes, to be used within the block of `fresh` that gave the context."""
     return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
 
 

@@ -50,8 +50,10 @@ def size_product(dims: Sequence[Dim]) -> Dim:
 
 def same(a: Dim, b: Dim) -> bool:
     """Provably equal."""
-    if a is b or type(a) is type(b):  # the usual cases of what is asked most
-        return a is b or bool(a == b)
+    if a is b:
+        return True
+    if type(a) is type(b):  # the usual case of what is asked most
+        return bool(a == b)
     return is_static(a) == is_static(b) and bool(a == b)
 
 

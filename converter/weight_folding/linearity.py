@@ -49,7 +49,7 @@ def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
     if back is None:
         return []
     seen = back.onto(factor, range(factor.rank))
-    shape = tuple(d if group else 1 for group, d in zip(seen.groups, value.shape, strict=True))
+    shape = seen.bare(value.shape)
     known = dims.all_static(shape)
     return [[LinearPart(node, 0, write(editor, seen, shape))]] if known else []
 

@@ -1,12 +1,13 @@
 """Processes of ours do not execute what lies in the current folder."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from zoo.artifacts.build.pools import processes
-from zoo.processes import fresh, run_program, workers
+from zoo.processes import SAFE_PATH, fresh, run_program, workers
 
 TRAPPED = ("multiprocessing", "concurrent", "threading", "signal", "selectors", "numpy", "zoo")
 
@@ -34,6 +35,21 @@ def test_workers_of_a_build(trap):
     with processes(1, print) as pool, pool.open() as executor:
         assert list(executor.map(len, ("a", "bc"))) == [1, 2]
     assert not trap.exists()
+
+
+def test_blocks_that_overlap_leave_the_environment_as_it_was(monkeypatch):
+    """In whatever order they end."""
+    for before in (None, "0"):
+        monkeypatch.delenv(SAFE_PATH, raising=False)
+        if before is not None:
+            monkeypatch.setenv(SAFE_PATH, before)
+        first, second = fresh(), fresh()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert os.environ[SAFE_PATH] == "1"
+        second.__exit__(None, None, None)
+        assert os.environ.get(SAFE_PATH) == before
 
 
 def test_the_trap_would_be_seen(trap):

@@ -4,37 +4,24 @@ import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event, Lock
+from threading import Event
 
 from weights.files import Checkpoint
+from weights.overlapping import Overlapping
 
 INTERVAL = 0.0005
 """Seconds that a thread may keep the interpreter from others. One that hashes needs it for a moment
 between two pieces. With Python's usual 5 ms it would wait there as long as it takes to hash one."""
 
 
-class Eager:
-    """Has threads give way to each other soon, while anybody asks for that; blocks may overlap."""
-
-    def __init__(self) -> None:
-        self._lock, self._blocks, self._usual = Lock(), 0, 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._blocks:
-                self._usual = sys.getswitchinterval()
-                sys.setswitchinterval(INTERVAL)
-            self._blocks += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._blocks -= 1
-            if not self._blocks:
-                sys.setswitchinterval(self._usual)
+def _shorten() -> float:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(INTERVAL)
+    return before
 
 
-EAGER = Eager()
-"""The one of this process, as its interval is."""
+EAGER = Overlapping(_shorten, sys.setswitchinterval)
+"""Has threads give way to each other soon."""
 
 
 @contextmanager

@@ -28,9 +28,9 @@ def half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Wr
     layers of a network read the same tables, which are proved once.
     """
     key = (id(value), axis, interleaved)
-    if key not in memo:
-        memo[key] = _proved_half(value, axis, interleaved, memo)
-    return memo[key]
+    if key not in memo:  # held there, so that nothing else gets its id
+        memo[key] = value, _proved_half(value, axis, interleaved, memo)
+    return memo[key][1]
 
 
 def _proved_half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Write | str:

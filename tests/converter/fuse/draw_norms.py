@@ -10,7 +10,7 @@ from jax import lax
 from tests.converter.fuse.drawing import Draw, Pencil, moved
 
 LAYER_MISSES = ("count", "axes", "highest", "plain square", "other", "plus", "power", "inside")
-SPREAD_MISSES = ("", "", "other scale", "half the mean", "other average")
+SPREAD_MISSES = ("", "", "other scale", "half the mean", "other average", "inverse twice")
 RMS_MISSES = ("count", "other", "power", "cube", "centred")
 
 
@@ -61,10 +61,11 @@ def _apart(pencil, x, average, inside, miss):
     inverse = lax.rsqrt(inside)
     scale = inverse * jnp.asarray(1.5, x.dtype) if pencil.chance("scaled", 0.5) else inverse
     other = scale * jnp.asarray(1.25, x.dtype) if miss == "other scale" else scale
+    scaled = x * scale * inverse if miss == "inverse twice" else x * scale
     average = {"half the mean": average * 0.5, "other average": -average}.get(miss, average)
     if pencil.chance("negated", 0.5):
-        return x * scale + -average * other
-    return x * scale - average * other
+        return scaled + -average * other
+    return scaled - average * other
 
 
 def _dressed(y, axes, weight, bias):
