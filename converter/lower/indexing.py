@@ -12,7 +12,6 @@ where ``Attention`` joins it itself (past and present), and other runtimes take 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,17 +122,14 @@ def _widened(
 # ---------------------------------------------------------------------------------------- scatter
 
 
+@lowers(ops.scatter, ops.scatter_add, ops.scatter_mul, ignores=IN_BOUNDS)
+@lowers(ops.scatter_max, ops.scatter_min, since=18, ignores=IN_BOUNDS)
 def scatter(
-    b: Builder,
-    x: ir.Value,
-    indices: ir.Value,
-    updates: ir.Value,
-    *,
-    dimension_numbers: Any,
-    reduction: str | None,
+    b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
     """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
+    reduction = b.node.op.name.partition("-")[2] or None  # of ``scatter-add``
     sizes = scatter_window(n, rank, b.operand(2).shape)
     shared, given = n.operand_batching_dims, n.scatter_dims_to_operand_dims
     short = [d for d in _cut_axes(sizes, shape) if d not in (*shared, *given)]
@@ -183,13 +179,6 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
     pads = np.zeros((2, len(where) + 1), np.int64)
     pads[1, -1] = columns - given
     return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
-
-
-lowers(ops.scatter, ignores=IN_BOUNDS)(partial(scatter, reduction=None))
-lowers(ops.scatter_add, ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
-lowers(ops.scatter_mul, ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
-lowers(ops.scatter_max, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
-lowers(ops.scatter_min, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
 
 
 # --------------------------------------------------------------------------------- dynamic slices
@@ -273,7 +262,7 @@ def _(
     rest = [d for d in range(len(shape)) if d not in each]
     whole = all(d in given or dims.same(sizes[d], shape[d]) for d in rest)
     if len(given) != 1 or given == (0,) or each != (0,) * len(where) or not whole:
-        return scatter(b, x, indices, updates, dimension_numbers=n, reduction=None)
+        return scatter(b, x, indices, updates, dimension_numbers=n)
     updates = arranged_updates(b, updates, n, len(shape), rest, sizes)
     index = b.cast(b.reshape(indices, (*where, 1), where or (1,)), np.int64)
     if not each:

@@ -99,7 +99,7 @@ def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
     return Pair(lax.convert_element_type(x, part), jnp.zeros(x.shape, part))
 
 
-@meaning("iota", ignores=("sharding",))
+@meaning("iota")
 def iota(*_: Any, dtype: Any, shape: tuple[int, ...], dimension: int) -> Pair:
     part = real_dtype(dtype)
     return Pair(lax.broadcasted_iota(part, shape, dimension), jnp.zeros(shape, part))

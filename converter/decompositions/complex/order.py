@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.complex.algebra import chosen, size, times
+from converter.decompositions.complex.algebra import chosen, size
 from converter.decompositions.complex.complex_rules import meaning
 from converter.decompositions.complex.elementary import quarter_turned
-from converter.decompositions.computation import combined, lines
+from converter.decompositions.computation import Combine, combined, lines
 from converter.decompositions.window_reductions import Pads, in_windows, pads
 from converter.ir.complex_pairs import Pair, parts, whole_number
 
-Combined = Callable[[Pair, Pair], Pair]
+Combined = Callable[[Any, Any], Any]
 
 
-def _later(compare: Callable[..., Any]) -> Combined:
+def _later(compare: Combined) -> Callable[[Pair, Pair], Pair]:
     def either(x: Pair, y: Pair) -> Pair:
         first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
         return chosen(first, x, y)
@@ -29,8 +29,8 @@ def _later(compare: Callable[..., Any]) -> Combined:
     return either
 
 
-larger = meaning("max")(_later(lax.gt))
-smaller = meaning("min")(_later(lax.lt))
+meaning("max")(_later(lax.gt))
+meaning("min")(_later(lax.lt))
 
 
 @meaning("sort")
@@ -44,29 +44,34 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     )
 
 
+def _alone(combine: Combined) -> Combine:
+    """For tuples of one array."""
+    return lambda xs, ys: (combine(*xs, *ys),)
+
+
 def _order_reduced(combine: Combined) -> Callable[..., Pair]:
     """Neighbours are combined until one is left."""
 
     def reduced(x: Pair, *, axes: tuple[int, ...]) -> Pair:
-        re, im = combined(lambda a, b: combine(Pair(*a), Pair(*b)), [lines(x_, axes) for x_ in x])
-        return Pair(re[..., 0], im[..., 0])
+        (found,) = combined(_alone(combine), [lines(whole_number(x), axes)])
+        return parts(found[..., 0])
 
     return reduced
 
 
-meaning("reduce_max", ignores=("out_sharding",))(_order_reduced(larger))
-meaning("reduce_min", ignores=("out_sharding",))(_order_reduced(smaller))
+meaning("reduce_max")(_order_reduced(lax.max))
+meaning("reduce_min")(_order_reduced(lax.min))
 
 
-@meaning("reduce_prod", ignores=("out_sharding",))
+@meaning("reduce_prod")
 def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     if 0 in x.re.shape:
         left = lax.reduce_prod(x.re, axes)
         return Pair(left, jnp.zeros_like(left))
-    return _order_reduced(times)(x, axes=axes)
+    return _order_reduced(lax.mul)(x, axes=axes)
 
 
-def _cumulative(combine: Callable[..., Any]) -> Callable[..., Pair]:
+def _cumulative(combine: Combined) -> Callable[..., Pair]:
     def running(x: Pair, *, axis: int, reverse: bool) -> Pair:
         return parts(lax.associative_scan(combine, whole_number(x), axis=axis, reverse=reverse))
 
@@ -88,22 +93,19 @@ def _extreme(combine: Combined, start: float) -> Callable[..., Pair]:
         base_dilation: Sequence[int],
         window_dilation: Sequence[int],
     ) -> Pair:
-        room = pads(padding, base_dilation)
-        padded = [
-            lax.pad(part, jnp.asarray(filler, part.dtype), room)
-            for part, filler in zip(x, (start, 0), strict=True)
-        ]
+        whole = whole_number(x)
+        padded = lax.pad(whole, jnp.asarray(start, whole.dtype), pads(padding, base_dilation))
         window = (window_dimensions, window_strides, window_dilation)
-        return Pair(*in_windows(padded, lambda a, b: combine(Pair(*a), Pair(*b)), *window))
+        return parts(*in_windows([padded], _alone(combine), *window))
 
     return reduce_window
 
 
-meaning("reduce_window_max")(_extreme(larger, -jnp.inf))
-meaning("reduce_window_min")(_extreme(smaller, jnp.inf))
+meaning("reduce_window_max")(_extreme(lax.max, -jnp.inf))
+meaning("reduce_window_min")(_extreme(lax.min, jnp.inf))
 
 
-@meaning("gather", ignores=("indices_are_sorted", "unique_indices"))
+@meaning("gather")
 def gather(
     x: Pair,
     indices: jax.Array,
@@ -123,9 +125,7 @@ def gather(
     )
 
 
-@meaning(
-    "scatter-mul", ignores=("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts")
-)
+@meaning("scatter-mul")
 def scatter_mul(
     x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
 ) -> Pair:
