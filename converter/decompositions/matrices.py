@@ -33,7 +33,7 @@ def repeat(rounds: Index, body: Callable[[Index, State], State], state: State) -
 
 
 def entry(x: jax.Array, i: Index, axis: int = -1) -> jax.Array:
-    """One index of an axis, which goes."""
+    """One index of an axis, which goes; of matrices by default a column."""
     if isinstance(i, int):
         return lax.index_in_dim(x, i, axis, keepdims=False)
     return lax.dynamic_index_in_dim(x, i, axis, keepdims=False)
@@ -41,10 +41,6 @@ def entry(x: jax.Array, i: Index, axis: int = -1) -> jax.Array:
 
 def row(x: jax.Array, i: Index) -> jax.Array:
     return entry(x, i, -2)
-
-
-def matrix_column(x: jax.Array, j: Index) -> jax.Array:
-    return entry(x, j, -1)
 
 
 def with_row(x: jax.Array, i: Index, value: jax.Array) -> jax.Array:
@@ -140,7 +136,7 @@ def _reflected(k: Index, state: Packed) -> Packed:
     """Column ``k`` reflected onto the diagonal, and the columns to its right with it."""
     known, taus = state
     rows, columns = (lax.iota(jnp.int32, n) for n in known.shape[-2:])
-    line = matrix_column(known, k)
+    line = entry(known, k)
     below = jnp.where(rows > k, line, jnp.zeros_like(line))
     top, rest = entry(line, k), _norm(below, -1)
     length = _norm(jnp.stack([top, rest], -1), -1)
@@ -178,7 +174,7 @@ def ormqr(
 
     def step(k: Index, y: jax.Array) -> jax.Array:
         i = k if transpose else count - 1 - k
-        line = matrix_column(packed, i)
+        line = entry(packed, i)
         below = jnp.where(rows > i, line, jnp.zeros_like(line))
         mirror = jnp.where(rows == i, jnp.ones_like(line), below)
         tau = jnp.conj(entry(taus, i)) if transpose else entry(taus, i)

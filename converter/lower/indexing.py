@@ -11,7 +11,8 @@ where ``Attention`` joins it itself (past and present), and other runtimes take 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,10 +112,8 @@ def _widened(
         if dims.is_static(size):
             fixed = fixed + np.arange(size).reshape(-1, *(1,) * (rank - axis)) * unit
         else:
-            zero, end, one = b.const(0, np.int64), b.squeeze(b.dim(size), [0]), b.const(1, np.int64)
-            line = b.op("Range", zero, end, one)
             tall = (size, *(1 for _ in range(rank - axis)))
-            step = b.op("Mul", b.reshape(line, (size,), tall), b.const(unit))
+            step = b.op("Mul", b.reshape(b.places(size), (size,), tall), b.const(unit))
             indices = b.op("Add", indices, step)
     return b.op("Add", indices, b.const(fixed)) if fixed.any() else indices
 
@@ -186,40 +185,45 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
 
 @lowers(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
-    shape = b.operand().shape
-    axes = _cut_axes(slice_sizes, shape)
+    axes = _cut_axes(slice_sizes, b.operand().shape)
     if not axes:
         return x
-    sizes = tuple(slice_sizes[d] for d in axes)
-    first = starts_inside(b, starts, shape, axes, sizes)
-    return b.op("Slice", x, first, b.op("Add", first, b.shape(sizes)), b.ints(axes))
+    first = _starts_inside(b, starts, axes, slice_sizes)
+    after = b.op("Add", first, b.shape(tuple(slice_sizes[d] for d in axes)))
+    return b.op("Slice", x, first, after, b.ints(axes))
 
 
-def starts_inside(
-    b: Builder, starts: Sequence[ir.Value], shape: Shape, axes: Sequence[int], sizes: Shape
+def _starts_inside(
+    b: Builder, starts: Sequence[ir.Value], axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
     """The starts along some axes, moved inside, as one vector."""
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
-    limits = tuple(dims.as_dim(shape[d] - s) for d, s in zip(axes, sizes, strict=True))
+    limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
     return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
 
 
-@lowers(ops.dynamic_update_slice)
-def update_slice(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
-    """Along one axis, what lies before, the update and what lies after are joined."""
-    shape, sizes = b.operand(0).shape, b.operand(1).shape
-    axes = _cut_axes(sizes, shape)
+def _update_slice(
+    b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value, put: Callable[..., ir.Value]
+) -> ir.Value:
+    """``put`` writes along one axis, from an index [1] on."""
+    axes = _cut_axes(b.operand(1).shape, b.operand().shape)
     if not axes:
         return update
-    cut = tuple(sizes[d] for d in axes)
-    first = starts_inside(b, starts, shape, axes, cut)
+    first = _starts_inside(b, starts, axes, b.operand(1).shape)
     if len(axes) > 1:
         return _overlaid(b, x, update, first, axes)
-    after = b.op("Add", first, b.shape(cut))
-    head = b.op("Slice", x, b.ints([0]), first, b.ints(axes))
-    tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints(axes))
-    return b.op("Concat", head, update, tail, axis=axes[0])
+    return put(b, x, update, first, axes[0])
+
+
+def _joined_around(
+    b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
+) -> ir.Value:
+    """What lies before, the update and what lies after."""
+    after = b.op("Add", first, b.dim(b.operand(1).shape[axis]))
+    head = b.op("Slice", x, b.ints([0]), first, b.ints([axis]))
+    tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints([axis]))
+    return b.op("Concat", head, update, tail, axis=axis)
 
 
 def _overlaid(
@@ -236,16 +240,6 @@ def _overlaid(
 
 
 # ----------------------------------------------------------------------------------------- caches
-
-
-@lowers(ops.dynamic_update_slice, since=24)
-def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
-    shape, sizes = b.operand(0).shape, b.operand(1).shape
-    axes = _cut_axes(sizes, shape)
-    if len(axes) != 1:
-        return update_slice(b, x, update, *starts)
-    index = starts_inside(b, starts, shape, axes, (sizes[axes[0]],))
-    return _cache_written(b, x, update, index, axes[0])
 
 
 @lowers(ops.scatter, since=24, ignores=IN_BOUNDS)
@@ -279,3 +273,7 @@ def _cache_written(
         return b.op("TensorScatter", x, update, b.expand(index, (1,), (batch,)), axis=axis)
     x, update = (b.unsqueeze(v, [0]) for v in (x, update))
     return b.squeeze(b.op("TensorScatter", x, update, index, axis=axis + 1), [0])
+
+
+lowers(ops.dynamic_update_slice)(partial(_update_slice, put=_joined_around))
+lowers(ops.dynamic_update_slice, since=24)(partial(_update_slice, put=_cache_written))

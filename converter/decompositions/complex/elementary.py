@@ -19,6 +19,7 @@ from converter.decompositions.complex.algebra import (
     divided,
     is_ordinary,
     one_like,
+    quarter_turned,
     sides,
     size,
 )
@@ -60,12 +61,6 @@ def sqrt(x: Pair) -> Pair:
 def rsqrt(x: Pair) -> Pair:
     found = root(x)
     return divided(one_like(x), Pair(found.re, signed(found.im, x.im)))
-
-
-def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
-    """The number of half a logarithm's ``length``, twice, so that only the result overflows."""
-    re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
-    return Pair(re, jnp.where(angle == 0, angle, im))
 
 
 @meaning("exp")
