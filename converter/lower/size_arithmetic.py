@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import onnx_ir as ir
 
@@ -15,8 +15,13 @@ from converter.ir import dims
 from converter.ir.dims import Dim, Shape
 from converter.ir.named_sizes import Origin
 
-if TYPE_CHECKING:
-    from converter.lower.builder import Builder
+
+class Writer(Protocol):
+    """What writes into the main graph."""
+
+    def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value: ...
+
+    def ints(self, numbers: Iterable[Dim]) -> ir.Value: ...
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,11 @@ class Arithmetic:
 
     def __init__(
         self,
-        main: Builder,
+        writer: Writer,
         known: dict[str, ir.Value],
         origins: Mapping[str, tuple[ir.Value, Origin]],
     ) -> None:
-        self._b = main
+        self._b = writer
         self._known = known
         self._origins = origins
         self._rules: dict[str, Callable[[Size, Size], Size]] = {
