@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
@@ -61,11 +60,6 @@ def adjoint(x: jax.Array) -> jax.Array:
 def squares(x: jax.Array) -> jax.Array:
     """Squares of magnitudes."""
     return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
-
-
-def real_dtype_of(x: jax.Array) -> np.dtype:
-    """The dtype of magnitudes."""
-    return np.dtype(jnp.finfo(x.dtype).dtype)
 
 
 def matrix_times(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -152,11 +146,8 @@ def _reflected(k: Index, state: Packed) -> Packed:
     )
     known = jnp.where(columns > k, moved, known)
     packed = jnp.where(rows == k, end[..., None], jnp.where(rows > k, below, line))
-    return with_column(known, k, packed), jnp.where(_places(taus) == k, tau[..., None], taus)
-
-
-def _places(x: jax.Array) -> jax.Array:
-    return lax.iota(jnp.int32, x.shape[-1])
+    which = lax.iota(jnp.int32, taus.shape[-1]) == k
+    return with_column(known, k, packed), jnp.where(which, tau[..., None], taus)
 
 
 @decomposition("ormqr", of_complex=True)

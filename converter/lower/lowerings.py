@@ -41,8 +41,6 @@ def _entry(lowering: Lowering, ignores: Iterable[str]) -> Owner:
 OWN_RULES: dict[Op, dict[int, Owner]] = {}
 """By operation, then by the opset that brought what each writes."""
 
-_NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
-
 
 def lowers(
     *operations: Op, since: int = OLDEST, ignores: Iterable[str] = ()
@@ -134,7 +132,8 @@ def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     types = ", ".join(_type(v) for v in node.inputs)
     brought = {*OWN_RULES.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
     needed = [since for since in brought if since > opset]
-    missing = _named_parameter(node) or _NO_RULE
+    no_rule = "there is no rule for it (converter.rule and converter.expansion register others)"
+    missing = _named_parameter(node) or no_rule
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or why or newer
     return Unsupported(
