@@ -8,8 +8,12 @@ from typing import TypeAlias
 
 from jax.extend.core import Primitive
 
-from converter.decompositions import registered as expansions
-from converter.decompositions.registered import Applies, DecompositionFunction, always
+from converter.decompositions.registered import (
+    Applies,
+    DecompositionFunction,
+    always,
+    registering,
+)
 from converter.frontend.users import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
@@ -59,7 +63,7 @@ def expansion(
         ignores: parameters that it knowingly does not read. A primitive with any other stays.
         only: is asked with the types of the operands and the parameters whether it applies.
     """
-    return expansions.decompositions_from_outside(_meant(primitives), ignores, only)
+    return registering(outside.expansions.add, _meant(primitives), ignores, applies=only)
 
 
 @contextmanager

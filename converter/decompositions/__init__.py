@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from converter.decompositions import (
     bessel,
-    collectives,
     computation,
     elimination,
     grouped_products,
+    guards,
     jacobi,
-    markers,
     matrices,
     special_functions,
     threefry,

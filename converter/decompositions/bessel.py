@@ -60,8 +60,8 @@ I1_ABOVE = (
     *(-3.88256480887769039346e-6, -1.10588938762623716291e-4, -9.76109749136146840777e-3),
     7.78576235018280120474e-1,
 )
-SHORT = {"below": 18, "above": 7}
-"""How many coefficients matter in float32."""
+SHORT = (18, 7)
+"""How many coefficients matter in float32, below and above."""
 
 
 @decomposition("bessel_i0e")
@@ -82,7 +82,7 @@ def _scaled(
     x: jax.Array, below: Sequence[float], above: Sequence[float], factor: jax.Array
 ) -> jax.Array:
     if x.dtype == np.float32:
-        below, above = below[-SHORT["below"] :], above[-SHORT["above"] :]
+        below, above = below[-SHORT[0] :], above[-SHORT[1] :]
     near = _chebyshev(x / 2 - 2, below) * factor
     return jnp.where(x <= 8, near, _chebyshev(32 / x - 2, above) / jnp.sqrt(x))
 

@@ -10,7 +10,6 @@ from converter.decompositions.matrices import (
     Index,
     diagonal,
     entry,
-    matrix_column,
     matrix_times,
     outer,
     repeat,
@@ -36,7 +35,7 @@ def cholesky(x: jax.Array) -> jax.Array:
     rows = lax.iota(jnp.int32, size)
 
     def step(j: Index, known: jax.Array) -> jax.Array:
-        rest = matrix_column(x, j) - matrix_times(known, jnp.conj(row(known, j)))
+        rest = entry(x, j) - matrix_times(known, jnp.conj(row(known, j)))
         scaled = rest / jnp.sqrt(jnp.real(entry(rest, j)))[..., None]
         if jnp.iscomplexobj(x):
             scaled = jnp.where(rows == j, scaled.real, scaled)
@@ -95,13 +94,13 @@ def lu(x: jax.Array) -> Eliminated:
 
     def step(k: Index, state: Eliminated) -> Eliminated:
         known, pivots, order = state
-        sizes = _lu_size(matrix_column(known, k))
+        sizes = _lu_size(entry(known, k))
         size = jnp.where(rows >= k, sizes, -jnp.ones_like(sizes))
         pivot = jnp.argmax(size, axis=-1).astype(jnp.int32)
         pivots = jnp.where(lax.iota(jnp.int32, count) == k, pivot[..., None], pivots)
         known = _swap(known, k, pivot)
         order = _swap(order[..., None], k, pivot)[..., 0]
-        lead = matrix_column(known, k)
+        lead = entry(known, k)
         top = entry(lead, k)[..., None]
         factors = lead / jnp.where(top == 0, jnp.ones_like(top), top)
         known = with_column(known, k, jnp.where(rows > k, factors, lead))

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
+from converter.decompositions.window_reductions import pads, starting_at
 from converter.errors import Unsupported
 
 
@@ -28,29 +29,20 @@ def grouped_convolution(
     """The sum over the elements of a window of what each is multiplied with."""
     numbers, groups = dimension_numbers, feature_group_count
     x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
-    edges = zip(padding, lhs_dilation, strict=True)
-    x = lax.pad(
-        x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(*ends, each - 1) for ends, each in edges]
-    )
+    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + pads(padding, lhs_dilation))
     outputs, inputs, *window = kernel.shape
-    space = [
-        (size - (length - 1) * apart - 1) // stride + 1
-        for size, length, apart, stride in zip(
-            x.shape[2:], window, rhs_dilation, window_strides, strict=True
-        )
+    reach = [
+        size - (length - 1) * apart
+        for size, length, apart in zip(x.shape[2:], window, rhs_dilation, strict=True)
     ]
     x = x.reshape(x.shape[0], groups, inputs, *x.shape[2:])
     kernel = kernel.reshape(groups, outputs // groups, inputs, *window)
     total: Any = 0
     for place in np.ndindex(*window):
         first = [int(i) * apart for i, apart in zip(place, rhs_dilation, strict=True)]
-        last = [
-            start + (size - 1) * stride + 1
-            for start, size, stride in zip(first, space, window_strides, strict=True)
-        ]
-        part = lax.slice(x, (0, 0, 0, *first), (*x.shape[:3], *last), (1, 1, 1, *window_strides))
+        part = starting_at(x, (0, 0, 0, *first), (*x.shape[:3], *reach), (1, 1, 1, *window_strides))
         total = total + _grouped_convolutions_product(part, kernel[(..., *place)])
-    made = total.reshape(x.shape[0], outputs, *space)
+    made = total.reshape(x.shape[0], outputs, *total.shape[3:])
     return jnp.transpose(made, [numbers.out_spec.index(axis) for axis in range(made.ndim)])
 
 

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.decompositions.matrices import adjoint, diagonal, qr, real_dtype_of, repeat, squares
+from converter.decompositions.matrices import adjoint, diagonal, qr, repeat, squares
 from converter.decompositions.registered import decomposition
+from converter.ir.complex_pairs import real_dtype
 
 State = tuple[jax.Array, jax.Array]
 Loop = tuple[jax.Array, jax.Array, jax.Array, State]
@@ -86,7 +87,7 @@ def _swept(step: Callable[[State], tuple[State, jax.Array]], state: State, lead:
         state, after = step(state)
         return count + 1, now, after, state
 
-    endless = jnp.full(lead, jnp.inf, real_dtype_of(state[0]))
+    endless = jnp.full(lead, jnp.inf, real_dtype(state[0].dtype))
     finite = jnp.full(lead, jnp.finfo(state[0].dtype).max)
     return lax.while_loop(go_on, sweep, (jnp.int32(0), endless, finite, state))[-1]
 
@@ -201,7 +202,7 @@ def svd(
 
 def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
     """What a matrix without columns has: no values, and left vectors if all are wanted."""
-    none = jnp.zeros((*x.shape[:-2], 0), real_dtype_of(x))
+    none = jnp.zeros((*x.shape[:-2], 0), real_dtype(x.dtype))
     left, right = qr(x, pivoting=False, full_matrices=full_matrices)
     return (none, left, right[..., :0, :]) if compute_uv else (none,)
 
@@ -230,7 +231,7 @@ def _orthogonal_rows(r: jax.Array) -> State:
     eye = jnp.broadcast_to(jnp.eye(width, dtype=r.dtype), (*r.shape[:-2], width, width))
     start = (
         jnp.concatenate([_padded(r, width, size), eye], -1),
-        jnp.zeros(r.shape[:-2], real_dtype_of(r)),
+        jnp.zeros(r.shape[:-2], real_dtype(r.dtype)),
     )
     both, _ = _swept(sweep, start, r.shape[:-2])
     return both[..., :size, :size], both[..., :size, size : 2 * size]

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
@@ -33,7 +32,7 @@ def repeat(rounds: Index, body: Callable[[Index, State], State], state: State) -
 
 
 def entry(x: jax.Array, i: Index, axis: int = -1) -> jax.Array:
-    """One index of an axis, which goes."""
+    """One index of an axis, which goes; of matrices by default a column."""
     if isinstance(i, int):
         return lax.index_in_dim(x, i, axis, keepdims=False)
     return lax.dynamic_index_in_dim(x, i, axis, keepdims=False)
@@ -41,10 +40,6 @@ def entry(x: jax.Array, i: Index, axis: int = -1) -> jax.Array:
 
 def row(x: jax.Array, i: Index) -> jax.Array:
     return entry(x, i, -2)
-
-
-def matrix_column(x: jax.Array, j: Index) -> jax.Array:
-    return entry(x, j, -1)
 
 
 def with_row(x: jax.Array, i: Index, value: jax.Array) -> jax.Array:
@@ -65,11 +60,6 @@ def adjoint(x: jax.Array) -> jax.Array:
 def squares(x: jax.Array) -> jax.Array:
     """Squares of magnitudes."""
     return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
-
-
-def real_dtype_of(x: jax.Array) -> np.dtype:
-    """The dtype of magnitudes."""
-    return np.dtype(jnp.finfo(x.dtype).dtype)
 
 
 def matrix_times(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -140,7 +130,7 @@ def _reflected(k: Index, state: Packed) -> Packed:
     """Column ``k`` reflected onto the diagonal, and the columns to its right with it."""
     known, taus = state
     rows, columns = (lax.iota(jnp.int32, n) for n in known.shape[-2:])
-    line = matrix_column(known, k)
+    line = entry(known, k)
     below = jnp.where(rows > k, line, jnp.zeros_like(line))
     top, rest = entry(line, k), _norm(below, -1)
     length = _norm(jnp.stack([top, rest], -1), -1)
@@ -156,11 +146,8 @@ def _reflected(k: Index, state: Packed) -> Packed:
     )
     known = jnp.where(columns > k, moved, known)
     packed = jnp.where(rows == k, end[..., None], jnp.where(rows > k, below, line))
-    return with_column(known, k, packed), jnp.where(_places(taus) == k, tau[..., None], taus)
-
-
-def _places(x: jax.Array) -> jax.Array:
-    return lax.iota(jnp.int32, x.shape[-1])
+    which = lax.iota(jnp.int32, taus.shape[-1]) == k
+    return with_column(known, k, packed), jnp.where(which, tau[..., None], taus)
 
 
 @decomposition("ormqr", of_complex=True)
@@ -178,7 +165,7 @@ def ormqr(
 
     def step(k: Index, y: jax.Array) -> jax.Array:
         i = k if transpose else count - 1 - k
-        line = matrix_column(packed, i)
+        line = entry(packed, i)
         below = jnp.where(rows > i, line, jnp.zeros_like(line))
         mirror = jnp.where(rows == i, jnp.ones_like(line), below)
         tau = jnp.conj(entry(taus, i)) if transpose else entry(taus, i)

@@ -63,14 +63,15 @@ class Expansion(Owner):
         return partial(self.function, **self.read(params))
 
 
-_expansions: dict[str, Expansion] = {}
+OWN_EXPANSIONS: dict[str, Expansion] = {}
+"""By primitive."""
 
 
 def decomposition(
     *primitives: str, ignores: Iterable[str] = (), only: Applies = always, of_complex: bool = False
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
-    add = _expansions.__setitem__
+    add = OWN_EXPANSIONS.__setitem__
     return registering(add, primitives, ignores, applies=only, of_complex=of_complex)
 
 
@@ -78,14 +79,7 @@ def guard(
     *primitives: str, ignores: Iterable[str] = ()
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register what is traced in the place of primitives that guard, mark or spread values."""
-    return registering(_expansions.__setitem__, primitives, ignores, guards=True)
-
-
-def decompositions_from_outside(
-    operations: Sequence[Op | str], ignores: Iterable[str], only: Applies
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register a function that goes before ours."""
-    return registering(outside.expansions.add, operations, ignores, applies=only)
+    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, guards=True)
 
 
 def registering(
@@ -114,14 +108,9 @@ def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion
     """
     named = ops.named(op)
     found: Expansion | None = outside.expansions.find(named, claimed)
-    return found or (None if named.domain == "user" else _expansions.get(named.name))
+    return found or (None if named.domain == "user" else OWN_EXPANSIONS.get(named.name))
 
 
 def is_of_complex(primitive: str) -> bool:
     """Whether our expansion of a primitive holds for complex numbers too."""
-    return primitive in _expansions and _expansions[primitive].of_complex
-
-
-def expanded() -> frozenset[str]:
-    """Every primitive that has an expansion."""
-    return frozenset(_expansions)
+    return primitive in OWN_EXPANSIONS and OWN_EXPANSIONS[primitive].of_complex

@@ -139,6 +139,14 @@ def in_windows(
     return xs
 
 
+def starting_at(
+    x: jax.Array, place: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
+) -> jax.Array:
+    """What windows have at one of their places, the first of which reach so far."""
+    ends = [start + size for start, size in zip(place, reach, strict=True)]
+    return lax.slice(x, place, ends, strides)
+
+
 POOLED_AXES = 3
 """The gradient of a pool of floats over so many axes has an operation of its own."""
 
@@ -189,21 +197,17 @@ def select_and_scatter(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    select = combination(select_jaxpr, select_consts)
-    scatter = combination(scatter_jaxpr, scatter_consts)
     padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
     inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
-    total = _scattered(
-        padded,
-        inside,
-        source,
-        start,
-        lambda x, y: select([x], [y])[0],
-        lambda x, y: scatter([x], [y])[0],
-        window_dimensions,
-        window_strides,
-    )
+    select = _of_one(combination(select_jaxpr, select_consts))
+    scatter = _of_one(combination(scatter_jaxpr, scatter_consts))
+    how = (window_dimensions, window_strides)
+    total = _scattered(padded, inside, source, start, select, scatter, *how)
     return _cropped(total, start, padding)
+
+
+def _of_one(combine: Combine) -> Callable[..., jax.Array]:
+    return lambda x, y: combine([x], [y])[0]
 
 
 def _cropped(x: jax.Array, filler: jax.Array, padding: Pads) -> jax.Array:
@@ -227,15 +231,10 @@ def _scattered(
     """
     places = list(itertools.product(*map(range, size)))
     reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
-
-    def at(x: jax.Array, place: Sequence[int]) -> jax.Array:
-        ends = [p + n for p, n in zip(place, reach, strict=True)]
-        return lax.slice(x, place, ends, strides)
-
-    best, found = at(x, places[0]), at(inside, places[0])
+    best, found = (starting_at(y, places[0], reach, strides) for y in (x, inside))
     chosen = jnp.zeros(source.shape, jnp.int32)
     for number, place in enumerate(places[1:], 1):
-        other, is_there = at(x, place), at(inside, place)
+        other, is_there = (starting_at(y, place, reach, strides) for y in (x, inside))
         moves = is_there & ~(found & select(best, other))
         best, found = jnp.where(moves, other, best), found | is_there
         chosen = jnp.where(moves, number, chosen)

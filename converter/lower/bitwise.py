@@ -15,14 +15,19 @@ from converter.ir.dtypes import is_float, is_integer
 from converter.lower.builder import Builder
 from converter.lower.formula import Term, formulas
 from converter.lower.lowerings import lowers, unsupported
+from converter.targets.schemas import operator
 
 
-def _bitwise_operator(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
+@lowers(ops.and_, ops.or_, ops.xor, ops.not_, since=18)
+def _(b: Builder, *xs: ir.Value) -> ir.Value:
+    name = operator(b.node.op)
     return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
 
 
-def _by_bits(b: Builder, *xs: ir.Value, name: str) -> ir.Value:
+@lowers(ops.and_, ops.or_, ops.xor, ops.not_)
+def _(b: Builder, *xs: ir.Value) -> ir.Value:
     """Without those operators, integers are taken apart and put together again by a product."""
+    name = operator(b.node.op)
     if b.out.dtype == np.bool_:
         return b.op(name, *xs)
     width = b.out.dtype.itemsize * 8
@@ -53,11 +58,6 @@ def _bits_apart(b: Builder, x: ir.Value, width: int) -> ir.Value:
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
     rest = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
     return b.cast(b.op("Sub", shifted, b.op("Mul", rest, b.const(2, np.uint64))), np.int64)
-
-
-for _op, _name in {ops.and_: "And", ops.or_: "Or", ops.xor: "Xor", ops.not_: "Not"}.items():
-    lowers(_op)(partial(_by_bits, name=_name))
-    lowers(_op, since=18)(partial(_bitwise_operator, name=_name))
 
 
 def _right(x: Term, by: int) -> Term:

@@ -155,6 +155,11 @@ class Builder:
         """A shape as int64 [rank]."""
         return self.ints(shape)
 
+    def places(self, size: Dim) -> ir.Value:
+        """0, 1 … up to a size, in int64."""
+        zero, end = self.const(0, np.int64), self.squeeze(self.dim(size), [0])
+        return self.op("Range", zero, end, self.const(1, np.int64))
+
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
         """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""
         if dims.same_shape(before, after):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import onnx_ir as ir
@@ -14,6 +13,7 @@ from converter.ir.formulas import ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.formula import Term
 from converter.lower.lowerings import lowers, table
+from converter.targets.schemas import operator
 
 table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
@@ -40,17 +40,11 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
     return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
 
 
-def _composite_along(
-    b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None, name: str
-) -> ir.Value:
+@lowers(ops.layer_norm, ops.softmax, ops.log_softmax)
+@lowers(ops.rms_norm, since=23)
+def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
     """Axes are counted from the end."""
-    return b.op(name, *xs, axis=axis - b.out.rank, epsilon=epsilon)
-
-
-lowers(ops.layer_norm)(partial(_composite_along, name="LayerNormalization"))
-lowers(ops.rms_norm, since=23)(partial(_composite_along, name="RMSNormalization"))
-lowers(ops.softmax)(partial(_composite_along, name="Softmax"))
-lowers(ops.log_softmax)(partial(_composite_along, name="LogSoftmax"))
+    return b.op(operator(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
 @lowers(ops.group_norm)

@@ -58,12 +58,8 @@ def _branch(
 
 def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
     """``which > count``; ``lax.cond`` made its index from a boolean, which says the same."""
-    made = index.node
-    if (
-        made is not None
-        and made.op is ops.convert_element_type
-        and made.inputs[0].dtype == np.bool_
-    ):
+    made = index.made_by(ops.convert_element_type)
+    if made is not None and made.inputs[0].dtype == np.bool_:
         return b.value(made.inputs[0])
     return b.op("Greater", which, b.const(count, index.dtype))
 
@@ -84,8 +80,6 @@ def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
 def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> Sequence[ir.Value]:
     outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]
-    if dims.same(length, 0):
-        return [*carried, *(b.const(np.zeros(v.shape, v.dtype)) for v in outputs[num_carry:])]
     if not scanned or not dims.is_at_least(length, 1):
         return _counted(b, carried, scanned, body, length, reverse)
     inner, inputs = b.subgraph("scan", body)

@@ -108,11 +108,8 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     return b.cast(x if eight is None else b.cast(x, eight), new_dtype)
 
 
-# (exponent bits, mantissa bits) of the formats that ONNX has
-PRECISIONS = {
-    (8, 7): (ir.DataType.BFLOAT16, jnp.bfloat16),
-    (5, 10): (ir.DataType.FLOAT16, jnp.float16),
-}
+# by (exponent bits, mantissa bits), the formats that ONNX has
+PRECISIONS = {(8, 7): np.dtype(jnp.bfloat16), (5, 10): np.dtype(np.float16)}
 
 
 @lowers(ops.reduce_precision)
@@ -120,13 +117,12 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
     info = jnp.finfo(b.out.dtype)
     if exponent_bits >= info.nexp and mantissa_bits >= info.nmant:
         return x
-    if (exponent_bits, mantissa_bits) not in PRECISIONS:
+    narrow = PRECISIONS.get((exponent_bits, mantissa_bits))
+    if narrow is None:
         raise unsupported(b.node, b.opset, "ONNX has no floating point format of that precision")
-    target, narrow_type = PRECISIONS[exponent_bits, mantissa_bits]
-    narrow = b.op("Cast", x, to=target)
-    rounded = Term(b, b.cast(narrow, b.out.dtype))
+    rounded = Term(b, x).cast(narrow).cast(b.out.dtype)
     if exponent_bits == info.nexp or info.bits < 32:
         return rounded.value
     # XLA makes zeros of what is subnormal in the narrow format; halves keep it here.
-    least = float(jnp.finfo(narrow_type).smallest_normal)
+    least = float(jnp.finfo(narrow).smallest_normal)
     return (abs(rounded) < least).where(rounded * 0, rounded).value

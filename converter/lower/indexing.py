@@ -11,7 +11,7 @@ where ``Attention`` joins it itself (past and present), and other runtimes take 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -112,10 +112,8 @@ def _widened(
         if dims.is_static(size):
             fixed = fixed + np.arange(size).reshape(-1, *(1,) * (rank - axis)) * unit
         else:
-            zero, end, one = b.const(0, np.int64), b.squeeze(b.dim(size), [0]), b.const(1, np.int64)
-            line = b.op("Range", zero, end, one)
             tall = (size, *(1 for _ in range(rank - axis)))
-            step = b.op("Mul", b.reshape(line, (size,), tall), b.const(unit))
+            step = b.op("Mul", b.reshape(b.places(size), (size,), tall), b.const(unit))
             indices = b.op("Add", indices, step)
     return b.op("Add", indices, b.const(fixed)) if fixed.any() else indices
 
@@ -123,17 +121,14 @@ def _widened(
 # ---------------------------------------------------------------------------------------- scatter
 
 
+@lowers(ops.scatter, ops.scatter_add, ops.scatter_mul, ignores=IN_BOUNDS)
+@lowers(ops.scatter_max, ops.scatter_min, since=18, ignores=IN_BOUNDS)
 def scatter(
-    b: Builder,
-    x: ir.Value,
-    indices: ir.Value,
-    updates: ir.Value,
-    *,
-    dimension_numbers: Any,
-    reduction: str | None,
+    b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
     """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
+    reduction = b.node.op.name.partition("-")[2] or None  # of ``scatter-add``
     sizes = scatter_window(n, rank, b.operand(2).shape)
     shared, given = n.operand_batching_dims, n.scatter_dims_to_operand_dims
     short = [d for d in _cut_axes(sizes, shape) if d not in (*shared, *given)]
@@ -185,52 +180,50 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
     return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
 
 
-lowers(ops.scatter, ignores=IN_BOUNDS)(partial(scatter, reduction=None))
-lowers(ops.scatter_add, ignores=IN_BOUNDS)(partial(scatter, reduction="add"))
-lowers(ops.scatter_mul, ignores=IN_BOUNDS)(partial(scatter, reduction="mul"))
-lowers(ops.scatter_max, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="max"))
-lowers(ops.scatter_min, since=18, ignores=IN_BOUNDS)(partial(scatter, reduction="min"))
-
-
 # --------------------------------------------------------------------------------- dynamic slices
 
 
 @lowers(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
-    shape = b.operand().shape
-    axes = _cut_axes(slice_sizes, shape)
+    axes = _cut_axes(slice_sizes, b.operand().shape)
     if not axes:
         return x
-    sizes = tuple(slice_sizes[d] for d in axes)
-    first = starts_inside(b, starts, shape, axes, sizes)
-    return b.op("Slice", x, first, b.op("Add", first, b.shape(sizes)), b.ints(axes))
+    first = _starts_inside(b, starts, axes, slice_sizes)
+    after = b.op("Add", first, b.shape(tuple(slice_sizes[d] for d in axes)))
+    return b.op("Slice", x, first, after, b.ints(axes))
 
 
-def starts_inside(
-    b: Builder, starts: Sequence[ir.Value], shape: Shape, axes: Sequence[int], sizes: Shape
+def _starts_inside(
+    b: Builder, starts: Sequence[ir.Value], axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
     """The starts along some axes, moved inside, as one vector."""
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
-    limits = tuple(dims.as_dim(shape[d] - s) for d, s in zip(axes, sizes, strict=True))
+    limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
     return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
 
 
-@lowers(ops.dynamic_update_slice)
-def update_slice(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
-    """Along one axis, what lies before, the update and what lies after are joined."""
-    shape, sizes = b.operand(0).shape, b.operand(1).shape
-    axes = _cut_axes(sizes, shape)
+def _update_slice(
+    b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value, put: Callable[..., ir.Value]
+) -> ir.Value:
+    """``put`` writes along one axis, from an index [1] on."""
+    axes = _cut_axes(b.operand(1).shape, b.operand().shape)
     if not axes:
         return update
-    cut = tuple(sizes[d] for d in axes)
-    first = starts_inside(b, starts, shape, axes, cut)
+    first = _starts_inside(b, starts, axes, b.operand(1).shape)
     if len(axes) > 1:
         return _overlaid(b, x, update, first, axes)
-    after = b.op("Add", first, b.shape(cut))
-    head = b.op("Slice", x, b.ints([0]), first, b.ints(axes))
-    tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints(axes))
-    return b.op("Concat", head, update, tail, axis=axes[0])
+    return put(b, x, update, first, axes[0])
+
+
+def _joined_around(
+    b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
+) -> ir.Value:
+    """What lies before, the update and what lies after."""
+    after = b.op("Add", first, b.dim(b.operand(1).shape[axis]))
+    head = b.op("Slice", x, b.ints([0]), first, b.ints([axis]))
+    tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints([axis]))
+    return b.op("Concat", head, update, tail, axis=axis)
 
 
 def _overlaid(
@@ -249,16 +242,6 @@ def _overlaid(
 # ----------------------------------------------------------------------------------------- caches
 
 
-@lowers(ops.dynamic_update_slice, since=24)
-def _(b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value) -> ir.Value:
-    shape, sizes = b.operand(0).shape, b.operand(1).shape
-    axes = _cut_axes(sizes, shape)
-    if len(axes) != 1:
-        return update_slice(b, x, update, *starts)
-    index = starts_inside(b, starts, shape, axes, (sizes[axes[0]],))
-    return _cache_written(b, x, update, index, axes[0])
-
-
 @lowers(ops.scatter, since=24, ignores=IN_BOUNDS)
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
@@ -273,7 +256,7 @@ def _(
     rest = [d for d in range(len(shape)) if d not in each]
     whole = all(d in given or dims.same(sizes[d], shape[d]) for d in rest)
     if len(given) != 1 or given == (0,) or each != (0,) * len(where) or not whole:
-        return scatter(b, x, indices, updates, dimension_numbers=n, reduction=None)
+        return scatter(b, x, indices, updates, dimension_numbers=n)
     updates = arranged_updates(b, updates, n, len(shape), rest, sizes)
     index = b.cast(b.reshape(indices, (*where, 1), where or (1,)), np.int64)
     if not each:
@@ -290,3 +273,7 @@ def _cache_written(
         return b.op("TensorScatter", x, update, b.expand(index, (1,), (batch,)), axis=axis)
     x, update = (b.unsqueeze(v, [0]) for v in (x, update))
     return b.squeeze(b.op("TensorScatter", x, update, index, axis=axis + 1), [0])
+
+
+lowers(ops.dynamic_update_slice)(partial(_update_slice, put=_joined_around))
+lowers(ops.dynamic_update_slice, since=24)(partial(_update_slice, put=_cache_written))

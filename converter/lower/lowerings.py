@@ -38,9 +38,8 @@ def _entry(lowering: Lowering, ignores: Iterable[str]) -> Owner:
     return Owner(lowering, read_by(lowering), frozenset(ignores))
 
 
-_rules: dict[Op, dict[int, Owner]] = {}
-
-_NO_RULE = "there is no rule for it (converter.rule and converter.expansion register others)"
+OWN_RULES: dict[Op, dict[int, Owner]] = {}
+"""By operation, then by the opset that brought what each writes."""
 
 
 def lowers(
@@ -57,7 +56,7 @@ def lowers(
     def register(lowering: Lowering) -> Lowering:
         entry = _entry(lowering, ignores)
         for op in operations:
-            _rules.setdefault(op, {})[since] = entry
+            OWN_RULES.setdefault(op, {})[since] = entry
         return lowering
 
     return register
@@ -83,7 +82,9 @@ def table(rows: dict[Op, str], **attributes: float) -> None:
     ``attributes`` are parameters that are attributes of the same name, and their defaults.
     """
     for op, name in rows.items():
-        _rules.setdefault(op, {})[OLDEST] = Owner(_renamed(name, attributes), frozenset(attributes))
+        OWN_RULES.setdefault(op, {})[OLDEST] = Owner(
+            _renamed(name, attributes), frozenset(attributes)
+        )
 
 
 def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
@@ -96,11 +97,11 @@ def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | 
 
     ``claimed`` are the names of users' own primitives in the program.
     """
-    for rules in (outside.rules_of.find(op, claimed) or {}, _rules.get(op, {})):
+    for rules in (outside.rules_of.find(op, claimed) or {}, OWN_RULES.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:
             found: Owner = rules[max(allowed)]
             return found
-    return _named(op, opset) if op not in _rules else None
+    return _named(op, opset) if op not in OWN_RULES else None
 
 
 def _named(op: Op, opset: int) -> Owner | None:
@@ -126,17 +127,13 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     return entry.function(b, *operands, **entry.read(node.params))
 
 
-def supported() -> frozenset[Op]:
-    """Every operation that has a rule."""
-    return frozenset(_rules)
-
-
 def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
     types = ", ".join(_type(v) for v in node.inputs)
-    brought = {*_rules.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
+    brought = {*OWN_RULES.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
     needed = [since for since in brought if since > opset]
-    missing = _named_parameter(node) or _NO_RULE
+    no_rule = "there is no rule for it (converter.rule and converter.expansion register others)"
+    missing = _named_parameter(node) or no_rule
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or why or newer
     return Unsupported(

@@ -23,26 +23,20 @@ from converter.lower.builder import Builder
 from converter.lower.formula import Term
 from converter.lower.lowerings import lowers, unsupported
 from converter.lower.special import lowered_log1p
+from converter.targets.schemas import operator
 
 Axes = tuple[int, ...]
 
 
-def _by_attribute(b: Builder, x: ir.Value, *, axes: Axes, name: str) -> ir.Value:
-    return b.op(name, x, axes=list(axes), keepdims=0)
+@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
 
 
-def _by_input(b: Builder, x: ir.Value, *, axes: Axes, name: str) -> ir.Value:
-    return b.op(name, x, b.ints(axes), keepdims=0)
-
-
-for _op, _name in {
-    ops.reduce_max: "ReduceMax",
-    ops.reduce_min: "ReduceMin",
-    ops.reduce_prod: "ReduceProd",
-}.items():
-    lowers(_op)(partial(_by_attribute, name=_name))
-    lowers(_op, since=18)(partial(_by_input, name=_name))
-lowers(ops.reduce_sum)(partial(_by_input, name="ReduceSum"))
+@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
+@lowers(ops.reduce_sum)
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
 
 
 def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.ir import dims, ops
+from converter.ir.slices import cut_axes
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
 
@@ -26,11 +27,9 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
     """Ones where the operand has no axis, then Expand."""
     before = b.operand().shape
-    ones: list[dims.Dim] = [1] * b.out.rank
-    for axis, size in zip(broadcast_dimensions, before, strict=True):
-        ones[axis] = size
+    ones = dims.among_ones(before, broadcast_dimensions, b.out.rank)
     first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
-    lean = tuple(ones[first:])
+    lean = ones[first:]
     return b.expand(b.reshape(x, before, lean), lean, b.out.shape)
 
 
@@ -41,15 +40,7 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 
 @lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
-    shape = b.operand().shape
-    steps = strides or (1,) * len(shape)
-    cut = [
-        a
-        for a in range(len(shape))
-        if steps[a] != 1
-        or not dims.same(start_indices[a], 0)
-        or not dims.same(limit_indices[a], shape[a])
-    ]
+    cut, steps = cut_axes(b.node), strides or (1,) * b.out.rank
     starts, ends, by = (tuple(p[a] for a in cut) for p in (start_indices, limit_indices, steps))
     return b.op("Slice", x, b.shape(starts), b.shape(ends), b.ints(cut), b.ints(by))
 
@@ -71,8 +62,7 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.iota)
 def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> ir.Value:
-    zero, one = b.const(0, np.int64), b.const(1, np.int64)
-    line = b.op("Range", zero, b.squeeze(b.dim(shape[dimension]), [0]), one)
+    line = b.places(shape[dimension])
     line = line if dtype == np.int64 else b.cast(line, dtype)
     lean = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))
     return b.expand(b.reshape(line, lean[:1], lean), lean, shape)

@@ -182,11 +182,6 @@ def _is_minus(x: Term) -> Term:
 formulas({ops.atan2: _atan2, ops.cbrt: _cbrt, ops.digamma: _digamma, ops.lgamma: _lgamma})
 
 
-def _near_32(x: Term) -> Term:
-    """erf(x) below 1; ``tail`` is exp(x^2) erfc(x) from there on."""
-    return x.apply("Erf")
-
-
 def _tail_32(x: Term) -> Term:
     inverse = 1 / x
     square = inverse * inverse
@@ -209,17 +204,19 @@ ZERO_FROM = 28  # exp(-28^2) is none even in float64
 def _erfc(x: Term, double: bool | None = None) -> Term:
     """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it.
 
-    Numbers of ``1 / steps`` have exact squares, in double precision or in single.
+    Numbers of ``1 / steps`` have exact squares, in double precision or in single. Below 1 there is
+    erf(x), from there on ``tail`` is exp(x^2) erfc(x).
     """
     double = x.dtype == np.float64 if double is None else double
-    near, tail, steps = (_near_64, _tail_64, 1024) if double else (_near_32, _tail_32, 16)
+    tail, steps = (_tail_64, 1024) if double else (_tail_32, 16)
     size = abs(x)
     capped = size.apply("Min", ZERO_FROM)
     head = (capped * steps).apply("Floor") / steps
     rest = (capped - head) * (capped + head)
     small = (-(head * head)).apply("Exp") * (-rest).apply("Exp") * tail(capped)
     far = (x < 0).where(2 - small, small)
-    return (size < 1).where(1 - near(x), far)
+    below = size < 1
+    return below.where(1 - (_near_64(x) if double else x.apply("Erf")), far)
 
 
 def _erf(x: Term) -> Term:

@@ -12,12 +12,13 @@ from jax.extend.core import Primitive
 from converter import decompositions
 from converter.canonicalize import FORMS
 from converter.decompositions.complex import complex_rules as registry_of_complex
-from converter.decompositions.registered import expanded
+from converter.decompositions.registered import OWN_EXPANSIONS
 from converter.frontend import array_forms
 from converter.frontend.calls import CALLS, REPLACED
 from converter.frontend.inline import CONTROL, DROPPED
 from converter.frontend.refused import REFUSED
 from converter.ir import ops
+from converter.ir.op import Linear
 from converter.layout import pooling
 from converter.lower import lowerings
 from converter.opsets import OPSETS
@@ -69,19 +70,26 @@ ARRANGED = frozenset().union(
 """Primitives that the passes bring into another form before the lowering."""
 
 
+def complex_primitives() -> frozenset[str]:
+    """Every primitive that complex numbers can be given to."""
+    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
+    whole = {name for name, found in OWN_EXPANSIONS.items() if found.of_complex}
+    return frozenset({*registry_of_complex.MEANINGS, *linear, *whole})
+
+
 def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
     return {
         **dict.fromkeys(REFUSED, "refused"),
-        **dict.fromkeys(registry_of_complex.complex_primitives(), "of both parts, by themselves"),
+        **dict.fromkeys(complex_primitives(), "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(
             ARRANGED | {op.name for op in FORMS} | array_forms.UNCHANGED | array_forms.DRAWS,
             "another form",
         ),
-        **dict.fromkeys(expanded(), "a function in its place"),
+        **dict.fromkeys(OWN_EXPANSIONS, "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
-        **dict.fromkeys((op.name for op in lowerings.supported()), "a rule"),
+        **dict.fromkeys((op.name for op in lowerings.OWN_RULES), "a rule"),
         **dict.fromkeys(CONTROL, "a rule"),
     }
 

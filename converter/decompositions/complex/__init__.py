@@ -6,4 +6,4 @@ the primitive: no later pass knows of complex numbers.
 
 from __future__ import annotations
 
-from converter.decompositions.complex import algebra, elementary, fourier, order
+from converter.decompositions.complex import algebra, elementary, fourier

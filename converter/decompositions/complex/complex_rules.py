@@ -13,13 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.registered import (
-    DecompositionFunction,
-    Expansion,
-    expanded,
-    is_of_complex,
-    registering,
-)
+from converter.decompositions.registered import DecompositionFunction, Expansion, registering
 from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
 from converter.ir.op import Linear
@@ -27,7 +21,8 @@ from converter.ir.scalars import scalar
 
 ComplexFunction = Callable[..., list[Any]]
 
-_known: dict[str, Expansion] = {}
+MEANINGS: dict[str, Expansion] = {}
+"""By primitive."""
 
 REAL = " of real numbers"
 """What is added to the name of a primitive whose complex operands are all known to be real."""
@@ -40,19 +35,13 @@ def meaning(
     *primitives: str, ignores: Iterable[str] = (), packed: bool = False
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register a function for one or more primitives; what it ignores is given by name."""
-    return registering(_known.__setitem__, primitives, ignores, packed=packed)
+    return registering(MEANINGS.__setitem__, primitives, ignores, packed=packed)
 
 
 def meanings(rows: Mapping[str, DecompositionFunction], ignores: Iterable[str] = ()) -> None:
     """Register functions of operands alone."""
     for primitive, function in rows.items():
         meaning(primitive, ignores=ignores)(function)
-
-
-def complex_primitives() -> frozenset[str]:
-    """Every primitive that complex numbers can be given to."""
-    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
-    return frozenset({*_known, *linear, *filter(is_of_complex, expanded())})
 
 
 def in_reals(
@@ -71,14 +60,13 @@ def in_reals(
     name, op = primitive.name, ops.named(primitive.name)
     if op.linear is Linear.TOGETHER:
         stays = op not in SIGNED and any(real) and list(real) == complexes
-        each = _real(primitive, whole) if stays else _each(primitive, whole)
-        return _on_pairs(each, complexes, real if stays else None)
+        return _on_pairs(_each(primitive, whole), complexes, real if stays else None)
     if op.linear is Linear.EACH:
         return _on_pairs(_rewriting_product(primitive, whole), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(_each(primitive, whole), complexes, (False, True))
-    of_real = _known.get(name + REAL) if all(real) else None
-    found = of_real or _known.get(name)
+    of_real = MEANINGS.get(name + REAL) if all(real) else None
+    found = of_real or MEANINGS.get(name)
     if found is None or found.unknown(params):
         return None
     function = found.called(params)
@@ -125,14 +113,11 @@ def _each(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
 
 
 def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
+    """Of real numbers alone, whose imaginary parts stay zero, the first is enough."""
+    if not any(isinstance(x, Pair) for x in xs):
+        return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
     halves = [call(*(x[i] if isinstance(x, Pair) else x for x in xs)) for i in (0, 1)]
     return [Pair(re, im) for re, im in zip(*halves, strict=True)]
-
-
-def _real(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
-    """The primitive on real numbers, whose imaginary parts it leaves zero."""
-    call = _rewriting_bound(primitive, params)
-    return lambda *xs: [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
 
 
 def _rewriting_product(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
@@ -142,12 +127,8 @@ def _rewriting_product(primitive: Any, params: Mapping[str, Any]) -> ComplexFunc
     call = _rewriting_bound(primitive, {**params, **real})
 
     def product(x: Any, y: Any) -> list[Any]:
-        pairs = isinstance(x, Pair) + isinstance(y, Pair)
-        if pairs == 1:
+        if not (isinstance(x, Pair) and isinstance(y, Pair)):
             return _each_of(call, x, y)
-        if not pairs:
-            (both,) = call(x, y)
-            return [Pair(both, jnp.zeros_like(both))]
         (aa,), (bb,), (ab,), (ba,) = (
             call(*pair) for pair in ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
         )

@@ -19,13 +19,12 @@ from converter.decompositions.complex.algebra import (
     divided,
     is_ordinary,
     one_like,
+    quarter_turned,
     sides,
     size,
 )
 from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.ir.complex_pairs import Pair
-
-HINTS = ("accuracy",)
 
 
 def is_negative(x: jax.Array) -> jax.Array:
@@ -51,26 +50,20 @@ def root(x: Pair) -> Pair:
     return Pair(jnp.where(forward, long, short), jnp.where(forward, short, long))
 
 
-@meaning("sqrt", ignores=HINTS)
+@meaning("sqrt")
 def sqrt(x: Pair) -> Pair:
     """On the negative axis above it, whatever the sign of the zero, as in XLA."""
     found = root(x)
     return Pair(found.re, jnp.where(x.im < 0, -found.im, found.im))
 
 
-@meaning("rsqrt", ignores=HINTS)
+@meaning("rsqrt")
 def rsqrt(x: Pair) -> Pair:
     found = root(x)
     return divided(one_like(x), Pair(found.re, signed(found.im, x.im)))
 
 
-def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
-    """The number of half a logarithm's ``length``, twice, so that only the result overflows."""
-    re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
-    return Pair(re, jnp.where(angle == 0, angle, im))
-
-
-@meaning("exp", ignores=HINTS)
+@meaning("exp")
 def exp(x: Pair) -> Pair:
     return quarter_turned(jnp.exp(x.re / 2), x.im)
 
@@ -79,7 +72,7 @@ FAR = 20
 """Where ``exp(-2 * x)`` is below the rounding of one, in float64 too."""
 
 
-@meaning("expm1", ignores=HINTS)
+@meaning("expm1")
 def expm1(x: Pair) -> Pair:
     """``expm1(a) cos(b) + (cos(b) - 1)``, the second of which is a square."""
     large, half = exp(x), jnp.sin(x.im / 2)
@@ -99,14 +92,14 @@ def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
     return jnp.where(near, jnp.log1p(jnp.where(near, above_one, 0)) / 2, far)
 
 
-@meaning("log", ignores=HINTS)
+@meaning("log")
 def log(x: Pair) -> Pair:
     large, small = sides(x)
     above_one = (large - 1) * (large + 1) + small * small
     return Pair(log_size(x, above_one), jnp.arctan2(x.im, x.re))
 
 
-@meaning("log1p", ignores=HINTS)
+@meaning("log1p")
 def log1p(x: Pair) -> Pair:
     above_one = x.re * (x.re + 2) + x.im * x.im
     y = Pair(1 + x.re, x.im)
@@ -126,19 +119,19 @@ def power(x: Pair, y: Any) -> Pair:
     return Pair(length * jnp.cos(angle), jnp.where(angle == 0, angle, length * jnp.sin(angle)))
 
 
-@meaning("logistic", ignores=HINTS)
+@meaning("logistic")
 def logistic(x: Pair) -> Pair:
     decay = exp(Pair(-x.re, -x.im))
     return divided(one_like(x), Pair(1 + decay.re, decay.im))
 
 
-@meaning("sinh", ignores=HINTS)
+@meaning("sinh")
 def sinh(x: Pair) -> Pair:
     re, im = jnp.sinh(x.re) * jnp.cos(x.im), jnp.cosh(x.re) * jnp.sin(x.im)
     return Pair(re, jnp.where(x.im == 0, x.im, im))
 
 
-@meaning("cosh", ignores=HINTS)
+@meaning("cosh")
 def cosh(x: Pair) -> Pair:
     re, im = jnp.cosh(x.re) * jnp.cos(x.im), jnp.sinh(x.re) * jnp.sin(x.im)
     return Pair(re, jnp.where((x.re == 0) | (x.im == 0), 0, im))
@@ -152,7 +145,7 @@ def times_minus_i(x: Pair) -> Pair:
     return Pair(x.im, -x.re)
 
 
-@meaning("tanh", ignores=HINTS)
+@meaning("tanh")
 def tanh(x: Pair) -> Pair:
     """``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not cancel."""
     high, wide = jnp.sinh(x.re), jnp.cos(x.im)
@@ -176,20 +169,20 @@ def _mirrored(im: jax.Array, x: Pair) -> jax.Array:
     return jnp.where(x.im < 0, -im, im)
 
 
-@meaning("asin", ignores=HINTS)
+@meaning("asin")
 def asin(x: Pair) -> Pair:
     less, more = _roots(x)
     angle = jnp.arctan2(x.re, less.re * more.re + less.im * more.im)
     return Pair(angle, _mirrored(_height(less, more), x))
 
 
-@meaning("acos", ignores=HINTS)
+@meaning("acos")
 def acos(x: Pair) -> Pair:
     less, more = _roots(x)
     return Pair(2 * jnp.arctan2(less.re, more.re), _mirrored(-_height(less, more), x))
 
 
-@meaning("acosh", ignores=HINTS)
+@meaning("acosh")
 def acosh(x: Pair) -> Pair:
     less, more = _roots(x)
     return Pair(_height(less, more), _mirrored(2 * jnp.arctan2(less.re, more.re), x))
@@ -199,7 +192,7 @@ HUGE = 2.0**60
 """What is larger has the same inverse tangent, but for less than rounding; squares still fit."""
 
 
-@meaning("atanh", ignores=HINTS)
+@meaning("atanh")
 def atanh(x: Pair) -> Pair:
     wide, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
     left = 1 - wide
@@ -216,6 +209,5 @@ meanings(
         "tan": lambda x: times_minus_i(tanh(times_i(x))),
         "asinh": lambda x: times_minus_i(asin(times_i(x))),
         "atan": lambda x: times_minus_i(atanh(times_i(x))),
-    },
-    ignores=HINTS,
+    }
 )

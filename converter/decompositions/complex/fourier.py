@@ -35,8 +35,7 @@ LARGEST_PRIME = 512
 @meaning("fft", packed=True)
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
     """Of a real transform the last axis is the half one: the first to go, the last to return."""
-    _refuse_names(fft_lengths)
-    kind, *others, last = fft_type.name, *fft_lengths
+    kind, *others, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "RFFT":
         return _over_axes(_of_real(x, last, False, last // 2 + 1), others, False, 1)
     if kind == "IRFFT":
@@ -47,20 +46,20 @@ def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Arr
 @meaning("fft" + REAL, packed=True)
 def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
     """The transform of what is complex by its dtype alone."""
-    _refuse_names(fft_lengths)
-    kind, *others, last = fft_type.name, *fft_lengths
+    kind, *others, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "IRFFT":
         return fft(joined(Pair(x, jnp.zeros_like(x))), fft_type=fft_type, fft_lengths=fft_lengths)
     inverse = kind == "IFFT"
     return _over_axes(_of_real(x, last, inverse, last), others, inverse, 1)
 
 
-def _refuse_names(lengths: tuple[Any, ...]) -> None:
+def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
     if not all(isinstance(n, int) for n in lengths):
         raise Unsupported(
             f"primitive 'fft' of lengths {lengths} cannot be written: they have to be known; "
             "give the transformed axes fixed sizes"
         )
+    return lengths
 
 
 def _over_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> jax.Array:

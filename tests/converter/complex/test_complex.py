@@ -12,9 +12,10 @@ from jax import lax
 from jax.extend import core as jex
 
 import converter
-from converter.decompositions.complex.complex_rules import REAL, complex_primitives
+from converter.decompositions.complex.complex_rules import REAL
 from tests.converter.complex.draws import normal
 from tests.converter.complex.test_complex_functions import FUNCTIONS
+from tests.coverage.primitives import complex_primitives
 
 X, Y, M = normal(4, 5), normal(4, 5), normal(5, 3)
 ROWS = np.array([2, 0, 2], np.int32)

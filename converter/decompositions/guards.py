@@ -1,4 +1,4 @@
-"""Collectives over axes of arrays, and over one device, which is all that a file is for.
+"""Primitives that guard or mark values, and collectives over one device, which a file is for.
 
 An axis that ``vmap`` names has a number once it is mapped. Names that are left are those of a
 ``shard_map``, over one device: over more of them it is refused as a whole. By their definitions in
@@ -8,12 +8,46 @@ An axis that ``vmap`` names has a number once it is mapped. Names that are left 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from converter.decompositions.registered import guard
+
+PLATFORM = "cpu"
+"""What ``lax.platform_dependent`` takes a file for: everything else may need its kernels."""
+
+
+@guard("platform_index")
+def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
+    """The first branch that is for the platform, or for any."""
+    fitting = (i for i, names in enumerate(platforms) if names is None or PLATFORM in names)
+    return jnp.int32(next(fitting))
+
+
+@guard("empty")
+def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
+    """Nothing is promised of what is in it."""
+    return jnp.zeros(shape, dtype)
+
+
+@guard("empty2", ignores=("memory_space",))
+def empty_number(*, dtype: Any) -> jax.Array:
+    return jnp.zeros((), dtype)
+
+
+# Of a predicate without a batch, Equinox knows that it is true.
+guard("select_if_vmap")(lambda _, x, __: x)
+guard("tie")(lambda _, x: x)
+guard("zeros_like")(lambda x: jnp.zeros_like(x))
+guard("unvmap_any")(lambda x: jnp.any(x))
+guard("unvmap_all")(lambda x: jnp.all(x))
+guard("unvmap_max")(lambda x: jnp.max(x))
+
+
+# ------------------------------------------------------------------------------------- collectives
 
 
 def _collective(primitive: str, reduce: Callable[[jax.Array, Sequence[int]], jax.Array]) -> None:
@@ -33,8 +67,15 @@ _collective("pmin", lax.reduce_min)
 @guard("reduced_vary_cast_p", "vary_unreduced_cast_p", ignores=("axes",))
 @guard("unreduced_pmax", "unreduced_pmin", "unreduced_psum", ignores=("axes",))
 @guard("pbroadcast", ignores=("axis_name", "source"))
-def the_same(x: jax.Array) -> jax.Array:
-    """What says how a value is spread over devices, or is to be."""
+@guard("nonbatchable", ignores=("allow_constant_across_batch", "msg"))
+@guard("nontraceable", ignores=("name",))
+@guard("nondifferentiable_backward", ignores=("msg", "symbolic"))
+@guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
+@guard("stage")
+def unchanged(x: jax.Array) -> jax.Array:
+    """What says how a value is spread over devices; guards against transformations, which are over;
+    and marks for a compiler.
+    """
     return x
 
 
