@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+from onnx_ir.passes import Sequential, common
+
 from converter.errors import CheckError, SpecError
 from converter.frontend.interface import Subject
 from converter.frontend.specs import Spec
@@ -19,10 +22,9 @@ from converter.model import saving
 from converter.model.function_calls import outline
 from converter.model.metadata import Given, Metadata, metadata_of
 from converter.model.results import Export, report
-from converter.model.tidy import tidy
 from converter.pipeline import passes
 from converter.pipeline.settings import Fuse, Settings
-from converter.targets import DEFAULT, AttentionLayout, find_target
+from converter.targets import DEFAULT, AttentionLayout, Target, find_target
 from converter.verify.checking import check
 from converter.verify.samples import samples
 from converter.verify.watch import Watch
@@ -178,6 +180,21 @@ def finish(
     if not saving.missing(model, graph):
         saving.bind(model, graph)
     return export
+
+
+def tidy(model: ir.Model, target: Target) -> ir.Model:
+    """Avoid quirks of the target, merge equal nodes, drop unused nodes, sort, in place.
+
+    Identities stay: the lowering writes one only where an output needs a name of its own.
+    """
+    target.settle(model)
+    clean_up = Sequential(
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+        common.TopologicalSortPass(),
+    )
+    clean_up(model)
+    return model
 
 
 class _Dump:

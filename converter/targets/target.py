@@ -11,11 +11,11 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.ir import Graph, Node, ops
+from converter.ir import Graph, Node, Value, const, ops
 from converter.ir.dims import is_symbolic
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
-from converter.ir.rewrite import Rule
+from converter.ir.rewrite import Editor, Rule
 from converter.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
@@ -24,6 +24,9 @@ Detour = Mapping[str, str]
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
 """Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
+
+
+LOWEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,18 @@ class Missing:
     first: int = 0
     back: bool = True
     order: bool = False
+
+
+def widened_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
+    """In the wider dtype; uint64 in int64 is ``shifted``: moved down, so that its order stays."""
+    wide = editor.convert(x, dtype)
+    return editor.binary(ops.add, wide, const(LOWEST, np.int64)) if shifted else wide
+
+
+def narrowed_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
+    """What ``widened_value`` made of it, undone."""
+    whole = editor.binary(ops.sub, x, const(LOWEST, np.int64)) if shifted else x
+    return editor.convert(whole, dtype)
 
 
 @dataclass(frozen=True)

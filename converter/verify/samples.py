@@ -44,13 +44,8 @@ def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator)
     return _cast(rng.choice(values, shape), dtype)
 
 
-DRAWS: dict[str, Draw] = {
-    "normal": _normal,
-    "repeated": _repeated,
-    "zeros": _zeros,
-    "large": _large,
-}
-
+DRAWS: dict[str, Draw]
+DRAWS = {"normal": _normal, "repeated": _repeated, "zeros": _zeros, "large": _large}
 
 BUDGET = 4 << 30
 """Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named

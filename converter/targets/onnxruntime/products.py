@@ -272,13 +272,7 @@ class _Writer:
         key = tuple(numbers)
         if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))
-            shape = ir.Shape([len(key)])
-            self._numbers[key] = ir.Value(
-                name=tensor.name,
-                shape=shape,
-                type=ir.TensorType(ir.DataType.INT64),
-                const_value=tensor,
-            )
+            self._numbers[key] = ir.val(tensor.name, const_value=tensor)
             self._graph.register_initializer(self._numbers[key])
         name = self._names.take(f"{value.name}_{operator.lower()}")
         made = ir.node(operator, [value, self._numbers[key]], name=name)
