@@ -150,7 +150,7 @@ def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
     if mode == Mode.CLIP or inside is indices:
         return editor.like(node, [x, inside, updates], **changes)
     axis = pointed[0]
-    behind = [(0, sizes[axis] if i == axis else 0) for i in range(x.rank)]
+    behind = tuple((0, sizes[axis] if i == axis else 0) for i in range(x.rank))
     padded = pad_space(editor, x, behind, (1,) * x.rank, first=0)
     aside = _aside(editor, indices, inside, x.shape[axis])
     out = editor.like(node, [padded, aside, updates], padded.shape, **changes)

@@ -75,7 +75,9 @@ class Settings:
         return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
-        if self.opset < opset and count and self.runtime.offers(operator, opset):
+        """A newer opset would bring an operator, in the most usual dtype at least."""
+        offered = opset in self.runtime.opsets and self.runtime.takes(operator, "float32", opset)
+        if self.opset < opset and count and offered:
             self.newer[opset, operator] += count
 
     def trial(self, opset: int) -> Settings:

@@ -55,23 +55,16 @@ def narrowed_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> 
     return editor.convert(whole, dtype)
 
 
-@dataclass(frozen=True)
-class Lack:
-    """Operators that a runtime has not, in any dtype or in some, at all opsets or at some."""
-
-    operators: frozenset[str]
-    dtypes: frozenset[str] = frozenset()
-    opsets: range = OPSETS
-
-    def has(self, operator: str, dtype: str, opset: int) -> bool:
-        """Whether this is one of them."""
-        named = operator in self.operators and opset in self.opsets
-        return named and (dtype in self.dtypes or not self.dtypes)
+Lack: TypeAlias = Callable[[str, str, int], bool]
+"""Whether a runtime has not an operator, in a dtype, at an opset."""
 
 
 def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
     """Names with blanks between them; no dtypes are all."""
-    return Lack(frozenset(operators.split()), frozenset(dtypes.split()), opsets)
+    names, types = frozenset(operators.split()), frozenset(dtypes.split())
+    return lambda operator, dtype, opset: (
+        operator in names and opset in opsets and (dtype in types or not types)
+    )
 
 
 @dataclass(frozen=True)
@@ -153,16 +146,12 @@ class Target:
 
         A dtype that takes a detour counts as one that is taken.
         """
-        return not any(row.has(operator, np.dtype(dtype).name, opset) for row in self.lacks)
+        return not any(lacks(operator, np.dtype(dtype).name, opset) for lacks in self.lacks)
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
         """Whether there is such an operator for a dtype at an opset, here and in the standard."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
-
-    def offers(self, operator: str, opset: int) -> bool:
-        """Whether a newer opset would bring an operator, in the most usual dtype at least."""
-        return opset in self.opsets and self.takes(operator, "float32", opset)
 
     def carries(self, op: Op, dtype: str) -> bool:
         """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""
