@@ -162,10 +162,8 @@ def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Val
 
 
 def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
-    node = ir.node("Cast", [value], {"to": dtype.value})
-    (result,) = node.outputs
-    result.name, result.dtype, result.shape = name, dtype, value.shape
-    return node
+    result = ir.val(name, dtype, value.shape)
+    return ir.node("Cast", [value], {"to": dtype.value}, outputs=[result])
 
 
 def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:

@@ -104,8 +104,7 @@ def report(
         by_opset.setdefault(opset, Counter())[operator] = count
     nodes = list(_running(model))
     counts = Counter(node.op_type for node in nodes)
-    written = [name for op in ops.stated() for name in (op.operator, op.otherwise)]
-    fusions = [name for name in written if name]
+    fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
     foreign = sorted({node.op_type for node in nodes if node.domain})
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
