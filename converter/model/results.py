@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
 
 from converter.frontend.interface import Interface
-from converter.fuse.match import NearMiss, grouped_near_misses
+from converter.fuse.match import NearMiss
 from converter.ir import Graph, ops
 from converter.model import saving
 from converter.model.function_calls import OnnxFunction
@@ -31,7 +31,7 @@ class Report:
 
     fused: Counter[str]
     histogram: dict[str, int]
-    near_misses: list[NearMiss]
+    near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     newer: dict[int, Counter[str]] = field(default_factory=dict)
     functions: list[OnnxFunction] = field(default_factory=list)
@@ -91,17 +91,8 @@ class Export:
         saving.save(self.model, path, external_data, written)
 
 
-def report(
-    model: ir.Model,
-    near_misses: Sequence[NearMiss] = (),
-    deviations: Sequence[str] = (),
-    newer: Mapping[tuple[int, str], int] | None = None,
-    functions: Sequence[OnnxFunction] = (),
-) -> Report:
+def report(model: ir.Model) -> Report:
     """What a model consists of."""
-    by_opset: dict[int, Counter[str]] = {}
-    for (opset, operator), count in sorted((newer or {}).items()):
-        by_opset.setdefault(opset, Counter())[operator] = count
     nodes = list(_running(model))
     counts = Counter(node.op_type for node in nodes)
     fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
@@ -109,10 +100,6 @@ def report(
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
-        near_misses=grouped_near_misses(near_misses),
-        deviations=list(deviations),
-        newer=by_opset,
-        functions=list(functions),
     )
 
 
