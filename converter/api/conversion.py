@@ -22,8 +22,7 @@ from converter.ir import Graph
 from converter.lower import lower
 from converter.model import saving
 from converter.model.function_calls import outline
-from converter.model.metadata import Given, Metadata, metadata_of
-from converter.model.results import Export, report
+from converter.model.results import Export, Given, Metadata, metadata_of, report
 from converter.pipeline import passes
 from converter.pipeline.settings import Fuse, Settings
 from converter.targets import DEFAULT, AttentionLayout, Target, find_target
