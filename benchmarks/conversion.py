@@ -21,10 +21,10 @@ import equinox as eqx
 import jax
 
 import zoo
+from converter.api.conversion import tidy
 from converter.frontend.trace import trace
 from converter.ir import Graph
 from converter.lower import lower
-from converter.model.tidy import tidy
 from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
 from zoo.models.build import abstract, batched

@@ -10,8 +10,7 @@ from .fuse.user_recognisers import recogniser
 from .lower.builder import Builder
 from .model.half_precision import emulate_bfloat16, lower_precision
 from .model.joining import join
-from .model.metadata import Metadata
-from .model.results import Export, Report, report
+from .model.results import Export, Metadata, Report, report
 from .model.saving import save
 from .model.verdict import Difference, Errors, Verdict, compare
 from .opsets import IR_VERSIONS, OPSETS

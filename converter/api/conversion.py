@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+from onnx_ir.passes import Sequential, common
+
 from converter.errors import CheckError, SpecError
 from converter.frontend.interface import Subject
 from converter.frontend.specs import Spec
 from converter.frontend.trace import source_line
-from converter.ir import Graph, Node
+from converter.fuse.match import grouped_near_misses
+from converter.ir import Graph
 from converter.lower import lower
 from converter.model import saving
 from converter.model.function_calls import outline
-from converter.model.metadata import Given, Metadata, metadata_of
-from converter.model.results import Export, report
-from converter.model.tidy import tidy
+from converter.model.results import Export, Given, Metadata, metadata_of, report
 from converter.pipeline import passes
 from converter.pipeline.settings import Fuse, Settings
-from converter.targets import DEFAULT, AttentionLayout, find_target
+from converter.targets import DEFAULT, AttentionLayout, Target, find_target
 from converter.verify.checking import check
 from converter.verify.samples import samples
 from converter.verify.watch import Watch
@@ -172,12 +175,36 @@ def finish(
     model = tidy(lower(graph, settings.opset, target, lines=source_lines), target)
     (about or Metadata()).write(model)
     outlined = outline(model) if functions else []
-    deviations = _sentences(settings.deviations)
-    found = report(model, settings.notes, deviations, settings.newer, outlined)
+    newer = sorted(settings.newer.items())
+    found = replace(
+        report(model),
+        near_misses=grouped_near_misses(settings.notes),
+        deviations=[
+            f"{sentence} ({len(nodes)} {nodes[0].op}, first from {source_line(nodes[0])})"
+            for sentence, nodes in settings.deviations.items()
+        ],
+        newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
+        functions=outlined,
+    )
     export = Export(model, graph, found, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
     return export
+
+
+def tidy(model: ir.Model, target: Target) -> ir.Model:
+    """Avoid quirks of the target, merge equal nodes, drop unused nodes, sort, in place.
+
+    Identities stay: the lowering writes one only where an output needs a name of its own.
+    """
+    target.settle(model)
+    clean_up = Sequential(
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+        common.TopologicalSortPass(),
+    )
+    clean_up(model)
+    return model
 
 
 class _Dump:
@@ -193,14 +220,3 @@ class _Dump:
             name = f"{self._count:02}_{stage.replace(' ', '_')}.txt"
             (self._folder / name).write_text(f"{content}\n")
         self._count += 1
-
-
-def _sentences(deviations: Sequence[tuple[str, Node]]) -> list[str]:
-    """Each sentence once, with how many nodes it is true of and where the first comes from."""
-    nodes: dict[str, list[Node]] = {}
-    for sentence, node in deviations:
-        nodes.setdefault(sentence, []).append(node)
-    return [
-        f"{sentence} ({len(found)} {found[0].op}, first from {source_line(found[0])})"
-        for sentence, found in nodes.items()
-    ]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.errors import Unsupported
-from converter.frontend.interface import unstaged
+from converter.frontend.interface import Subject
 from converter.frontend.specs import Spec
-from converter.frontend.trace import trace
 from converter.lower import lower
 from converter.pipeline import passes
 from converter.pipeline.settings import Fuse, Settings
@@ -64,9 +63,9 @@ def explain(
     refused: list[Unsupported] = []
     runtime = find_target(target)
     opset = runtime.at(opset)
-    fn, specs, kwargs = unstaged(fn, specs, kwargs)
+    subject = Subject(fn, specs, params, kwargs, constraints)
     try:
-        graph = trace(fn, specs, params, kwargs, constraints)
+        graph = subject.trace()
         passes.run_passes(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
     except Unsupported as error:
         return Explanation(_explanation_grouped([error]), is_whole=False)

@@ -12,7 +12,7 @@ index gives the start alone, and where a mask leaves out some of what is gathere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ from converter.ir.dtypes import highest, is_float, lowest
 from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
+from converter.layout.convolution import pad_space
 
 Mode = lax.GatherScatterMode
 
 KEEPS_APART = frozenset(
     {
-        *(op for op in ops.stated() if op.elementwise or op.moves),
+        *(op for op in ops.stated() if op.elementwise or op.moves or op.reduces),
         *(ops.concatenate, ops.pad, ops.gather, ops.take, ops.dynamic_slice),
-        *(ops.reduce_sum, ops.reduce_max, ops.reduce_min, ops.reduce_and, ops.reduce_or),
     }
 )
 """Operations behind which a mask still tells elements of the operands from each other."""
@@ -102,16 +102,17 @@ def _bounds_gather(node: Node, editor: Editor, doubted: bool) -> Value | None:
     """``doubted`` says that a promise may not be kept."""
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    sizes = node.params["slice_sizes"]
+    sizes, pointed = node.params["slice_sizes"], numbers.start_index_map
+    limits = _limits(x.shape, sizes, pointed)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        wide = any(not dims.same(sizes[a], 1) for a in numbers.start_index_map)
-        if not wide and _promise_kept(indices, x.shape, numbers.start_index_map, sizes, doubted):
+        wide = any(not dims.same(sizes[a], 1) for a in pointed)
+        if not wide and _promise_kept(indices, limits, doubted):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:
-        indices, kept = _movable(editor, indices, x.shape, numbers.start_index_map, sizes)
+        indices, limits, kept = _movable(editor, indices, limits, pointed)
         numbers = numbers._replace(start_index_map=kept)
-    inside = _inside(editor, indices, x.shape, numbers.start_index_map, sizes)
+    inside = _inside(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
     out = editor.like(node, [x, inside], **changes)
     if mode == Mode.CLIP or inside is indices:
@@ -138,24 +139,21 @@ def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     sizes = scatter_window(numbers, x.rank, updates.shape)
     pointed = numbers.scatter_dims_to_operand_dims
-    promised = mode == Mode.PROMISE_IN_BOUNDS
-    if promised and _promise_kept(indices, x.shape, pointed, sizes, doubted):
+    limits = _limits(x.shape, sizes, pointed)
+    if mode == Mode.PROMISE_IN_BOUNDS and _promise_kept(indices, limits, doubted):
         return None
     if mode == Mode.CLIP:
-        indices, pointed = _movable(editor, indices, x.shape, pointed, sizes)
+        indices, limits, pointed = _movable(editor, indices, limits, pointed)
         numbers = numbers._replace(scatter_dims_to_operand_dims=pointed)
-    inside = _inside(editor, indices, x.shape, pointed, sizes)
+    inside = _inside(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
     if mode == Mode.CLIP or inside is indices:
         return editor.like(node, [x, inside, updates], **changes)
     axis = pointed[0]
-    config = tuple((0, sizes[axis] if i == axis else 0, 0) for i in range(x.rank))
-    longer = tuple(dims.as_dim(d + c[1]) for d, c in zip(x.shape, config, strict=True))
-    padded = editor.add(
-        ops.pad, [x, const(0, x.dtype)], longer, x.dtype, {"padding_config": config}
-    )
+    behind = tuple((0, sizes[axis] if i == axis else 0) for i in range(x.rank))
+    padded = pad_space(editor, x, behind, (1,) * x.rank, first=0)
     aside = _aside(editor, indices, inside, x.shape[axis])
-    out = editor.like(node, [padded, aside, updates], longer, **changes)
+    out = editor.like(node, [padded, aside, updates], padded.shape, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
 
 
@@ -179,39 +177,38 @@ def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
 # ---------------------------------------------------------------------------------------- indices
 
 
+def _limits(shape: Shape, sizes: Shape, axes: Sequence[int]) -> list[Dim]:
+    """The largest start of a window along each axis."""
+    return [dims.as_dim(shape[a] - sizes[a]) for a in axes]
+
+
 def _movable(
-    editor: Editor, indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape
-) -> tuple[Value, tuple[int, ...]]:
-    """The components of index vectors that can be other than zero, and their axes."""
-    free = [i for i, a in enumerate(axes) if not dims.same(shape[a], sizes[a])]
+    editor: Editor, indices: Value, limits: list[Dim], axes: tuple[int, ...]
+) -> tuple[Value, list[Dim], tuple[int, ...]]:
+    """The components of index vectors that can be other than zero, their limits and axes."""
+    free = [i for i, limit in enumerate(limits) if not dims.same(limit, 0)]
     if len(free) == len(axes):
-        return indices, axes
+        return indices, limits, axes
     free = free or [0]
     last = indices.rank - 1
     parts = [editor.slice(indices, last, i, i + 1) for i in free]
     joined = editor.concatenate(parts, last) if len(parts) > 1 else parts[0]
-    return joined, tuple(axes[i] for i in free)
+    return joined, [limits[i] for i in free], tuple(axes[i] for i in free)
 
 
-def _inside(
-    editor: Editor, indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape
-) -> Value:
+def _inside(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     """Index vectors moved so that the windows they start lie inside; the same value if all do."""
-    limits = [dims.as_dim(shape[a] - sizes[a]) for a in axes]
-    if not axes or (indices.kind == "const" and _known_inside(indices, limits)):
+    if not limits or _known_inside(indices, limits):
         return indices
     if indices.dtype.itemsize < 4:
         indices = editor.convert(indices, np.int32)  # limits may not fit
     zero = const(0, indices.dtype)
-    inputs = [zero, indices, _limits(editor, limits, indices.dtype)]
+    inputs = [zero, indices, _limit_values(editor, limits, indices.dtype)]
     return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
 
 
-def _promise_kept(
-    indices: Value, shape: Shape, axes: tuple[int, ...], sizes: Shape, doubted: bool
-) -> bool:
+def _promise_kept(indices: Value, limits: list[Dim], doubted: bool) -> bool:
     """As far as we know; where it is ``doubted``, only if we do."""
-    limits = [dims.as_dim(shape[a] - sizes[a]) for a in axes]
     if not dims.all_static(limits) or not limits:
         return not (doubted and limits)
     if indices.kind == "const":
@@ -226,8 +223,8 @@ def _known_inside(indices: Value, limits: list[Dim]) -> bool:
     return bool(np.all((array >= 0) & (array <= np.asarray(limits))))
 
 
-def _limits(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
-    """The largest start along each axis: a scalar if there is one axis."""
+def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
+    """The limits in the graph: a scalar if there is one axis."""
     if dims.all_static(limits):
         return const(limits[0] if len(limits) == 1 else limits, dtype)
     numbers = [_bounds_number(editor, d, dtype) for d in limits]
@@ -265,9 +262,4 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
         int(np.clip(np.asarray(v.const), 0, whole - size))
         for v, whole, size in zip(starts, x.shape, sizes, strict=True)
     )
-    params = {
-        "start_indices": first,
-        "limit_indices": tuple(a + n for a, n in zip(first, sizes, strict=True)),
-        "strides": (1,) * x.rank,
-    }
-    return editor.add(ops.slice, [x], node.out.shape, x.dtype, params)
+    return editor.cut(x, first, sizes)

@@ -123,7 +123,7 @@ def deviations(target: Target) -> dict[Op, Deviation]:
     return {**TABLE, **dict(chain.from_iterable(of_quirks))}
 
 
-def deviation_rules(strict: bool, notes: list[tuple[str, Node]], target: Target) -> dict[Op, Rule]:
+def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
     """Rules that mend each deviation if ``strict``, or else note it."""
     table = deviations(target)
 
@@ -133,7 +133,7 @@ def deviation_rules(strict: bool, notes: list[tuple[str, Node]], target: Target)
             return None
         if strict and deviation.exact is not None:
             return deviation.exact(node, editor)
-        notes.append((deviation.sentence, node))
+        notes.setdefault(deviation.sentence, []).append(node)
         return None
 
     return dict.fromkeys(table, rule)

@@ -19,8 +19,7 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.targets import Target
 from converter.targets.schemas import BFLOAT16_SINCE, operator
-from converter.targets.target import Missing
-from converter.targets.widening import narrowed_value, widened_value
+from converter.targets.target import Missing, narrowed_value, widened_value
 
 BRIEF = np.dtype(jnp.bfloat16)
 
@@ -35,45 +34,39 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, R
             missing = table.get(op, Missing({}))
             table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
     rules: dict[Op, Rule] = {op: partial(_through, missing=row) for op, row in table.items()}
-    brief = any(v.dtype == BRIEF for node in nodes for v in (*node.inputs, *node.outputs))
-    if target.bfloat16 is not None and brief:
+    if target.bfloat16 is not None and any(map(_has_bfloat16, nodes)):
         for op in there - target.bfloat16:
             wide = target.kernels.get(op, Missing({})).detour.get("bfloat16", "float32")
-            rules[op] = partial(_without_bfloat16, wide=wide, other=rules.get(op))
+            row = Missing({"bfloat16": wide})
+            rules[op] = partial(_without_bfloat16, missing=row, other=rules.get(op))
     return rules
 
 
-def _without_bfloat16(node: Node, editor: Editor, wide: str, other: Rule | None) -> Any:
+def _has_bfloat16(node: Node) -> bool:
+    return any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs))
+
+
+def _without_bfloat16(node: Node, editor: Editor, missing: Missing, other: Rule | None) -> Any:
     """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
-    if any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs)):
-        return _computed(node, editor, BRIEF, np.dtype(wide))
+    if _has_bfloat16(node):
+        return _computed(node, editor, BRIEF, missing)
     return other(node, editor) if other else None
 
 
 def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
     dtype = node.inputs[missing.first].dtype
-    wide = missing.detour.get(dtype.name)
-    if wide is None:
-        return None
-    shifted = missing.order and dtype == np.uint64
-    return _computed(node, editor, dtype, np.dtype(wide), missing.first, missing.back, shifted)
+    return _computed(node, editor, dtype, missing) if dtype.name in missing.detour else None
 
 
-def _computed(
-    node: Node,
-    editor: Editor,
-    dtype: np.dtype,
-    wide: np.dtype,
-    first: int = 0,
-    back: bool = True,
-    shifted: bool = False,
-) -> list[Value]:
+def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: Missing) -> list[Value]:
     """A node in a wider dtype than its own; an ``iota`` has that in its parameters."""
+    wide = np.dtype(missing.detour[dtype.name])
+    shifted = missing.order and dtype == np.uint64
     inputs = [
-        widened_value(editor, v, wide, shifted) if i >= first and v.dtype == dtype else v
+        widened_value(editor, v, wide, shifted) if i >= missing.first and v.dtype == dtype else v
         for i, v in enumerate(node.inputs)
     ]
-    narrow = [back and v.dtype == dtype for v in node.outputs]
+    narrow = [missing.back and v.dtype == dtype for v in node.outputs]
     types = [(v.shape, wide if b else v.dtype) for v, b in zip(node.outputs, narrow, strict=True)]
     params = {k: wide if k == "dtype" and v == dtype else v for k, v in node.params.items()}
     made = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)

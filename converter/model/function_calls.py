@@ -279,10 +279,8 @@ def _function(name: str, found: Sequence[Block], opsets: dict[str, int]) -> ir.F
 
 def _call(graph: ir.Graph, name: str, each: Block) -> None:
     """One node in the place of a block's last; its result keeps the name."""
-    old = each.last.outputs[0]
+    old = each.last.outputs[:1]
     call = ir.node(name, list(each.operands), domain=DOMAIN, name=each.last.name)
-    (new,) = call.outputs
-    new.name, new.shape, new.type = old.name, old.shape, old.type
-    graph.insert_after(each.last, call)
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-    graph.remove(reversed(each.nodes), safe=True)
+    ir.convenience.replace_nodes_and_values(
+        graph, each.last, each.nodes[::-1], [call], old, call.outputs
+    )

@@ -26,22 +26,19 @@ Precision = Literal["float16", "bfloat16"]
 WIDE = ir.DataType.FLOAT
 HALVES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 
-POWERS = {
-    *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt"),
-    *("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
-    "ReduceSumSquare",
-}
-COORDINATES = {"Cos", "GridSample", "Resize", "Sin"}
-TYPED = {
-    *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
-    *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
-    *("RandomNormalLike", "RandomUniformLike"),
-}
-"""Operators that an attribute, or one of several operands, gives its type."""
-
-BODIES = {"If", "Loop", "Scan"}
-
-IN_FLOAT32 = frozenset(POWERS | COORDINATES | TYPED | BODIES)
+IN_FLOAT32 = frozenset(
+    {
+        # Powers, sums and coordinates.
+        *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt", "ReduceL1"),
+        *("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
+        *("ReduceSumSquare", "Cos", "GridSample", "Resize", "Sin"),
+        # What an attribute, or one of several operands, gives its type.
+        *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
+        *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
+        *("RandomNormalLike", "RandomUniformLike"),
+        *("If", "Loop", "Scan"),  # which have bodies
+    }
+)
 """Operators that are never lowered."""
 
 ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
@@ -165,10 +162,8 @@ def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Val
 
 
 def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
-    node = ir.node("Cast", [value], {"to": dtype.value})
-    (result,) = node.outputs
-    result.name, result.dtype, result.shape = name, dtype, value.shape
-    return node
+    result = ir.val(name, dtype, value.shape)
+    return ir.node("Cast", [value], {"to": dtype.value}, outputs=[result])
 
 
 def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:

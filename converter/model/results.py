@@ -1,17 +1,18 @@
-"""What a conversion gives: the model, its graph and the report."""
+"""What a conversion gives: the model, its graph, the report, and what the file says of itself."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx_ir as ir
 
+from converter.errors import SpecError
 from converter.frontend.interface import Interface
-from converter.fuse.match import NearMiss, grouped_near_misses
+from converter.fuse.match import NearMiss
 from converter.ir import Graph, ops
 from converter.model import saving
 from converter.model.function_calls import OnnxFunction
@@ -31,7 +32,7 @@ class Report:
 
     fused: Counter[str]
     histogram: dict[str, int]
-    near_misses: list[NearMiss]
+    near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     newer: dict[int, Counter[str]] = field(default_factory=dict)
     functions: list[OnnxFunction] = field(default_factory=list)
@@ -91,29 +92,15 @@ class Export:
         saving.save(self.model, path, external_data, written)
 
 
-def report(
-    model: ir.Model,
-    near_misses: Sequence[NearMiss] = (),
-    deviations: Sequence[str] = (),
-    newer: Mapping[tuple[int, str], int] | None = None,
-    functions: Sequence[OnnxFunction] = (),
-) -> Report:
+def report(model: ir.Model) -> Report:
     """What a model consists of."""
-    by_opset: dict[int, Counter[str]] = {}
-    for (opset, operator), count in sorted((newer or {}).items()):
-        by_opset.setdefault(opset, Counter())[operator] = count
     nodes = list(_running(model))
     counts = Counter(node.op_type for node in nodes)
-    written = [name for op in ops.stated() for name in (op.operator, op.otherwise)]
-    fusions = [name for name in written if name]
+    fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
     foreign = sorted({node.op_type for node in nodes if node.domain})
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
-        near_misses=grouped_near_misses(near_misses),
-        deviations=list(deviations),
-        newer=by_opset,
-        functions=list(functions),
     )
 
 
@@ -122,3 +109,49 @@ def _running(model: ir.Model) -> Iterator[ir.Node]:
     for node in model.graph.all_nodes():
         function = model.functions.get(node.op_identifier())
         yield from (node,) if function is None else function.all_nodes()
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The fields of ONNX's ``ModelProto`` that say what a model is, and the graph's name.
+
+    ``properties`` become ``metadata_props``, which ONNX Runtime shows as
+    ``session.get_modelmeta().custom_metadata_map``.
+
+    Raises:
+        SpecError: a property is not text.
+    """
+
+    graph_name: str = "main_graph"
+    producer_name: str = "jax-onnx-zoo"
+    producer_version: str = ""
+    domain: str = ""
+    model_version: int = 0
+    doc_string: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.properties.items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                raise SpecError(
+                    f"metadata maps texts to texts, received {name!r}: {value!r}; "
+                    f"write {str(name)!r}: {str(value)!r}"
+                )
+
+    def write(self, model: ir.Model) -> None:
+        """Into a model, in place."""
+        model.graph.name = self.graph_name
+        model.producer_name = self.producer_name
+        model.producer_version = self.producer_version or None
+        model.domain = self.domain or None
+        model.model_version = self.model_version or None
+        model.doc_string = self.doc_string or None
+        model.metadata_props.update(sorted(self.properties.items()))
+
+
+Given: TypeAlias = Metadata | Mapping[str, str] | None
+
+
+def metadata_of(given: Given) -> Metadata:
+    """As it is, or with these properties."""
+    return given if isinstance(given, Metadata) else Metadata(properties=given or {})

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -84,23 +83,22 @@ def save(
     """
     target = Path(path)
     external = _is_external(model, target, external_data)
+    prefix, beside = f".{target.name}.", target.name + "_data"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        with TemporaryDirectory(None, prefix, target.parent, ignore_cleanup_errors=True) as folder:
+            scratch = Path(folder)
+            if external:
+                write_with_sidecar(model, scratch / target.name, scratch / beside, written)
+                os.replace(scratch / beside, target.parent / beside)
+            else:
+                write_single(model, scratch / target.name, written)
+            os.replace(scratch / target.name, target)
     except OSError as error:
-        raise _failure(target, error) from error
-    try:
-        beside = target.name + "_data"
-        if external:
-            write_with_sidecar(model, scratch / target.name, scratch / beside, written)
-            os.replace(scratch / beside, target.parent / beside)
-        else:
-            write_single(model, scratch / target.name, written)
-        os.replace(scratch / target.name, target)
-    except OSError as error:
-        raise _failure(target, error) from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        # The system's own reason stays readable for whoever catches it as an ``OSError``.
+        failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
+        failure.errno, failure.strerror = error.errno, error.strerror
+        raise failure from error
     size = sum(tensor.nbytes for tensor in initial_tensors(model))
     logger.info("wrote %s (%d bytes of weights)", target, size)
 
@@ -115,13 +113,6 @@ def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
             f"{LARGEST_FILE:,}: leave out external_data"
         )
     return too_large or (wanted is True and max(sizes, default=0) > INLINE)
-
-
-def _failure(target: Path, error: OSError) -> SaveError:
-    """The system's own reason stays readable for whoever catches it as an ``OSError``."""
-    failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
-    failure.errno, failure.strerror = error.errno, error.strerror
-    return failure
 
 
 def _read(model: ir.Model, graph: Graph) -> list[Value]:

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -46,23 +45,17 @@ INLINE = 1024
 """Bytes up to which a tensor stays in the model when others go beside it: shapes and the like."""
 
 
-@dataclass(frozen=True)
-class Skeleton:
-    """A serialised model whose graph is apart, and the heads of its initializers."""
-
-    model: bytes
-    graph: bytes
-    heads: list[bytes]
-
-
 def write_single(model: ir.Model, path: Path, written: Written | None = None) -> None:
     """One file with everything in it."""
     tensors = initial_tensors(model)
-    bones = _skeleton(model, tensors, path.name)
-    frames = [_frame(h, t) for h, t in zip(bones.heads, tensors, strict=True)]
+    proto = with_external(model, tensors, path.name)
+    frames = [_frame(stub, t) for stub, t in zip(proto.graph.initializer, tensors, strict=True)]
+    proto.graph.ClearField("initializer")
+    graph = proto.graph.SerializeToString()
+    proto.ClearField("graph")
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
     with behind(path, written) as put:
-        put(bones.model + _tagged(MODEL_GRAPH, len(bones.graph) + body) + bones.graph)
+        put(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
         for frame, tensor in zip(frames, tensors, strict=True):
             put(frame)
             _put_data(tensor, put)
@@ -87,8 +80,11 @@ def initial_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
     return [value.const_value for value in values if value.const_value is not None]
 
 
-def _frame(head: bytes, tensor: ir.TensorProtocol) -> bytes:
+def _frame(stub: Any, tensor: ir.TensorProtocol) -> bytes:
     """Everything of an initializer that precedes its data."""
+    stub.ClearField("external_data")
+    stub.ClearField("data_location")
+    head = stub.SerializeToString()
     data = _tagged(TENSOR_RAW_DATA, tensor.nbytes)
     return _tagged(GRAPH_INITIALIZER, len(head) + len(data) + tensor.nbytes) + head + data
 
@@ -104,19 +100,6 @@ def _varint(number: int) -> bytes:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*out, number])
-
-
-def _skeleton(model: ir.Model, tensors: Sequence[ir.TensorProtocol], name: str) -> Skeleton:
-    proto = with_external(model, tensors, name)
-    heads: list[bytes] = []
-    for stub in proto.graph.initializer:
-        stub.ClearField("external_data")
-        stub.ClearField("data_location")
-        heads.append(stub.SerializeToString())
-    proto.graph.ClearField("initializer")
-    graph = proto.graph.SerializeToString()
-    proto.ClearField("graph")
-    return Skeleton(proto.SerializeToString(), graph, heads)
 
 
 def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:

@@ -37,7 +37,8 @@ def compare(got: np.ndarray, wanted: np.ndarray) -> Errors:
         )
     if got.dtype.kind in "biu":
         return _of_integers(got, wanted)
-    a, b = (_real(x) for x in (got, own))
+    # The imaginary parts of complex numbers are numbers among the others.
+    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, own))
     finite = np.isfinite(b)
     same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
     if not same:
@@ -55,22 +56,13 @@ def _of_integers(got: np.ndarray, wanted: np.ndarray) -> Errors:
     return Errors(float(worst), worst / scale if scale else float(worst), found.cosine)
 
 
-def _real(x: np.ndarray) -> np.ndarray:
-    """All numbers in float64, the imaginary parts of complex ones among them."""
-    x = packed(x)
-    return np.atleast_1d(x).astype(np.float64).ravel()
-
-
 def _of_numbers(a: np.ndarray, b: np.ndarray) -> Errors:
     if not a.size:
         return Errors(0.0, 0.0, 1.0)
     worst, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
-    return Errors(worst, worst / scale if scale else worst, _cosine(a, b))
-
-
-def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / norms if norms else float(np.array_equal(a, b))
+    cosine = float(a @ b) / norms if norms else float(np.array_equal(a, b))
+    return Errors(worst, worst / scale if scale else worst, cosine)
 
 
 def worse(first: Errors | None, second: Errors) -> Errors:

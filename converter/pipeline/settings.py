@@ -37,8 +37,8 @@ class Settings:
     fuse: Fuse = True
     target: str = DEFAULT
     notes: list[NearMiss] = field(default_factory=list)
-    deviations: list[tuple[str, Node]] = field(default_factory=list)
-    newer: Counter[tuple[int, str]] = field(default_factory=Counter)
+    deviations: dict[str, list[Node]] = field(default_factory=dict)
+    newer: dict[int, Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.attention_layout not in ("4d", "3d", None):
@@ -75,9 +75,11 @@ class Settings:
         return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
-        if self.opset < opset and count and self.runtime.offers(operator, opset):
-            self.newer[opset, operator] += count
+        """A newer opset would bring an operator, in the most usual dtype at least."""
+        offered = opset in self.runtime.opsets and self.runtime.takes(operator, "float32", opset)
+        if self.opset < opset and count and offered:
+            self.newer.setdefault(opset, Counter())[operator] += count
 
     def trial(self, opset: int) -> Settings:
         """The same at another opset, whose notes are of no interest."""
-        return replace(self, opset=opset, notes=[], deviations=[], newer=Counter())
+        return replace(self, opset=opset, notes=[], deviations={}, newer={})

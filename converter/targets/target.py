@@ -11,11 +11,11 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.errors import SpecError
-from converter.ir import Graph, Node, ops
+from converter.ir import Graph, Node, Value, const, ops
 from converter.ir.dims import is_symbolic
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
-from converter.ir.rewrite import Rule
+from converter.ir.rewrite import Editor, Rule
 from converter.opsets import OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
@@ -24,6 +24,9 @@ Detour = Mapping[str, str]
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
 """Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
+
+
+LOWEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,28 @@ class Missing:
     order: bool = False
 
 
-@dataclass(frozen=True)
-class Lack:
-    """Operators that a runtime has not, in any dtype or in some, at all opsets or at some."""
+def widened_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
+    """In the wider dtype; uint64 in int64 is ``shifted``: moved down, so that its order stays."""
+    wide = editor.convert(x, dtype)
+    return editor.binary(ops.add, wide, const(LOWEST, np.int64)) if shifted else wide
 
-    operators: frozenset[str]
-    dtypes: frozenset[str] = frozenset()
-    opsets: range = OPSETS
 
-    def has(self, operator: str, dtype: str, opset: int) -> bool:
-        """Whether this is one of them."""
-        named = operator in self.operators and opset in self.opsets
-        return named and (dtype in self.dtypes or not self.dtypes)
+def narrowed_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
+    """What ``widened_value`` made of it, undone."""
+    whole = editor.binary(ops.sub, x, const(LOWEST, np.int64)) if shifted else x
+    return editor.convert(whole, dtype)
+
+
+Lack: TypeAlias = Callable[[str, str, int], bool]
+"""Whether a runtime has not an operator, in a dtype, at an opset."""
 
 
 def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
     """Names with blanks between them; no dtypes are all."""
-    return Lack(frozenset(operators.split()), frozenset(dtypes.split()), opsets)
+    names, types = frozenset(operators.split()), frozenset(dtypes.split())
+    return lambda operator, dtype, opset: (
+        operator in names and opset in opsets and (dtype in types or not types)
+    )
 
 
 @dataclass(frozen=True)
@@ -138,16 +146,12 @@ class Target:
 
         A dtype that takes a detour counts as one that is taken.
         """
-        return not any(row.has(operator, np.dtype(dtype).name, opset) for row in self.lacks)
+        return not any(lacks(operator, np.dtype(dtype).name, opset) for lacks in self.lacks)
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
         """Whether there is such an operator for a dtype at an opset, here and in the standard."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
-
-    def offers(self, operator: str, opset: int) -> bool:
-        """Whether a newer opset would bring an operator, in the most usual dtype at least."""
-        return opset in self.opsets and self.takes(operator, "float32", opset)
 
     def carries(self, op: Op, dtype: str) -> bool:
         """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""

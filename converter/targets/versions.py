@@ -46,16 +46,10 @@ def versions(text: str) -> Versions:
         match = _PART.fullmatch(part)
         if match is None:
             raise SpecError(f"versions are written like '>=1.31,<2'; received {text!r}")
-        sign, release = match[1], _release(match[2])
+        sign, numbers = match[1], re.sub(r"(\.0+)+$", "", match[2])
+        release = tuple(map(int, numbers.split(".")))
         after = (*release, 0)
         low = {">=": release, ">": after, "==": release}.get(sign, ())
         high = {"<": release, "<=": after, "==": after}.get(sign)
         found &= Versions(low, high)
     return found
-
-
-def _release(text: str) -> Release:
-    numbers = [int(part) for part in text.split(".")]
-    while len(numbers) > 1 and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)

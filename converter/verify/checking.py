@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError, ConverterError
-from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
+from converter.frontend.array_forms import is_key, key_numbers
 from converter.frontend.diagnostics import RAISED
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
@@ -47,29 +47,32 @@ def check(
     Raises:
         CheckError: inputs or outputs do not fit the model, or JAX cannot evaluate the function.
     """
-    graph = model.graph if isinstance(model, Export) else None
-    if inputs is None and graph is None:
-        raise CheckError("only an export says what its inputs are: pass inputs")
-    given = jax.tree.leaves(list(inputs or ()))
     interface = model.interface if isinstance(model, Export) else Interface()
-    if graph is not None and inputs is not None and len(given) != len(graph.inputs):
-        raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
-    if graph is not None and inputs is not None:
-        refuse_forbidden(graph, interface.taken(given))
-    if inputs is None and isinstance(model, Export):
+    if inputs is not None:
+        given = jax.tree.leaves(list(inputs))
+        graph = model.graph if isinstance(model, Export) else None
+        if graph is not None and len(given) != len(graph.inputs):
+            raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(given)}")
+        drawn = [("given", interface.taken(given))]
+        if graph is not None:
+            refuse_forbidden(graph, drawn[0][1])
+    elif isinstance(model, Export):
         drawn = [*samples(model.graph, seed, model.retrace())]
     else:
-        drawn = [("given", interface.taken(given))]
+        raise CheckError("only an export says what its inputs are: pass inputs")
     call = interface.called(fn)
-    noise, verdict, cases = _noise(model, call, drawn[0][1]), Verdict(), list[_Case]()
+    noise, verdict = _noise(model, call, drawn[0][1]), Verdict()
+    cases: list[tuple[Judge, list[np.ndarray]]] = []
     for name, arrays in drawn:
         with _evaluating(name, arrays):
-            cases.append(_Case(name, arrays, call, noise))
+            results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
+            wanted = [_numbers(x) for x in jax.tree.leaves(results)]
+            cases.append((Judge(noise, arrays, name), wanted))
     for optimised, live in sessions(model):
-        for case in cases:
-            got = run(live, case.inputs)
-            with _evaluating(case.name, case.inputs):
-                case.compare(got, optimised, verdict)
+        for judge, wanted in cases:
+            got = run(live, judge.inputs)
+            with _evaluating(judge.name, judge.inputs):
+                _note_errors(judge, got, wanted, optimised, verdict)
     return verdict
 
 
@@ -84,30 +87,18 @@ def _evaluating(name: str, inputs: Sequence[Any]) -> Iterator[None]:
         raise CheckError(f"JAX cannot evaluate it on {name} inputs of {shapes}: {why}") from error
 
 
-class _Case:
-    """A sample, and what the function makes of it."""
-
-    def __init__(
-        self, name: str, given: Sequence[Any], fn: Callable[..., Any], noise: Noise | None
-    ) -> None:
-        self.name = name
-        self.inputs = [np.asarray(graph_numbers(x)) for x in given]
-        results = fn(*jax.device_put(list(given)))  # `jnp.asarray` would be compiled
-        self._wanted = [_numbers(x) for x in jax.tree.leaves(results)]
-        self._judge = Judge(noise, self.inputs)
-
-    def compare(self, got: dict[str, np.ndarray], optimised: bool, verdict: Verdict) -> None:
-        """Note the errors of one run."""
-        if len(got) != len(self._wanted):
-            raise CheckError(
-                f"the model has {len(got)} outputs, the function gave {len(self._wanted)}"
-            )
-        for i, (output, result) in enumerate(got.items()):
-            wanted = _canonical(self._wanted[i], result.dtype)
-            verdict[output] = worse(verdict.get(output), compare(result, wanted))
-            for place in self._judge.first_wrong(i, result, wanted):
-                pair = (str(result[place]), str(packed(wanted)[place]))
-                verdict.differences.append(Difference(self.name, optimised, output, place, *pair))
+def _note_errors(
+    judge: Judge, got: dict[str, np.ndarray], right: list[np.ndarray], optimised: bool, to: Verdict
+) -> None:
+    """What is wrong in one run on the inputs of a judge."""
+    if len(got) != len(right):
+        raise CheckError(f"the model has {len(got)} outputs, the function gave {len(right)}")
+    for i, (output, result) in enumerate(got.items()):
+        wanted = _canonical(right[i], result.dtype)
+        to[output] = worse(to.get(output), compare(result, wanted))
+        for place in judge.first_wrong(i, result, wanted):
+            pair = (str(result[place]), str(packed(wanted)[place]))
+            to.differences.append(Difference(judge.name, optimised, output, place, *pair))
 
 
 def _numbers(leaf: Any) -> np.ndarray:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from converter.frontend.array_forms import graph_numbers
 from converter.ir.complex_pairs import is_complex, packed, real_dtype
 from converter.verify.noise import Noise
 
@@ -32,9 +34,10 @@ COARSE = 256
 class Judge:
     """Judges results on one set of inputs; evaluates the graph as often as it takes to say so."""
 
-    def __init__(self, noise: Noise | None, inputs: Sequence[np.ndarray]) -> None:
+    def __init__(self, noise: Noise | None, inputs: Sequence[Any], name: str = "") -> None:
+        self.name = name
+        self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
         self._noise = noise
-        self._inputs = inputs
         self._known: list[list[np.ndarray]] = []
 
     def wrong(self, output: int, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -51,7 +54,7 @@ class Judge:
         for run in range(1, RUNS + 1):
             if not bad.any():
                 break
-            spread = np.maximum(spread, _gap(self._run(run)[output], self._run(0)[output]))
+            spread = np.maximum(spread, _gap(self.run(run)[output], self.run(0)[output]))
             spread = spread.max(-1, keepdims=True) + 0 * own if is_pair else spread
             bad = (spread < np.inf) & _apart(got, wanted, own + SCATTER * spread)
         return bad
@@ -63,11 +66,11 @@ class Judge:
         places = np.argwhere(self.wrong(output, got, wanted))[:1]
         return [tuple(map(int, place)) for place in places]
 
-    def _run(self, run: int) -> list[np.ndarray]:
+    def run(self, run: int) -> list[np.ndarray]:
         """The outputs with nothing moved, and then with one error after the other."""
         assert self._noise is not None
         while len(self._known) <= run:
-            self._known.append(self._noise.outputs(self._inputs, len(self._known)))
+            self._known.append(self._noise.outputs(self.inputs, len(self._known)))
         return self._known[run]
 
 

@@ -29,6 +29,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.evaluation import Sizes, all_nodes, evaluate, precision, run_node
 from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
+from converter.verify.samples import draw_inputs
 
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
@@ -40,11 +41,8 @@ POOL = 1 << 16
 class Noise:
     """Evaluations of a graph with every step a little off, for as many inputs as there are."""
 
-    def __init__(
-        self, retrace: Callable[[], Graph], params: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, retrace: Callable[[], Graph]) -> None:
         self._retrace = retrace
-        self._given = params
 
     @cached_property
     def _graph(self) -> Graph:
@@ -64,9 +62,11 @@ class Noise:
         return frozenset(node for node in found if node is not None)
 
     @cached_property
-    def _params(self) -> Mapping[str, Any]:
-        bound = {v.name: v.bound for v in self._graph.params}
-        return bound if self._given is None else self._given
+    def params(self) -> Mapping[str, Any]:
+        """Parameters by name; those that have no values yet are drawn."""
+        bare = [v for v in self._graph.params if v.bound is None]
+        drawn = zip([v.name for v in bare], draw_inputs(bare, {}), strict=True)
+        return {v.name: v.bound for v in self._graph.params} | dict(drawn)
 
     @cached_property
     def _run(self) -> Callable[..., list[Any]]:
@@ -85,7 +85,7 @@ class Noise:
         units = UNITS if seed else 0
         pool = np.random.default_rng(seed).uniform(-units, units, POOL).astype(np.float32)
         with precision(all_nodes(self._graph)), np.errstate(all="ignore"):
-            return [np.asarray(y) for y in self._run(list(args), self._params, pool)]
+            return [np.asarray(y) for y in self._run(list(args), self.params, pool)]
 
 
 class _Mover:

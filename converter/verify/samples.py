@@ -25,10 +25,6 @@ def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -
     return _cast(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
-def _zeros(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    return np.zeros(shape, dtype)
-
-
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     if is_float(dtype):  # of which float16 holds products
         return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
@@ -47,10 +43,9 @@ def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator)
 DRAWS: dict[str, Draw] = {
     "normal": _normal,
     "repeated": _repeated,
-    "zeros": _zeros,
+    "zeros": lambda shape, dtype, rng: np.zeros(shape, dtype),
     "large": _large,
 }
-
 
 BUDGET = 4 << 30
 """Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named

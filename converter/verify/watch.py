@@ -18,7 +18,6 @@ from converter.ir.op import Op
 from converter.pipeline.passes import PASSES
 from converter.verify.elements import Judge
 from converter.verify.noise import Noise
-from converter.verify.samples import draw_inputs
 from converter.verify.sessions import run, session
 
 UNREADABLE = (AssertionError, IndexError, KeyError, TypeError, ValueError)
@@ -60,9 +59,9 @@ class Watch:
         retrace: Callable[[], Graph],
         samples: Sequence[tuple[str, Sequence[Any]]],
     ) -> None:
-        self._params = _watch_bound(retrace())
-        noise = Noise(retrace, self._params)
-        self._cases = [_Case(name, inputs, noise) for name, inputs in samples]
+        noise = Noise(retrace)
+        self._params = noise.params
+        self._judges = [Judge(noise, inputs, name) for name, inputs in samples]
         self._gone: set[Op] = set()
 
     def __call__(self, name: str, graph: Graph) -> None:
@@ -71,56 +70,37 @@ class Watch:
         back = sorted({node.op.name for node in graph.walk() if node.op in self._gone})
         if back:
             raise Changed(name, f"there is a '{back[0]}', of which none should be left")
-        for case in self._cases:
+        for judge in self._judges:
             try:
-                results = evaluate(graph, case.inputs, self._params)
+                results = evaluate(graph, judge.inputs, self._params)
             except UNREADABLE as error:
                 what = f"the graph does not evaluate: {type(error).__name__}: {error}"
                 raise Changed(name, what) from error
-            case.compare(name, results)
+            _unchanged(judge, name, results)
 
     def function(self, fn: Callable[..., Any]) -> None:
         """Whether the graph that was traced means what ``fn`` does."""
-        for case in self._cases:
-            results = fn(*jax.device_put(case.inputs))
-            case.compare("trace", jax.tree_util.tree_leaves(results))
+        for judge in self._judges:
+            _unchanged(judge, "trace", jax.tree.leaves(fn(*jax.device_put(judge.inputs))))
 
     def file(self, model: Any) -> None:
         """After the model is written; with and without ONNX Runtime's optimiser."""
         for optimise in (False, True):
             live = session(model, optimise=optimise)
             how = "optimised file" if optimise else "file"
-            for case in self._cases:
-                case.compare(how, [*run(live, case.inputs).values()])
+            for judge in self._judges:
+                _unchanged(judge, how, [*run(live, judge.inputs).values()])
 
 
-class _Case:
-    """Inputs, and what the traced graph makes of them."""
-
-    def __init__(self, name: str, inputs: Sequence[Any], noise: Noise) -> None:
-        self.name = name
-        self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
-        self._wanted = noise.outputs(self.inputs, 0)
-        self._judge = Judge(noise, self.inputs)
-
-    def compare(self, step: str, results: Sequence[Any]) -> None:
-        """**Raises** `Changed` if a number is another after a step."""
-        for i, (result, wanted) in enumerate(zip(results, self._wanted, strict=True)):
-            judged = unpacked(wanted, np.ndim(result)) if is_complex(result.dtype) else wanted
-            got = np.asarray(graph_numbers(result))
-            if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
-                found, other = (f"{x.dtype}{x.shape}" for x in (got, wanted))
-                raise Changed(step, f"output {i} is {found}, not {other}")
-            for place in self._judge.first_wrong(i, got, np.asarray(judged)):
-                numbers = f"{got[place]}, not {wanted[place]}"
-                at = f"output {i} at {list(place)}"
-                raise Changed(step, f"{at} is {numbers}, on {self.name} inputs")
-
-
-def _watch_bound(graph: Graph) -> dict[str, Any]:
-    """Parameters by name; those that have no values yet are drawn."""
-    drawn = draw_inputs(graph.params, {})
-    return {
-        v.name: other if v.bound is None else v.bound
-        for v, other in zip(graph.params, drawn, strict=True)
-    }
+def _unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
+    """**Raises** `Changed` if a number is not what the traced graph makes of the inputs."""
+    for i, (result, wanted) in enumerate(zip(results, judge.run(0), strict=True)):
+        judged = unpacked(wanted, np.ndim(result)) if is_complex(result.dtype) else wanted
+        got = np.asarray(graph_numbers(result))
+        if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+            found, other = (f"{x.dtype}{x.shape}" for x in (got, wanted))
+            raise Changed(step, f"output {i} is {found}, not {other}")
+        for place in judge.first_wrong(i, got, np.asarray(judged)):
+            numbers = f"{got[place]}, not {wanted[place]}"
+            at = f"output {i} at {list(place)}"
+            raise Changed(step, f"{at} is {numbers}, on {judge.name} inputs")

@@ -16,10 +16,10 @@ import onnx_ir as ir
 import pytest
 
 import converter
+from converter.api.conversion import tidy
 from converter.frontend.trace import trace
 from converter.ir.evaluation import evaluate
 from converter.lower import lower
-from converter.model.tidy import tidy
 from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
 

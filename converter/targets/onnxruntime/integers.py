@@ -11,7 +11,7 @@ from converter.ir.dtypes import is_integer, lowest
 from converter.ir.origins import ancestors
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor
-from converter.targets.widening import narrowed_value, widened_value
+from converter.targets.target import narrowed_value, widened_value
 
 # ------------------------------------------------------------------------------------- reductions
 
@@ -82,7 +82,7 @@ def extreme(node: Node, editor: Editor) -> Value | None:
     dtype = node.out.dtype
     if dtype == np.uint32:
         x = editor.convert(node.inputs[0], np.float64)
-        return editor.convert(_again(node, x, editor), dtype)
+        return editor.convert(editor.add(node.op, [x], node.out.shape, x.dtype, node.params), dtype)
     if dtype not in (np.int64, np.uint64):
         return None
     unsigned, least = dtype == np.uint64, node.op is ops.reduce_min
@@ -93,14 +93,6 @@ def extreme(node: Node, editor: Editor) -> Value | None:
     params = {"k": 1, "axis": x.rank - 1}
     top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
     return narrowed_value(editor, _complement(editor, top) if least else top, dtype, unsigned)
-
-
-def _again(node: Node, x: Value, editor: Editor) -> Value:
-    """The operation in the dtype of another operand."""
-    types, params, meaning = [(node.out.shape, x.dtype)], node.params, node.meaning
-    made = make_node(node.op, [x], types, params, meaning=meaning, source=node.source)
-    editor.nodes.append(made)
-    return made.out
 
 
 def _complement(editor: Editor, x: Value) -> Value:

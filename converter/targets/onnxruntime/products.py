@@ -121,24 +121,10 @@ def _drops_first(node: ir.Node) -> bool:
     before, after = node.inputs[0], node.outputs[0]
     if before is None or before.shape is None or after.shape is None:
         return True
-    rank = before.shape.rank()
-    if after.shape.rank() >= rank:
+    if after.shape.rank() >= before.shape.rank():
         return False
-    if node.op_type in ("Squeeze", "Reshape"):  # which drop axes of one
-        return before.shape[0] == 1
-    return any(axis in (0, -rank) for axis in _axes(node, rank))
-
-
-def _axes(node: ir.Node, rank: int) -> Sequence[int]:
-    """The axes that a node reduces or takes one entry of; all, where that is not known."""
-    if node.op_type in ("ArgMax", "ArgMin", "Gather"):
-        return [node.attributes.get_int("axis", 0)]
-    if "axes" in node.attributes:
-        return node.attributes.get_ints("axes")
-    given = node.inputs[1] if len(node.inputs) > 1 else None
-    if given is None or given.const_value is None:
-        return range(rank)
-    return [int(axis) for axis in given.const_value.numpy()]
+    drops_ones = node.op_type in ("Squeeze", "Reshape")
+    return before.shape[0] == 1 or not drops_ones
 
 
 def _rank(value: ir.Value | None) -> int | None:
@@ -202,20 +188,19 @@ def _keep_digits(node: ir.Node, writer: _Writer) -> None:
         maker = array.producer()
         if array.shape.rank() < 2 and (maker is None or maker.op_type != "MatMul"):
             continue  # a norm has two axes
-        if number.dtype != ir.DataType.DOUBLE or not _is_one_known_number(number):
+        if number.dtype != ir.DataType.DOUBLE or not number.is_initializer():
+            continue
+        if number.shape is None or any(d != 1 for d in number.shape):
             continue
         known = [(i, size) for i, size in enumerate(array.shape) if isinstance(size, int)]
         long = [(i, size) for i, size in known if size > 1]
         if long:
             axis, size = long[-1]
-            writer.expand(node, index, [size] + [1] * (array.shape.rank() - axis - 1))
+            wide = [size] + [1] * (array.shape.rank() - axis - 1)
+            writer.before(node, index, "Expand", wide, wide)
         else:
             writer.unsqueeze(node, other, [0])
             writer.squeeze(node, [0])
-
-
-def _is_one_known_number(value: ir.Value) -> bool:
-    return value.is_initializer() and value.shape is not None and all(d == 1 for d in value.shape)
 
 
 class _Writer:
@@ -227,11 +212,10 @@ class _Writer:
 
     @cached_property
     def _names(self) -> Names:
-        nodes = list(self._graph.all_nodes())
-        values = (*self._graph.inputs, *self._graph.initializers.values())
-        results = (v for node in nodes for v in node.outputs)
-        bound = (v for node in nodes if node.graph is not None for v in node.graph.inputs)
-        return Names(str(v.name) for v in (*values, *results, *bound))
+        graphs = (self._graph, *self._graph.subgraphs())
+        given = (v for graph in graphs for v in (*graph.inputs, *graph.initializers.values()))
+        results = (v for node in self._graph.all_nodes() for v in node.outputs)
+        return Names(str(v.name) for v in (*given, *results))
 
     def unsqueeze(self, node: ir.Node, index: int, axes: Sequence[int]) -> None:
         value = node.inputs[index]
@@ -240,7 +224,7 @@ class _Writer:
         shape = list(value.shape)
         for axis in axes:
             shape.insert(axis, 1)
-        self._before(node, index, self._node("Unsqueeze", value, axes), shape)
+        self.before(node, index, "Unsqueeze", axes, shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
         """Take the axes out of the result again, which the node's readers get."""
@@ -256,13 +240,13 @@ class _Writer:
         ir.convenience.replace_all_uses_with(whole, result, replace_graph_outputs=True)
         made.replace_input_with(0, whole)
 
-    def expand(self, node: ir.Node, index: int, shape: Sequence[int]) -> None:
+    def before(
+        self, node: ir.Node, index: int, operator: str, numbers: Sequence[int], shape: Sequence[Any]
+    ) -> None:
+        """Put a node in front of an operand."""
         value = node.inputs[index]
         assert value is not None
-        self._before(node, index, self._node("Expand", value, shape), shape)
-
-    def _before(self, node: ir.Node, index: int, made: ir.Node, shape: Sequence[Any]) -> None:
-        """Put a node in front of an operand."""
+        made = self._node(operator, value, numbers)
         made.outputs[0].shape = ir.Shape(shape)
         node.prepend(made)
         node.replace_input_with(index, made.outputs[0])
@@ -272,18 +256,8 @@ class _Writer:
         key = tuple(numbers)
         if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))
-            shape = ir.Shape([len(key)])
-            self._numbers[key] = ir.Value(
-                name=tensor.name,
-                shape=shape,
-                type=ir.TensorType(ir.DataType.INT64),
-                const_value=tensor,
-            )
+            self._numbers[key] = ir.val(tensor.name, const_value=tensor)
             self._graph.register_initializer(self._numbers[key])
         name = self._names.take(f"{value.name}_{operator.lower()}")
-        made = ir.node(operator, [value, self._numbers[key]], name=name)
-        (result,) = made.outputs
-        result.name = name
-        if value.dtype is not None:
-            result.dtype = value.dtype
-        return made
+        outputs = [ir.val(name, value.dtype)]
+        return ir.node(operator, [value, self._numbers[key]], outputs=outputs, name=name)

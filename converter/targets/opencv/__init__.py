@@ -19,11 +19,10 @@ def compute_caches(model: ir.Model) -> None:
         for place in (1, 2) if node.op_type == "RotaryEmbedding" else ():
             table = node.inputs[place]
             if table is not None and table.producer() is None:
-                same = ir.node("Identity", [table])
-                same.outputs[0].name = f"{node.outputs[0].name}_{table.name}"
-                same.outputs[0].type, same.outputs[0].shape = table.type, table.shape
-                node.prepend(same)
-                node.replace_input_with(place, same.outputs[0])
+                name = f"{node.outputs[0].name}_{table.name}"
+                same = ir.val(name, type=table.type, shape=table.shape)
+                node.prepend(ir.node("Identity", [table], outputs=[same]))
+                node.replace_input_with(place, same)
 
 
 CACHES = Quirk(
