@@ -10,7 +10,7 @@ from jax.extend.core import Primitive
 
 from converter.decompositions import registered as expansions
 from converter.decompositions.registered import Applies, DecompositionFunction, always
-from converter.frontend.users import is_users
+from converter.frontend.calls import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
 from converter.ir.op import Op

@@ -26,21 +26,16 @@ NEUTRAL: dict[Op, float] = {
 
 
 def _neutral(node: Node, _: Editor) -> Value | None:
-    """``x op number`` is x, where x already has the result's type."""
     return _without(node, NEUTRAL[node.op])
 
 
 def _without(node: Node, number: float) -> Value | None:
+    """``x op number`` is x, where x already has the result's type."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
         if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
             return other
     return None
-
-
-def _sub(node: Node, editor: Editor) -> Value | None:
-    unchanged = _neutral(node, editor)
-    return _fraction_of_bits(node, editor) if unchanged is None else unchanged
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:
@@ -104,12 +99,9 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
-REDUCTIONS = [op for op in ops.stated() if op.reduces]
 WINDOWS = (
-    ops.conv_general_dilated,
-    ops.reduce_window_sum,
-    ops.reduce_window_max,
-    ops.reduce_window_min,
+    *(ops.conv_general_dilated, ops.reduce_window_sum),
+    *(ops.reduce_window_max, ops.reduce_window_min),
 )
 
 
@@ -143,7 +135,7 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
 
 RULES: dict[Op, Rule] = {
     **dict.fromkeys(NEUTRAL, _neutral),
-    ops.sub: _sub,
+    ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
     ops.and_: _logical,
     ops.or_: _logical,
@@ -153,6 +145,6 @@ RULES: dict[Op, Rule] = {
     ops.select_n: _identities_select,
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,
-    **dict.fromkeys(REDUCTIONS, _reduce),
+    **dict.fromkeys((op for op in ops.stated() if op.reduces), _reduce),
     **dict.fromkeys(WINDOWS, over_nothing),
 }

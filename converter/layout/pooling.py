@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.ir import Node, Value, dims, ops
+from converter.ir import Node, Value, dims, formulas, ops
 from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim, Shape
 from converter.ir.dtypes import highest, is_float, lowest
@@ -196,9 +196,7 @@ def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> 
 
 def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
     """One axis after the other, the slices that start at each element of the window, combined."""
-    parts = zip(
-        window.axes, window.size, window.strides, window.padding, window.dilation, strict=True
-    )
+    parts = zip(window.axes, *window.params().values(), strict=True)
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
         x = pad_space(editor, x, padding, (1,) * x.rank, kind.identity(x.dtype), first=0)
@@ -213,7 +211,9 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     lowest = node.params["select_prim"] is lax.le_p
     if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
         return None
-    least = _above_lowest(operand.dtype)
+    # ``MaxPool`` does not find the place of what is not above the lowest finite number.
+    zero = np.zeros((), operand.dtype)
+    least = np.nextafter(np.asarray(jnp.finfo(operand.dtype).min, operand.dtype), zero)
     x, window = _prepared(node, editor, -least if lowest else least)
     if not 0 < len(window.axes) <= 3:
         return None
@@ -222,11 +222,6 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params())
     total = from_image(editor, made, order, x.shape)
     return editor.cut(total, tuple(low for low, _ in node.params["padding"]), operand.shape)
-
-
-def _above_lowest(dtype: Any) -> Any:
-    """``MaxPool`` does not find the place of what is not above the lowest finite number."""
-    return np.nextafter(np.asarray(jnp.finfo(dtype).min, dtype), np.zeros((), dtype))
 
 
 # ----------------------------------------------------------------------------------------- means
@@ -263,7 +258,8 @@ def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
     plain = all(d == 1 for d in params["dilation"])
     if divisor.const is None or not dims.all_static(space) or not plain:
         return False
-    counts = _counts_along(seen, _counts([int(n) for n in space], params))
+    ones = formulas.pool(jnp.ones((1, 1, *space)), start=0.0, combine=lax.add, **params)
+    counts = _counts_along(seen, np.asarray(ones))
     if counts is None:
         return False
     wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
@@ -280,14 +276,3 @@ def _counts_along(seen: View, counts: np.ndarray) -> np.ndarray | None:
         return None
     shape = [counts.shape[axis] if axis in long else 1 for axis in seen.axes]
     return counts.squeeze().transpose([long.index(axis) for axis in order]).reshape(shape)
-
-
-def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:
-    """How many elements each window over [1, 1, space…] has."""
-    counts = np.ones((1, 1))
-    parts = zip(space, window["size"], window["strides"], window["padding"], strict=True)
-    for length, size, stride, (low, high) in parts:
-        starts = np.arange(-low, length + high - size + 1, stride)
-        along = np.minimum(starts + size, length) - np.maximum(starts, 0)
-        counts = counts[..., None] * along
-    return counts

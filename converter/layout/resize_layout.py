@@ -1,8 +1,7 @@
 """Resizes in the layouts that runtimes have: [batch, channels, space…], with the space resized.
 
 Optimisers move transposes through ``Resize`` by themselves, so that channels last cost nothing
-extra; nearest neighbours are copied one by one, so that slices of many
-elements are better gathered.
+extra; nearest neighbours are copied one by one: slices of many elements are better gathered.
 """
 
 from __future__ import annotations

@@ -15,12 +15,11 @@ import numpy as np
 from converter.ir import Node, Value, const, dims, make_node, ops
 from converter.ir.axes import along
 from converter.ir.evaluation import compute
-from converter.ir.moves import above, write
+from converter.ir.moves import above, known_cut, write
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.scalars import scalar
-from converter.ir.slices import known_cut
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
     if back is None:
         return []
     seen = back.onto(factor, range(factor.rank))
-    shape = tuple(d if group else 1 for group, d in zip(seen.groups, value.shape, strict=True))
-    known = dims.all_static(shape)
-    return [[LinearPart(node, 0, write(editor, seen, shape))]] if known else []
+    shape = seen.bare(value.shape)
+    return [[LinearPart(node, 0, write(editor, seen, shape))]] if dims.all_static(shape) else []
 
 
 def _undone(node: Node) -> Node:
@@ -178,7 +176,6 @@ WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
 
 
 # ----------------------------------------------------------------- weights that have to stay finite
-
 
 LARGEST = 2.0**20
 """Constants between this and its inverse may be multiplied with others: nothing overflows."""
