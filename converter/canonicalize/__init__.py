@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from converter.canonicalize import identities, reshaping, slicing, zero_size
+from converter.canonicalize import identities, reshaping, slicing
 from converter.canonicalize.constant_folding import fold_constants
-from converter.canonicalize.zero_size import fill_empty
+from converter.canonicalize.identities import fill_empty
 from converter.ir import Graph, ops
 from converter.ir.equality import merge_equals
 from converter.ir.op import Op
@@ -27,7 +27,6 @@ FORMS = frozenset({*_RENAMED, *FORWARDS})
 
 
 def canonicalize(graph: Graph) -> None:
-    """Canonicalize in place."""
     fill_empty(graph)
     drop_dead(graph)
     for turn in range(ROUNDS):
@@ -47,5 +46,4 @@ RULES: dict[Op, Rule] = {
     **reshaping.RULES,
     **slicing.RULES,
     **identities.RULES,
-    **zero_size.RULES,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from converter.canonicalize.zero_size import over_nothing
+from converter.canonicalize.identities import over_nothing
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import along
 from converter.ir.moves import above, write

@@ -48,7 +48,6 @@ HINTS = frozenset(
 UNSET = frozenset({"out_dtype"})
 """Parameters that say nothing as long as they are ``None``."""
 
-
 DROPPED = {
     "check": "jax.experimental.checkify.check: a file raises nothing",
     "dce_sink": "jax.lax.dce_sink: a file computes what it gives",
@@ -111,7 +110,9 @@ class Inliner:
             shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
             return [appending(nodes).broadcast(const(False), shape, ()) for shape in shapes]
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
-            return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
+            branches = eqn.params["branches"]  # an index out of range goes to the nearest
+            chosen = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
+            return inner.inline(chosen, inputs[1:], nodes)
         if name in UNCHANGED:
             return inputs
         if name == "reshape":
@@ -164,12 +165,6 @@ def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
     """What has an effect and no result would vanish unseen."""
     why = REFUSED.get(name, "it has an effect and no result, and a file has results only")
     return Unsupported(f"primitive '{name}' cannot be written: {why}", line_of(sources))
-
-
-def _chosen(eqn: Any, index: Value) -> Any:
-    """The branch of an index that is known; those out of range go to the nearest."""
-    branches = eqn.params["branches"]
-    return branches[int(np.clip(int(index.const), 0, len(branches) - 1))]
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:

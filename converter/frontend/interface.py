@@ -39,7 +39,6 @@ class Interface:
 
     def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
         """The function, of the inputs of the file, to its outputs."""
-
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:

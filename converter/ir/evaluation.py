@@ -194,10 +194,6 @@ def size_in_bytes(value: Value) -> float:
 # Results above this size stay in the graph unless they are no larger than what they come from.
 CEILING = 1 << 20
 
-# So much larger than all that it comes from may a step on the way be: a mask of 1 MiB is made of
-# numbers that take more.
-SPARE = 16 * CEILING
-
 Read = Callable[[Value], Any]
 
 
@@ -214,22 +210,6 @@ def _apply(node: Node, args: list[Any]) -> list[Any]:
     with np.errstate(all="ignore"):
         result = np.asarray(twin(*map(np.asarray, args), **node.params))
     return [result.astype(node.out.dtype, copy=False)]
-
-
-class Bounded:
-    """What can be computed of known values without steps that are much larger than those."""
-
-    def __init__(self) -> None:
-        self._leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is of
-
-    def admits(self, node: Node) -> bool:
-        """Whether a node is one of those; asked of every node after those that it reads."""
-        leaves: dict[int, float] = {}
-        for value in node.inputs:
-            leaves |= self._leaves.get(id(value)) or {id(value): size_in_bytes(value)}
-        self._leaves.update((id(value), leaves) for value in node.outputs)
-        room = sum(leaves.values()) + SPARE
-        return is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs)
 
 
 def is_computable(node: Node) -> bool:

@@ -49,12 +49,12 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
     """``x * [cos, cos] + swap(x) * [-sin, sin]``: the sign lives in the table, not in the graph."""
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
-    join = _pairs if node.params["interleaved"] else _halves
+    interleaved = node.params["interleaved"]
+    join = _pairs if interleaved else _halves
     minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
     straight, turned = join(editor, cos, cos, 1), join(editor, minus, sin, 1)
     straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
     size, middle = x.shape[width], x.shape[width] // 2
-    interleaved = node.params["interleaved"]
     parts = ((0, size, 2), (1, size, 2)) if interleaved else ((0, middle), (middle, size))
     even, odd = (editor.slice(x, width, *part) for part in parts)
     swapped = join(editor, odd, even, width)

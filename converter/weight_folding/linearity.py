@@ -105,11 +105,10 @@ def _lower(factor: Value, operand: Value, editor: Editor) -> Value:
 def _matmul(node: Node, factor: Value, editor: Editor) -> list[Way]:
     """The operand that has all the axes of the result along which the factor differs."""
     ways: list[Way] = []
-    for index, operand in enumerate(node.inputs):
+    for index in range(len(node.inputs)):
         own = _axes_in_result(node, index)
         if set(_varied(factor)) <= {place for place in own if place is not None}:
             shape = tuple(1 if place is None else factor.shape[place] for place in own)
-            assert len(shape) == operand.rank
             ways.append([LinearPart(node, index, editor.reshape(factor, shape))])
     return ways
 
