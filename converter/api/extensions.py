@@ -14,7 +14,7 @@ from converter.decompositions.registered import (
     always,
     registering,
 )
-from converter.frontend.users import is_users
+from converter.frontend.calls import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
 from converter.ir.op import Op

@@ -1,45 +1,32 @@
 """One spelling where JAX has several; constant folding, common subexpressions, dead code.
 
-The one spelling is ``reshape`` for every change of shape,
-slices for ``split`` and for indexing by numbers, ``einsum`` (labelled axes, no transposes around
-it) for ``dot_general``.
+The one spelling is ``reshape`` for every change of shape, slices for ``split`` and for indexing by
+numbers, ``einsum`` (labelled axes, no transposes around it) for ``dot_general``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
-from converter.canonicalize import (
-    einsum_labels,
-    identities,
-    reshaping,
-    slicing,
-    zero_size,
-)
+from converter.canonicalize import identities, reshaping, slicing
 from converter.canonicalize.constant_folding import fold_constants
-from converter.canonicalize.zero_size import fill_empty
-from converter.ir import Graph, Node, Value, ops
+from converter.canonicalize.identities import fill_empty
+from converter.ir import Graph, ops
 from converter.ir.equality import merge_equals
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
+from converter.ir.rewrite import Rule, drop_dead, sweep
 
 logger = logging.getLogger(__name__)
 
 ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
 
 FORWARDS = tuple(op for op in ops.stated() if op.forwards)
-FORMS = frozenset(
-    {
-        *(ops.squeeze, ops.expand_dims, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub),
-        *FORWARDS,
-    }
-)
+_RENAMED = (ops.squeeze, ops.expand_dims, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
+FORMS = frozenset({*_RENAMED, *FORWARDS})
 """Operations that have another spelling, of which none is left."""
 
 
 def canonicalize(graph: Graph) -> None:
-    """Canonicalize in place."""
     fill_empty(graph)
     drop_dead(graph)
     for turn in range(ROUNDS):
@@ -54,15 +41,9 @@ def canonicalize(graph: Graph) -> None:
     logger.info("canonicalized to %d nodes", len(graph.nodes))
 
 
-def _forward(node: Node, _: Editor) -> Sequence[Value]:
-    return node.inputs
-
-
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(FORWARDS, _forward),
+    **dict.fromkeys(FORWARDS, lambda node, _: node.inputs),
     **reshaping.RULES,
     **slicing.RULES,
     **identities.RULES,
-    **einsum_labels.RULES,
-    **zero_size.RULES,
 }

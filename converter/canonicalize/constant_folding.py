@@ -6,8 +6,12 @@ from collections.abc import Container
 from typing import Any
 
 from converter.ir import Graph, Value, const, ops
-from converter.ir.evaluation import CEILING, Bounded, compute, size_in_bytes
+from converter.ir.evaluation import CEILING, compute, is_computable, size_in_bytes
 from converter.ir.origins import source_behind
+
+# So much larger than all that it comes from may a step on the way be: a mask of 1 MiB is made of
+# numbers that take more.
+SPARE = 16 * CEILING
 
 
 def fold_constants(graph: Graph) -> bool:
@@ -27,17 +31,17 @@ def fold_constants(graph: Graph) -> bool:
 def computable(graph: Graph, kinds: Container[str]) -> set[int]:
     """ids of what depends on values of these kinds alone, on no way through much larger ones."""
     found: set[int] = set()
-    bounded = Bounded()
-
-    def visit(body: Graph) -> None:
-        for node in body.nodes:
-            for inner in node.bodies.values():
-                visit(inner)
-            known = all(v.kind in kinds or id(v) in found for v in node.inputs)
-            if known and bounded.admits(node):
-                found.update(map(id, node.outputs))
-
-    visit(graph)
+    leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is made from
+    for node in graph.walk():
+        if not all(v.kind in kinds or id(v) in found for v in node.inputs):
+            continue
+        own: dict[int, float] = {}
+        for value in node.inputs:
+            own |= leaves.get(id(value)) or {id(value): size_in_bytes(value)}
+        leaves.update((id(value), own) for value in node.outputs)
+        room = sum(own.values()) + SPARE
+        if is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs):
+            found.update(map(id, node.outputs))
     return found
 
 

@@ -5,15 +5,16 @@ Indexing by numbers is slicing too.
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import numpy as np
 from jax import lax
 
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import along
-from converter.ir.moves import above, part
+from converter.ir.moves import above, cut_axes, has_strides, part
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.slices import cut_axes, has_strides
 
 
 def _slicing_slice(node: Node, editor: Editor) -> Value | None:
@@ -40,12 +41,8 @@ def _split(node: Node, editor: Editor) -> list[Value] | None:
     source, axis = node.inputs[0], node.params["axis"]
     if "sizes" not in node.params:
         return None
-    parts, start = [], 0
-    for size in node.params["sizes"]:
-        stop = dims.as_dim(start + size)
-        parts.append(editor.slice(source, axis, start, stop))
-        start = stop
-    return parts
+    ends = [0, *(dims.as_dim(end) for end in accumulate(node.params["sizes"]))]
+    return [editor.slice(source, axis, *pair) for pair in pairwise(ends)]
 
 
 def _unstack(node: Node, editor: Editor) -> list[Value]:
@@ -115,9 +112,8 @@ def _static_indexing_gather(node: Node, editor: Editor) -> Value | None:
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     array = indices.const
-    if not isinstance(array, np.ndarray) or array.ndim > 2 or 0 in array.shape:
-        return None
-    if numbers.operand_batching_dims:
+    plain = isinstance(array, np.ndarray) and not numbers.operand_batching_dims
+    if not plain or array.ndim > 2 or 0 in array.shape:
         return None
     columns = dict(zip(numbers.start_index_map, array.reshape(-1, array.shape[-1]).T, strict=True))
     steps = {axis: _step(column) for axis, column in columns.items()}

@@ -18,9 +18,8 @@ from converter import decompositions
 from converter.decompositions.complex.complex_rules import in_reals, is_known_real
 from converter.decompositions.registered import DecompositionFunction, Expansion, is_of_complex
 from converter.errors import Unsupported
-from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, OfHeld, is_key
+from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, Constants, OfHeld, is_key
 from converter.frontend.diagnostics import fitting
-from converter.frontend.graph_values import Constants
 from converter.frontend.inline import Inliner
 from converter.ir import Graph, Node, Value
 from converter.ir.complex_pairs import is_complex

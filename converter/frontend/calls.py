@@ -1,40 +1,34 @@
-"""The jaxpr that says what an equation does, where it is a call or computes nothing itself."""
+"""The jaxpr that says what an equation does: of a call, and of a primitive of a user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
+from weakref import WeakSet
 
 import jax
 from jax.extend import core as jex
+from jax.extend.core import Primitive
 
 from converter import decompositions
 from converter.decompositions.computation import scatter_apply
 from converter.decompositions.grouped_products import grouped_convolution
+from converter.frontend.array_forms import is_held
+from converter.frontend.diagnostics import RAISED, first_line
+from converter.ir import ops, outside
 from converter.ir.dims import is_symbolic
 
-# primitive -> the parameter that holds its jaxpr; each is a plain call at inference
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "checkpoint": "jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "call": "call_jaxpr",
-    "composite": "jaxpr",
-    "custom_jvp_call_jaxpr": "fun_jaxpr",
-    "custom_partitioning": "call",
-    "custom_vmap_call": "call",
-    "eval_jaxpr": "jaxpr",
-    "linear_call": "callee",
-    "remat_opt": "fwd_jaxpr",
-    "xla_metadata_call": "jaxpr",
+_HELD = {
+    "jaxpr": "jit pjit checkpoint remat remat2 composite eval_jaxpr xla_metadata_call",
+    "call_jaxpr": "closed_call core_call custom_jvp_call custom_vjp_call call",
+    "fun_jaxpr": "custom_jvp_call_jaxpr custom_vjp_call_jaxpr",
+    "call": "custom_partitioning custom_vmap_call",
+    "callee": "linear_call",
+    "fwd_jaxpr": "remat_opt",
 }
+CALLS = {name: parameter for parameter, names in _HELD.items() for name in names.split()}
+"""By primitive the parameter that holds its jaxpr; each is a plain call at inference."""
 
 
 def instead(eqn: Any, hints: frozenset[str]) -> Any:
@@ -118,18 +112,14 @@ def _on_one_device(eqn: Any) -> Any:
 
 def _calls_grouped(eqn: Any) -> Any:
     """A convolution in a named number of groups."""
-    p = {k: v for k, v in eqn.params.items() if k in _CONVOLVED}
+    names = "window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count"
+    p = {name: eqn.params[name] for name in names.split()}
     one = eqn.params["batch_group_count"] == 1
     if not (is_symbolic(p["feature_group_count"]) and one):
         return None
     dtype = eqn.outvars[0].aval.dtype
     return _calls_traced(eqn, lambda *xs: grouped_convolution(*(x.astype(dtype) for x in xs), **p))
 
-
-_CONVOLVED = (
-    *("window_strides", "padding", "lhs_dilation", "rhs_dilation"),
-    *("dimension_numbers", "feature_group_count"),
-)
 
 REPLACED: dict[str, Callable[[Any], Any]] = {
     "call_hi_primitive": _kept_whole,
@@ -158,8 +148,66 @@ def unchecked(eqn: Any) -> Any:
 def _raises(branch: Any) -> bool:
     """Whether a branch calls Python of Equinox's: only its errors and breakpoints do."""
     called = [eqn for eqn in branch.jaxpr.eqns if eqn.primitive.name == "pure_callback"]
-    return any(_is_equinox(eqn.params["callback"].callback_func) for eqn in called)
+    modules = (eqn.params["callback"].callback_func.__module__ for eqn in called)
+    return any(module.partition(".")[0] == "equinox" for module in modules)
 
 
-def _is_equinox(function: Any) -> bool:
-    return bool(function.__module__.partition(".")[0] == "equinox")
+# --------------------------------------------------------------------- primitives of users' own
+
+# Whose a primitive is, is told by the object and not by its name: users call theirs as they like.
+
+PACKAGES = ("jax", "equinox")
+"""Whose primitives are attributes of their modules, all of which are in memory with them."""
+
+_theirs: set[Primitive] = set()
+_users: WeakSet[Primitive] = WeakSet()
+
+_REFUSED = (
+    "primitive '{}' cannot be written: there is no rule for it (converter.rule and "
+    "converter.expansion register others), and its impl cannot be traced: {}"
+)
+
+
+def is_users(primitive: Primitive) -> bool:
+    """Whether a primitive is neither of JAX's nor of Equinox's."""
+    if primitive not in _theirs and primitive not in _users:
+        _theirs.update(_held())
+        if primitive not in _theirs:
+            _users.add(primitive)
+    return primitive in _users
+
+
+def _held() -> Iterator[Primitive]:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES and module is not None:
+            yield from (v for v in vars(module).values() if isinstance(v, Primitive))
+
+
+def users_own(eqn: Any, within: Collection[Any]) -> tuple[Any, str]:
+    """A closed jaxpr of what the primitive's impl does; or none, and why it is refused, if it is.
+
+    ``within`` are the primitives whose impl the equation is part of: JAX's generic dispatch binds
+    the primitive itself.
+    """
+    primitive = eqn.primitive
+    if _is_registered(eqn):
+        return None, ""
+    if primitive in within:
+        return None, _REFUSED.format(primitive.name, "it binds the primitive itself")
+    try:
+        return as_python(eqn), ""
+    except RAISED as error:
+        return None, _REFUSED.format(primitive.name, first_line(error))
+
+
+def _is_registered(eqn: Any) -> bool:
+    """Whether there is a rule, or an expansion that applies.
+
+    Neither is for keys and complex numbers, in whose place the graph has others.
+    """
+    op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
+    if any(map(is_held, (*operands, *(v.aval for v in eqn.outvars)))):
+        return False
+    found = decompositions.find_decomposition(op)
+    is_expanded = found and not found.unknown(eqn.params) and found.applies(operands, eqn.params)
+    return bool(is_expanded or outside.rules_of.find(op))

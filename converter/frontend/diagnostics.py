@@ -59,6 +59,7 @@ def refusal(
     It is about names where the function can be traced with numbers for them.
     """
     text, names = first_line(error), all_names(structs)
+    found: tuple[list[str], str] | None
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -71,15 +72,13 @@ def refusal(
         map(is_symbolic, error.args)
     ):
         blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
-        return _sentence(blamed, text, _advice(text, blamed), line)
-    if names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
+        found = blamed, _advice(text, blamed)
+    elif names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
         blamed = _fewest(names, works)
-        return _sentence(blamed, text, _multiple(blamed, works) or _advice(text, blamed), line)
-    return (
-        _unequal(names, works, text, line)
-        or _unlike(names, works, error, line)
-        or _looks(error, text, line)
-    )
+        found = blamed, _multiple(blamed, works) or _advice(text, blamed)
+    else:
+        found = _unequal(names, works) or _unlike(names, works, str(error))
+    return _sentence(*found, text, line) if found else _looks(error, text, line)
 
 
 @contextmanager
@@ -93,7 +92,7 @@ def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Ite
             raise
         types, text = ", ".join(v.type_text() for v in operands), first_line(error)
         what = f"primitive '{name}' ({types}) cannot be written"
-        raise _sentence(named, text, _advice(text, named), line_of(sources), what) from error
+        raise _sentence(named, _advice(text, named), text, line_of(sources), what) from error
 
 
 def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
@@ -101,7 +100,7 @@ def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
     before, after = map(size_product, shapes)
     if odd := sorted(size_names(before) ^ size_names(after)):
         text, what = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
-        raise _sentence(odd, text, _advice("", odd), line_of(sources), what)
+        raise _sentence(odd, _advice("", odd), text, line_of(sources), what)
 
 
 def _fewest(names: Sequence[str], works: Works) -> list[str]:
@@ -123,23 +122,21 @@ def _multiple(names: Sequence[str], works: Works) -> str:
     return ""
 
 
-def _unequal(names: Sequence[str], works: Works, text: str, line: str) -> Unsupported | None:
+def _unequal(names: Sequence[str], works: Works) -> tuple[list[str], str] | None:
     """Where two names have to be one."""
     for one, other in combinations(names, 2):
         if works({one: other}) or works(dict.fromkeys(names, SIZE) | {one: SIZE, other: SIZE}):
             advice = f"give them one name, or say so: constraints=['{one} == {other}']"
-            return _sentence([one, other], text, advice, line)
+            return [one, other], advice
     return None
 
 
-def _unlike(names: Sequence[str], works: Works, error: Exception, line: str) -> Unsupported | None:
+def _unlike(names: Sequence[str], works: Works, said: str) -> tuple[list[str], str] | None:
     """Where a name has to be the one number that JAX speaks of, or one."""
-    text = first_line(error)
-    for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", str(error))]):
+    for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", said)]):
         for name in names:
             if works({name: size}):
-                advice = f"it can with {size}: give that in specs in its place"
-                return _sentence([name], text, advice, line)
+                return [name], f"it can with {size}: give that in specs in its place"
     return None
 
 
@@ -169,8 +166,8 @@ def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax
 
 def _sentence(
     names: Sequence[str],
-    text: str,
     advice: str,
+    text: str,
     line: str,
     what: str = "the function cannot be traced",
 ) -> Unsupported:

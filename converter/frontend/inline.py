@@ -13,13 +13,20 @@ from jax.extend import core as jex
 
 from converter import decompositions
 from converter.errors import Unsupported
-from converter.frontend.array_forms import UNCHANGED, OfHeld, graph_type, key_kind
-from converter.frontend.calls import instead, unchecked
+from converter.frontend.array_forms import (
+    UNCHANGED,
+    Constants,
+    OfHeld,
+    appending,
+    graph_type,
+    key_kind,
+    literal,
+    value_of,
+)
+from converter.frontend.calls import instead, is_users, unchecked, users_own
 from converter.frontend.diagnostics import fitting, refuse_equated
-from converter.frontend.graph_values import Constants, appending, literal, value_of
 from converter.frontend.refused import AT_ONCE, REFUSED
 from converter.frontend.source_lines import line_of
-from converter.frontend.users import is_users, users_own
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
@@ -40,7 +47,6 @@ HINTS = frozenset(
 
 UNSET = frozenset({"out_dtype"})
 """Parameters that say nothing as long as they are ``None``."""
-
 
 DROPPED = {
     "check": "jax.experimental.checkify.check: a file raises nothing",
@@ -81,8 +87,7 @@ class Inliner:
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Value:
-            is_literal = isinstance(atom, jex.Literal)
-            return literal(atom) if is_literal else env[atom]
+            return literal(atom) if isinstance(atom, jex.Literal) else env[atom]
 
         for eqn in jaxpr.eqns:
             inputs = [read(a) for a in eqn.invars]
@@ -101,9 +106,13 @@ class Inliner:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
         if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
-            return [_nothing(v.aval.shape, nodes) for v in eqn.outvars]
+            # The derivative of integers, whose dtype has no numbers.
+            shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
+            return [appending(nodes).broadcast(const(False), shape, ()) for shape in shapes]
         if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
-            return inner.inline(_chosen(eqn, inputs[0]), inputs[1:], nodes)
+            branches = eqn.params["branches"]  # an index out of range goes to the nearest
+            chosen = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
+            return inner.inline(chosen, inputs[1:], nodes)
         if name in UNCHANGED:
             return inputs
         if name == "reshape":
@@ -137,15 +146,10 @@ class Inliner:
         if closed is not None:
             inner = Inliner(self.constants, self.sources, self.dropped, self.within | {primitive})
             return inner.inline(closed, inputs, nodes)
+        op, meaning = ops.of_user(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
-        node = make_node(
-            ops.of_user(primitive),
-            inputs,
-            _types(eqn.outvars),
-            params,
-            meaning=_meaning(primitive, {}),
-            source=self.sources,
-        )
+        types, source = _types(eqn.outvars), self.sources
+        node = make_node(op, inputs, types, params, meaning=meaning, source=source)
         node.refusal = refusal
         return self.write(node, nodes)
 
@@ -161,17 +165,6 @@ def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
     """What has an effect and no result would vanish unseen."""
     why = REFUSED.get(name, "it has an effect and no result, and a file has results only")
     return Unsupported(f"primitive '{name}' cannot be written: {why}", line_of(sources))
-
-
-def _nothing(shape: Sequence[Any], nodes: list[Node]) -> Value:
-    """What stands for the derivative of integers, whose dtype has no numbers."""
-    return appending(nodes).broadcast(const(False), as_shape(shape), ())
-
-
-def _chosen(eqn: Any, index: Value) -> Any:
-    """The branch of an index that is known; those out of range go to the nearest."""
-    branches = eqn.params["branches"]
-    return branches[int(np.clip(int(index.const), 0, len(branches) - 1))]
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
@@ -225,9 +218,8 @@ def _while(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
     cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
     body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
     if cond.outputs[0].shape:
-        (live,) = inliner.inline(
-            eqn.params["cond_jaxpr"], [*inputs[:n_cond], *body.inputs], body.nodes
-        )
+        state = [*inputs[:n_cond], *body.inputs]
+        (live,) = inliner.inline(eqn.params["cond_jaxpr"], state, body.nodes)
         _freeze_finished(cond, body, live)
     return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
 

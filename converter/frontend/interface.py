@@ -14,7 +14,7 @@ from jax import export
 from jax.extend.core import jaxpr_as_fun
 
 from converter.errors import SpecError
-from converter.frontend.graph_values import appending
+from converter.frontend.array_forms import appending
 from converter.frontend.specs import Fill, Spec, arguments, by_place
 from converter.frontend.trace import trace
 from converter.ir import Graph, Value, make_node, ops
@@ -39,7 +39,6 @@ class Interface:
 
     def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
         """The function, of the inputs of the file, to its outputs."""
-
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:

@@ -18,8 +18,14 @@ import jax
 
 from converter.errors import SpecError, Unsupported
 from converter.frontend import diagnostics
-from converter.frontend.array_forms import graph_type, is_key
-from converter.frontend.graph_values import Constants, appending, parameter, value_of
+from converter.frontend.array_forms import (
+    Constants,
+    appending,
+    graph_type,
+    is_key,
+    parameter,
+    value_of,
+)
 from converter.frontend.inline import DROPPED, Inliner
 from converter.frontend.source_lines import is_users_line, line_of
 from converter.frontend.specs import (

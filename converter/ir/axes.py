@@ -73,7 +73,6 @@ class View:
         return all(self.nested(axis) is not None for axis in range(self.base.rank))
 
     def factors(self, axis: int) -> list[Factor]:
-        """The factors that go along an axis of the base."""
         return [f for group in self.groups for f in group if f.axis == axis]
 
     def nested(self, axis: int) -> list[Factor] | None:

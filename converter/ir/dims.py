@@ -24,7 +24,6 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 def is_static(dim: Dim) -> bool:
-    """True for a plain integer."""
     return isinstance(dim, int)
 
 

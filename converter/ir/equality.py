@@ -11,10 +11,7 @@ from converter.ir import Graph, Node, Value
 
 
 def merge_equals(graph: Graph) -> bool:
-    """Common subexpressions become one, in place; equal small constants too.
-
-    Whether there were any.
-    """
+    """Merge common subexpressions and equal small constants, in place; whether there were any."""
     table: dict[int, Value] = {}
     _merge(graph, {}, {}, table)
     return bool(table)
@@ -96,17 +93,12 @@ def same_program(a: Value, b: Value) -> bool:
             continue
         pairs.add((id(x), id(y)))
         if x.node is None or y.node is None:
-            if not _same_constant(x, y):
+            known = x.kind == y.kind == "const" and x.dtype == y.dtype
+            if not (known and np.array_equal(x.const, y.const)):
                 return False
             continue
-        if x.index != y.index or x.node.bodies or _frozen(x.node) != _frozen(y.node):
-            return False
-        if len(x.node.inputs) != len(y.node.inputs):
+        alike = x.index == y.index and len(x.node.inputs) == len(y.node.inputs)
+        if not alike or x.node.bodies or _frozen(x.node) != _frozen(y.node):
             return False
         stack.extend(zip(x.node.inputs, y.node.inputs, strict=True))
     return True
-
-
-def _same_constant(x: Value, y: Value) -> bool:
-    known = x.kind == y.kind == "const" and x.dtype == y.dtype
-    return known and np.array_equal(x.const, y.const)

@@ -26,7 +26,6 @@ def einsum(
 
 
 def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Numpy's matrix product."""
     return jnp.matmul(x, y, preferred_element_type=x.dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -10,7 +11,7 @@ from typing import Any
 from converter.ir import dims, ops
 from converter.ir.axes import Factor, Group, View, along, as_group, is_forward
 from converter.ir.dims import Dim, Shape
-from converter.ir.nodes import Node, Value
+from converter.ir.nodes import Graph, Node, Value
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 
@@ -47,10 +48,6 @@ def part(seen: View) -> View | None:
 
 
 # ---------------------------------------------------------------------------- operations that move
-
-
-def _moves_transpose(node: Node) -> View:
-    return along(node.inputs[0], node.params["permutation"])
 
 
 def _broadcast(node: Node) -> View:
@@ -118,7 +115,7 @@ _known_split = lru_cache(4096)(_reshape_split)
 
 
 _MOVES: dict[Op, Callable[[Node], View | None]] = {
-    ops.transpose: _moves_transpose,
+    ops.transpose: lambda node: along(node.inputs[0], node.params["permutation"]),
     ops.broadcast_in_dim: _broadcast,
     ops.tile: _tile,
     ops.slice: _moves_slice,
@@ -127,8 +124,42 @@ _MOVES: dict[Op, Callable[[Node], View | None]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------- writing
+# ----------------------------------------------------------------------------------------- slices
 
+
+def cut_axes(node: Node) -> list[int]:
+    """The axes that a slice shortens."""
+    pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
+    return [i for i, (whole, part) in pairs if not dims.same(whole, part)]
+
+
+def has_strides(node: Node) -> bool:
+    """Whether a slice leaves out some of what lies between its ends."""
+    strides = node.params["strides"]
+    return strides is not None and any(s != 1 for s in strides)
+
+
+def known_cut(node: Node) -> int | None:
+    """The one axis that a slice without strides shortens, where sizes are known."""
+    if node.op is not ops.slice or has_strides(node):
+        return None
+    cut = cut_axes(node)
+    known = len(cut) == 1 and dims.all_static(
+        (node.inputs[0].shape[cut[0]], node.out.shape[cut[0]])
+    )
+    return cut[0] if known else None
+
+
+def cut_alike(graph: Graph) -> dict[tuple[int, int], list[Node]]:
+    """(id(source), axis) -> its slices along that axis, those of bodies left out."""
+    table: dict[tuple[int, int], list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if (axis := known_cut(node)) is not None:
+            table[id(node.inputs[0]), axis].append(node)
+    return table
+
+
+# ---------------------------------------------------------------------------------------- writing
 
 Step = tuple[Op, Any]
 """An operation and what it takes besides its operand."""

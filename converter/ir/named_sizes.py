@@ -97,7 +97,6 @@ def size_names(expression: Dim | str) -> set[str]:
 
 
 def all_names(arrays: Iterable[Any]) -> list[str]:
-    """The names in the shapes of arrays."""
     found = (size_names(dim) for array in arrays for dim in array.shape)
     return sorted(set[str]().union(*found))
 

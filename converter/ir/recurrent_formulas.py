@@ -37,8 +37,7 @@ def lstm(
         cell = f(forget) * cell + f(i) * g(new)
         return f(o) * h(cell), cell
 
-    bias = b[0].reshape(2, -1).sum(0)
-    return _every_round(step, x, w, bias, _states(x, r, first, 2), reverse)
+    return _every_round(step, x, w, b[0].reshape(2, -1).sum(0), _states(x, r, first, 2), reverse)
 
 
 def gru(
@@ -76,8 +75,7 @@ def rnn(
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
         return (f(wx + states[0] @ r[0].T),)
 
-    bias = b[0].reshape(2, -1).sum(0)
-    return _every_round(step, x, w, bias, _states(x, r, first, 1), reverse)
+    return _every_round(step, x, w, b[0].reshape(2, -1).sum(0), _states(x, r, first, 1), reverse)
 
 
 def _states(x: Array, r: Array, first: Sequence[Array], count: int) -> tuple[Array, ...]:

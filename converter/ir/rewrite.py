@@ -87,14 +87,9 @@ class Editor:
         self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
     ) -> Value:
         """The same operation on other operands, some parameters changed."""
-        copy = make_node(
-            node.op,
-            inputs,
-            [(node.out.shape if shape is None else shape, node.out.dtype)],
-            {**node.params, **changes},
-            meaning=node.meaning,
-            source=node.source,
-        )
+        types = [(node.out.shape if shape is None else shape, node.out.dtype)]
+        params = {**node.params, **changes}
+        copy = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
         copy.out.name = node.out.name
         self.nodes.append(copy)
         return copy.out
@@ -114,8 +109,8 @@ class Editor:
     def reshape(self, x: Value, shape: Shape) -> Value:
         if dims.same_shape(x.shape, shape):
             return x
-        if x.node is not None and x.node.op is ops.reshape:
-            return self.reshape(x.node.inputs[0], shape)
+        if node := x.made_by(ops.reshape):
+            return self.reshape(node.inputs[0], shape)
         return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
 
     def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
@@ -125,26 +120,22 @@ class Editor:
         shape = tuple(x.shape[i] for i in order)
         if moves_only_ones(x.shape, order):
             return self.reshape(x, shape)
-        if x.node is not None and x.node.op is ops.transpose:
-            first = x.node.params["permutation"]
-            return self.transpose(x.node.inputs[0], [first[i] for i in order])
+        if node := x.made_by(ops.transpose):
+            first = node.params["permutation"]
+            return self.transpose(node.inputs[0], [first[i] for i in order])
         return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
         if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
-        return self.add(
-            ops.slice,
-            [x],
-            (*x.shape[:axis], size, *x.shape[axis + 1 :]),
-            x.dtype,
-            {
-                "start_indices": tuple(start if i == axis else 0 for i in range(x.rank)),
-                "limit_indices": tuple(stop if i == axis else d for i, d in enumerate(x.shape)),
-                "strides": tuple(stride if i == axis else 1 for i in range(x.rank)),
-            },
-        )
+        params = {
+            "start_indices": tuple(start if i == axis else 0 for i in range(x.rank)),
+            "limit_indices": tuple(stop if i == axis else d for i, d in enumerate(x.shape)),
+            "strides": tuple(stride if i == axis else 1 for i in range(x.rank)),
+        }
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        return self.add(ops.slice, [x], shape, x.dtype, params)
 
     def cut(self, x: Value, starts: Shape, shape: Shape) -> Value:
         """The part of that shape, from ``starts`` on."""
@@ -169,13 +160,8 @@ class Editor:
             return x
         if dims.same_shape(dims.among_ones(x.shape, axes, len(shape)), shape):
             return self.reshape(x, shape)
-        return self.add(
-            ops.broadcast_in_dim,
-            [x],
-            shape,
-            x.dtype,
-            {"shape": shape, "broadcast_dimensions": tuple(axes)},
-        )
+        params = {"shape": shape, "broadcast_dimensions": tuple(axes)}
+        return self.add(ops.broadcast_in_dim, [x], shape, x.dtype, params)
 
     def convert(self, x: Value, dtype: Any) -> Value:
         dtype = np.dtype(dtype)
@@ -213,11 +199,9 @@ def count_uses(graph: Graph) -> Counter[int]:
     """id(value) -> how many operands and outputs it is, nested bodies included."""
     nodes = list(graph.walk())
     read = chain.from_iterable(node.inputs for node in nodes)
-    uses = Counter(map(id, chain(graph.outputs, read)))
-    for node in nodes:
-        for body in node.bodies.values():
-            uses.update(map(id, body.outputs))
-    return uses
+    bodies = (body for node in nodes for body in node.bodies.values())
+    given = chain.from_iterable(body.outputs for body in bodies)
+    return Counter(map(id, chain(graph.outputs, read, given)))
 
 
 def sweep(graph: Graph, rules: dict[Op, Rule], editor: Editor | None = None) -> Editor:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View, along
-from converter.ir.moves import Step, above, plan, write
+from converter.ir.moves import above, cut_alike, cut_axes, plan, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.slices import cut_axes, known_cut
 
 _OPS = (ops.reshape, ops.transpose, ops.slice)
 
@@ -28,19 +27,14 @@ def _shorten(node: Node, editor: Editor) -> Value | None:
         views += [] if seen is None else [(seen, dying)]
     for seen, saved in reversed(views[1:]):
         steps = plan(seen, node.out.shape)
-        if steps is not None and len(steps) < saved and not any(map(_leaves_gaps, steps)):
+        # A slice with a stride is slow.
+        gaps = any(op is ops.slice and cut[3] != 1 for op, cut in steps or ())
+        if steps is not None and len(steps) < saved and not gaps:
             return write(editor, seen, node.out.shape)
     return None
 
 
-def _leaves_gaps(step: Step) -> bool:
-    """Whether it is a slice with a stride, which is slow."""
-    op, argument = step
-    return op is ops.slice and argument[3] != 1
-
-
 RULES: dict[Op, Rule] = dict.fromkeys(_OPS, _shorten)
-
 
 # -------------------------------------------------------------------------------- slices and splits
 
@@ -66,12 +60,7 @@ def merge_splits(graph: Graph) -> None:
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)
-    families: dict[tuple[int, int], list[Node]] = {}
-    for node in graph.nodes:
-        axis = known_cut(node)
-        if axis is not None:
-            families.setdefault((id(node.inputs[0]), axis), []).append(node)
-    for (_, axis), family in families.items():
+    for (_, axis), family in cut_alike(graph).items():
         _merge(graph, family, axis)
 
 

@@ -46,7 +46,7 @@ def _carried(node: Node, order: Order, editor: Editor) -> Value:
     back = inverse_order(order)
     inputs = [_operand(v, back, editor) for v in node.inputs]
     shape = tuple(node.out.shape[i] for i in back)
-    changes = {name: turn(node.params[name], back) for name, turn in _PARAMS.get(node.op, ())}
+    changes = {n: _turned_param(node.params[n], back) for n in _PARAMS.get(node.op, ())}
     return editor.transpose(editor.like(node, inputs, shape, **changes), order)
 
 
@@ -83,14 +83,23 @@ def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
 def _channels_turned(graph: Graph) -> dict[int, Order]:
     """id(value) -> the transposition that it becomes, for each value of a region that is turned."""
     fixed = weight_values(graph)
-    regions = _Regions()
+    parents: dict[int, int] = {}
+
+    def region(value: Value) -> int:
+        """The id of one of the values that a value is connected with."""
+        place = id(value)
+        while (parent := parents.get(place, place)) != place:
+            place = parent
+        return place
+
     carriers = [node for node in graph.nodes if _is_carrier(node)]
     for node in carriers:
-        for value in _channels_whole(node, fixed):
-            regions.join(value, node.out)
+        for value in _varying(node, fixed):
+            if not node.op.broadcasts or dims.same_shape(value.shape, node.out.shape):
+                parents[region(value)] = region(node.out)
     members: dict[int, list[Node]] = defaultdict(list)
     for node in carriers:
-        members[regions.root(node.out)].append(node)
+        members[region(node.out)].append(node)
     readers = graph.uses()
     found: dict[int, Order] = {}
     for nodes in members.values():
@@ -154,12 +163,6 @@ def _varying(node: Node, fixed: set[int]) -> list[Value]:
     return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in fixed]
 
 
-def _channels_whole(node: Node, fixed: set[int]) -> list[Value]:
-    """Operands of the result's own rank and layout, which belong to its region."""
-    same = not node.op.broadcasts
-    return [v for v in _varying(node, fixed) if same or dims.same_shape(v.shape, node.out.shape)]
-
-
 def _carries(op: Op) -> bool:
     return op.elementwise or op in _PARAMS
 
@@ -170,38 +173,20 @@ def _is_carrier(node: Node) -> bool:
     return node.op.broadcasts or all(v.rank == node.out.rank for v in _varying(node, set()))
 
 
-class _Regions:
-    """Values that are connected, by the id of one of them."""
-
-    def __init__(self) -> None:
-        self.parents: dict[int, int] = {}
-
-    def root(self, value: Value) -> int:
-        place = id(value)
-        while (parent := self.parents.get(place, place)) != place:
-            place = parent
-        return place
-
-    def join(self, one: Value, other: Value) -> None:
-        self.parents[self.root(one)] = self.root(other)
-
-
 # ------------------------------------------------------------------------------------ carriers
 
 
-def _each(values: Sequence[Any] | None, back: Order) -> tuple[Any, ...] | None:
-    return None if values is None else tuple(values[i] for i in back)
-
-
-def _axis(axis: int, back: Order) -> int:
-    return back.index(axis)
-
-
-_PARAMS: dict[Op, tuple[tuple[str, Any], ...]] = {
-    ops.pad: (("padding_config", _each),),
-    ops.concatenate: (("dimension", _axis),),
-    ops.softmax: (("axis", _axis),),
-    ops.log_softmax: (("axis", _axis),),
-    ops.slice: (("start_indices", _each), ("limit_indices", _each), ("strides", _each)),
+_PARAMS: dict[Op, tuple[str, ...]] = {
+    ops.pad: ("padding_config",),
+    ops.concatenate: ("dimension",),
+    ops.softmax: ("axis",),
+    ops.log_softmax: ("axis",),
+    ops.slice: ("start_indices", "limit_indices", "strides"),
 }
-"""What says something of each axis, or of one, and how it is turned."""
+"""What says something of each axis, or of one."""
+
+
+def _turned_param(param: Any, back: Order) -> Any:
+    if isinstance(param, (tuple, list)):
+        return tuple(param[i] for i in back)
+    return None if param is None else back.index(param)

@@ -50,10 +50,9 @@ class MatrixProduct:
 
     def _moving(self, before: list[int], after: list[int]) -> int:
         """What it costs to bring axes into another order."""
-        shapes = [[self.sizes[a] for a in labels] for labels in (before, after)]
-        long = [
-            [a for a in labels if not dims.same(self.sizes[a], 1)] for labels in (before, after)
-        ]
+        both = (before, after)
+        shapes = [[self.sizes[a] for a in labels] for labels in both]
+        long = [[a for a in labels if not dims.same(self.sizes[a], 1)] for labels in both]
         return 2 if long[0] != long[1] else int(not dims.same_shape(*shapes))
 
     def emit(self, editor: Editor) -> Value:

@@ -66,21 +66,16 @@ def _convolution(node: Node, editor: Editor, takes: ConvolutionTest) -> Value:
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     wide = shape if x.rank == len(shape) else (*shape, 1)
-    out = editor.reshape(_convolution_written(editor, x, w, window, wide, takes), shape)
-    return editor.transpose(out, inverse_order(order))
+    known = is_float(x.dtype) and takes(x.dtype)  # integers have no operator
+    out = _convolution_written(editor, x, w, window, wide, known=known)
+    return editor.transpose(editor.reshape(out, shape), inverse_order(order))
 
 
 def _convolution_written(
-    editor: Editor,
-    x: Value,
-    w: Value,
-    window: ConvolutionWindow,
-    shape: dims.Shape,
-    takes: ConvolutionTest,
+    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, *, known: bool
 ) -> Value:
-    """By the operator that can do it; integers have none."""
-    has_operator = is_float(x.dtype) and takes(x.dtype)
-    if dims.all_static(w.shape[2:]) and not has_operator:
+    """By the operator that can do it, if there is one (``known``)."""
+    if dims.all_static(w.shape[2:]) and not known:
         x = pad_space(editor, x, window.padding, window.spread)
         return _by_patches(editor, x, w, window, shape)
     pads = _transposed_pads(window, w.shape[2:])
@@ -109,12 +104,7 @@ def _plain(
 
 
 def pad_space(
-    editor: Editor,
-    x: Value,
-    padding: Pads,
-    spread: Sequence[int],
-    filler: Any = 0,
-    first: int = 2,
+    editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0, first: int = 2
 ) -> Value:
     """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
     config = ((0, 0, 0),) * first

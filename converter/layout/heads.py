@@ -49,12 +49,12 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
     """``x * [cos, cos] + swap(x) * [-sin, sin]``: the sign lives in the table, not in the graph."""
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
-    join = _pairs if node.params["interleaved"] else _halves
+    interleaved = node.params["interleaved"]
+    join = _pairs if interleaved else _halves
     minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
     straight, turned = join(editor, cos, cos, 1), join(editor, minus, sin, 1)
     straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
     size, middle = x.shape[width], x.shape[width] // 2
-    interleaved = node.params["interleaved"]
     parts = ((0, size, 2), (1, size, 2)) if interleaved else ((0, middle), (middle, size))
     even, odd = (editor.slice(x, width, *part) for part in parts)
     swapped = join(editor, odd, even, width)
@@ -91,24 +91,17 @@ def attention_3d(node: Node, editor: Editor) -> Value | None:
         return None
     flat = [_flatten(editor, v) for v in (query, key, value)]
     batch, heads, rows, width = node.out.shape
-    out = editor.add(
-        ops.attention, [*flat, *mask], (batch, rows, heads * width), node.out.dtype, node.params
-    )
+    shape = (batch, rows, heads * width)
+    out = editor.add(ops.attention, [*flat, *mask], shape, node.out.dtype, node.params)
     return editor.transpose(editor.reshape(out, (batch, rows, heads, width)), (0, 2, 1, 3))
 
 
 def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
     """The same where its operands were turned to four dimensions; else that would turn them."""
-    return attention_3d(node, editor) if all(map(_is_turned, node.inputs[:3])) else None
-
-
-SIDE_BY_SIDE = (ops.reshape, ops.rotary_heads, ops.slice)
-"""What can be done to heads side by side as well; a rotary embedding is moved behind."""
-
-
-def _is_turned(value: Value) -> bool:
-    """Whether a transposition is among what only moved it since it was computed."""
-    return source_behind(value, SIDE_BY_SIDE).made_by(ops.transpose) is not None
+    # What can be done to heads side by side as well; a rotary embedding is moved behind.
+    side_by_side = (ops.reshape, ops.rotary_heads, ops.slice)
+    moved = (source_behind(value, side_by_side) for value in node.inputs[:3])
+    return attention_3d(node, editor) if all(v.made_by(ops.transpose) for v in moved) else None
 
 
 def _flatten(editor: Editor, value: Value) -> Value:

@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.ir import Node, Value, dims, ops
+from converter.ir import Node, Value, dims, formulas, ops
 from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim, Shape
 from converter.ir.dtypes import highest, is_float, lowest
@@ -53,19 +53,11 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class PoolWindow:
-    """A window over some axes of a value; the others are left alone."""
+class PoolWindow(NamedTuple):
+    """A window over some axes of a value; ``params`` are those of a pool over these alone."""
 
     axes: tuple[int, ...]
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    padding: Pads
-    dilation: tuple[int, ...]
-
-    def params(self) -> dict[str, Any]:
-        sizes = {"size": self.size, "strides": self.strides}
-        return {**sizes, "padding": self.padding, "dilation": self.dilation}
+    params: dict[str, Any]
 
 
 def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
@@ -78,7 +70,7 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
             return None if whole is None else reduce_window(whole, editor)
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
         exact = strict or not _all_hold_elements(node)
-        fits = known_to_fit([x.shape[a] for a in window.axes], window.params())
+        fits = known_to_fit([x.shape[a] for a in window.axes], window.params)
         by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
         if by_slices or not _pools(kind, x.dtype, window, opset, target):
             return _sliced(editor, x, window, kind)
@@ -110,12 +102,12 @@ def _over_whole_axes(node: Node, editor: Editor) -> Node | None:
 
 def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target) -> bool:
     """Whether the target has a pooling operator for this."""
-    dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.dilation)
+    dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
         and target.takes(kind.operator, dtype, opset)
         and len(window.axes) <= 3
-        and any(s != 1 for s in window.size)
+        and any(s != 1 for s in window.params["size"])
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
     )
 
@@ -156,7 +148,7 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindo
     spread = tuple(p.get("base_dilation") or (1,) * rank)
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
     size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
-    padding = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
+    padding: Pads = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
     flat = [v for pair in padding for v in pair]
     small = dims.all_static(flat) and all(
         0 <= v < s for pair, s in zip(padding, size, strict=True) for v in pair
@@ -165,17 +157,15 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindo
         x = pad_space(editor, x, padding, spread, filler, first=0)
         padding = ((0, 0),) * rank
     axes = tuple(i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0))
-
-    def own(each: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(each[axis] for axis in axes)
-
-    return x, PoolWindow(axes, own(size), own(strides), own(padding), own(dilation))
+    every = {"size": size, "strides": strides, "padding": padding, "dilation": dilation}
+    own = {name: tuple(each[axis] for axis in axes) for name, each in every.items()}
+    return x, PoolWindow(axes, own)
 
 
 def _pooled(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out: Value) -> Value:
     flat, order = as_image(editor, x, window.axes)
     shape = (*flat.shape[:2], *(out.shape[a] for a in window.axes))
-    made = editor.add(kind.pool, [flat], shape, x.dtype, window.params())
+    made = editor.add(kind.pool, [flat], shape, x.dtype, window.params)
     return from_image(editor, made, order, out.shape)
 
 
@@ -196,9 +186,7 @@ def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> 
 
 def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
     """One axis after the other, the slices that start at each element of the window, combined."""
-    parts = zip(
-        window.axes, window.size, window.strides, window.padding, window.dilation, strict=True
-    )
+    parts = zip(window.axes, *window.params.values(), strict=True)
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
         x = pad_space(editor, x, padding, (1,) * x.rank, kind.identity(x.dtype), first=0)
@@ -213,20 +201,17 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     lowest = node.params["select_prim"] is lax.le_p
     if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
         return None
-    least = _above_lowest(operand.dtype)
+    # ``MaxPool`` does not find the place of what is not above the lowest finite number.
+    zero = np.zeros((), operand.dtype)
+    least = np.nextafter(np.asarray(jnp.finfo(operand.dtype).min, operand.dtype), zero)
     x, window = _prepared(node, editor, -least if lowest else least)
     if not 0 < len(window.axes) <= 3:
         return None
     flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
     given, _ = as_image(editor, source, window.axes)
-    made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params())
+    made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params)
     total = from_image(editor, made, order, x.shape)
     return editor.cut(total, tuple(low for low, _ in node.params["padding"]), operand.shape)
-
-
-def _above_lowest(dtype: Any) -> Any:
-    """``MaxPool`` does not find the place of what is not above the lowest finite number."""
-    return np.nextafter(np.asarray(jnp.finfo(dtype).min, dtype), np.zeros((), dtype))
 
 
 # ----------------------------------------------------------------------------------------- means
@@ -263,7 +248,8 @@ def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
     plain = all(d == 1 for d in params["dilation"])
     if divisor.const is None or not dims.all_static(space) or not plain:
         return False
-    counts = _counts_along(seen, _counts([int(n) for n in space], params))
+    ones = formulas.pool(jnp.ones((1, 1, *space)), start=0.0, combine=lax.add, **params)
+    counts = _counts_along(seen, np.asarray(ones))
     if counts is None:
         return False
     wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
@@ -280,14 +266,3 @@ def _counts_along(seen: View, counts: np.ndarray) -> np.ndarray | None:
         return None
     shape = [counts.shape[axis] if axis in long else 1 for axis in seen.axes]
     return counts.squeeze().transpose([long.index(axis) for axis in order]).reshape(shape)
-
-
-def _counts(space: Sequence[int], window: dict[str, Any]) -> np.ndarray:
-    """How many elements each window over [1, 1, space…] has."""
-    counts = np.ones((1, 1))
-    parts = zip(space, window["size"], window["strides"], window["padding"], strict=True)
-    for length, size, stride, (low, high) in parts:
-        starts = np.arange(-low, length + high - size + 1, stride)
-        along = np.minimum(starts + size, length) - np.maximum(starts, 0)
-        counts = counts[..., None] * along
-    return counts

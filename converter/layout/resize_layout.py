@@ -1,8 +1,7 @@
 """Resizes in the layouts that runtimes have: [batch, channels, space…], with the space resized.
 
 Optimisers move transposes through ``Resize`` by themselves, so that channels last cost nothing
-extra; nearest neighbours are copied one by one, so that slices of many
-elements are better gathered.
+extra; nearest neighbours are copied one by one: slices of many elements are better gathered.
 """
 
 from __future__ import annotations
@@ -26,15 +25,18 @@ def _resize(node: Node, editor: Editor) -> Value:
     kinds = node.params["kinds"]
     if kinds[0][0] == "nearest":
         while axes and _gathers(x, axes, sizes):
-            x = _resize_layout_taken(editor, x, axes.pop(0), sizes.pop(0))
+            axis, count = axes.pop(0), sizes.pop(0)
+            places = (2 * np.arange(count) + 1) * x.shape[axis] // (2 * count)
+            wide = tuple(count if i == axis else d for i, d in enumerate(x.shape))
+            x = editor.add(ops.take, [x, const(places, np.int32)], wide, x.dtype, {"axis": axis})
     if not axes:
         return x
     shape = tuple(sizes[axes.index(i)] if i in axes else d for i, d in enumerate(x.shape))
     if len(axes) == 1:
         return _one_axis(editor, x, axes[0], shape, kinds)
     flat, order = as_image(editor, x, axes)
-    wide, space = (*flat.shape[:2], *sizes), tuple(range(2, flat.rank))
-    return from_image(editor, _made(editor, flat, wide, space, kinds), order, shape)
+    image, space = (*flat.shape[:2], *sizes), tuple(range(2, flat.rank))
+    return from_image(editor, _made(editor, flat, image, space, kinds), order, shape)
 
 
 def _one_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: Kinds) -> Value:
@@ -66,12 +68,6 @@ def _gathers(x: Value, axes: list[int], sizes: list[Dim]) -> bool:
     small = dims.is_static(inner) and inner < GATHERED
     together = len(axes) == 1 or (len(axes) == 2 and axes[1] == axes[0] + 1)
     return not (small and together)
-
-
-def _resize_layout_taken(editor: Editor, x: Value, axis: int, count: int) -> Value:
-    places = (2 * np.arange(count) + 1) * x.shape[axis] // (2 * count)
-    shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
-    return editor.add(ops.take, [x, const(places, np.int32)], shape, x.dtype, {"axis": axis})
 
 
 RULES: dict[Op, Rule] = {ops.resize: _resize}

@@ -8,14 +8,13 @@ matrix product) is transposed once more.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import Factor, Group, View, along
-from converter.ir.moves import above, write
+from converter.ir.moves import above, cut_alike, write
 from converter.ir.rewrite import Editor, sweep
-from converter.ir.slices import known_cut
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,13 @@ class Family:
 
 def share_transposes(graph: Graph) -> bool:
     """Transpose the equal parts of each value as one, in place; whether there were any."""
-    families = [
-        f for key, parts in _families(graph).items() if (f := _siblings_alike(parts, key[1]))
-    ]
+    uses = graph.uses()
+    # Of the main graph alone: what a body captures from outside may be read there at any time.
+    found = (
+        _siblings_alike([_part(node, axis, uses) for node in slices], axis)
+        for (_, axis), slices in cut_alike(graph).items()
+    )
+    families = [family for family in found if family is not None]
     members = {id(part.out): (part, family) for family in families for part in family.parts}
     turned: dict[int, Value] = {}
 
@@ -59,21 +62,8 @@ def share_transposes(graph: Graph) -> bool:
     return bool(members) and sweep(graph, {ops.transpose: select}).changed
 
 
-def _families(graph: Graph) -> dict[tuple[int, int], list[SiblingPart | None]]:
-    """(source, axis) -> all its slices along that axis, ``None`` for one that is used otherwise.
-
-    Only of the main graph: what a body captures from outside may be read there at any time.
-    """
-    uses = graph.uses()
-    table: dict[tuple[int, int], list[SiblingPart | None]] = defaultdict(list)
-    for node in graph.nodes:
-        cut = known_cut(node)
-        if cut is not None:
-            table[id(node.inputs[0]), cut].append(_part(node, cut, uses))
-    return table
-
-
 def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
+    """A slice along an axis, if it is not used otherwise."""
     after = _only_use(node, uses)
     if after is not None and after.op is ops.reshape:
         after = _only_use(after, uses)

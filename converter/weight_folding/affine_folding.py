@@ -15,21 +15,21 @@ zero by a sum with a positive number. What is given on saving is looked at again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import CEILING, size_in_bytes
+from converter.ir.moves import known_cut
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
-from converter.ir.slices import known_cut
 from converter.weight_folding.linearity import (
     CONVOLUTIONS,
     WAYS,
     LinearPart,
+    Way,
     channel_vector,
     is_tame,
     keeps_finite,
@@ -40,24 +40,7 @@ DEPTH = 12
 
 VIEWS = (ops.transpose, ops.reshape)
 
-ENDS = ("start_indices", "limit_indices")
-
 OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
-
-
-@dataclass(frozen=True)
-class FoldedChange:
-    """``node.inputs[index]`` becomes ``op`` of itself and ``other``."""
-
-    node: Node
-    index: int
-    op: Op
-    other: Value
-
-    @property
-    def old(self) -> Value | None:
-        """What there is: a bias may be missing."""
-        return self.node.inputs[self.index] if self.index < len(self.node.inputs) else None
 
 
 def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
@@ -96,10 +79,11 @@ class WeightAffine:
             if self._is_fixed(other) and is_tame(other, divides):
                 spread, how = _affine_folding_spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
-                changes = self._scaled(LinearPart(node, index, factor), node.op, editor, DEPTH)
-                useful = changes and not all(map(_is_number, changes))
-                if changes and useful and keeps_finite(other, divides):
-                    return self._without(node, index, changes, editor)
+                parts = self._scaled(LinearPart(node, index, factor), editor, DEPTH) or []
+                # To multiply only constants with another gains little: (x * 2) * 3.
+                useful = any(scalar(part.value) is None for part in parts)
+                if useful and keeps_finite(other, divides):
+                    return self._without(node, index, node.op, parts, editor)
         return None
 
     def shift(self, node: Node, editor: Editor) -> Value | None:
@@ -108,41 +92,36 @@ class WeightAffine:
             if self._is_known(other):
                 term = _affine_folding_spread(other, node.out, editor)
                 if change := self._shifted(LinearPart(node, index, term), node.op, editor):
-                    return self._without(node, index, [change], editor)
+                    part, op = change
+                    return self._without(node, index, op, [part], editor)
         return None
 
     # --------------------------------------------------------------------------------- the search
 
-    def _scaled(
-        self, part: LinearPart, op: Op, editor: Editor, depth: int
-    ) -> list[FoldedChange] | None:
+    def _scaled(self, part: LinearPart, editor: Editor, depth: int) -> list[LinearPart] | None:
         """What has to change for an operand to be scaled, if that are weights alone."""
-        value = part.value
-        if self._is_fixed(value):
-            found = [FoldedChange(part.node, part.index, op, part.other)]
-            return found if self._may_change(part) else None
+        if self._is_fixed(part.value):
+            return [part] if self._may_change(part) else None
         inner = self._above(part)
         if inner is None or not depth or inner.op not in WAYS:
             return None
         ways = WAYS[inner.op](inner, part.other, editor)
         for way in sorted(ways, key=lambda way: not self._is_fixed(way[0].value)):
-            if (changes := self._all(way, op, editor, depth - 1)) is not None:
-                return changes
+            if (parts := self._all(way, editor, depth - 1)) is not None:
+                return parts
         return None
 
-    def _all(
-        self, way: Iterable[LinearPart], op: Op, editor: Editor, depth: int
-    ) -> list[FoldedChange] | None:
-        changes: list[FoldedChange] = []
+    def _all(self, way: Way, editor: Editor, depth: int) -> list[LinearPart] | None:
+        parts: list[LinearPart] = []
         for part in way:
-            found = self._scaled(part, op, editor, depth)
+            found = self._scaled(part, editor, depth)
             if found is None:
                 return None
-            changes += found
-        return changes
+            parts += found
+        return parts
 
-    def _shifted(self, part: LinearPart, op: Op, editor: Editor) -> FoldedChange | None:
-        """The bias before an operand that a shift can go into."""
+    def _shifted(self, part: LinearPart, op: Op, editor: Editor) -> tuple[LinearPart, Op] | None:
+        """The bias before an operand that a shift can go into, and how it does."""
         inner = self._above(part)
         if inner is None:
             return None
@@ -152,12 +131,12 @@ class WeightAffine:
         if inner.op in CONVOLUTIONS:
             vector = channel_vector(inner, part.other, editor)
             free = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
-            return FoldedChange(inner, 2, op, vector) if vector is not None and free else None
+            return (LinearPart(inner, 2, vector), op) if vector is not None and free else None
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():
             if self._may_merge(bias, part.other) and _covers(bias, part.other):
                 turned = op if inner.op is ops.add or index == 0 else OPPOSITE[op]
-                change = FoldedChange(inner, index, turned, part.other)
-                return change if self._may_change(LinearPart(inner, index, part.other)) else None
+                change = LinearPart(inner, index, part.other)
+                return (change, turned) if self._may_change(change) else None
         return None
 
     def _above(self, part: LinearPart) -> Node | None:
@@ -198,32 +177,31 @@ class WeightAffine:
     # -------------------------------------------------------------------------------- the changes
 
     def _without(
-        self, node: Node, index: int, changes: Sequence[FoldedChange], editor: Editor
+        self, node: Node, index: int, op: Op, parts: Sequence[LinearPart], editor: Editor
     ) -> Value | None:
         """The operand in place of the node, once the weights have changed."""
         value = node.inputs[index]
         if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
             return None
-        for change in changes:
-            self._apply(change, editor)
+        for part in parts:
+            self._apply(part, op, editor)
         self._readers[id(value)] = self._readers.get(id(node.out), [])
         editor.uses[id(value)] -= 1  # the node itself reads it no more
         return value
 
-    def _apply(self, change: FoldedChange, editor: Editor) -> None:
-        old, other = change.old, change.other
-        if old is None:
-            bias = self._made(ops.neg, [other], editor) if change.op is ops.sub else other
+    def _apply(self, part: LinearPart, op: Op, editor: Editor) -> None:
+        if part.index == len(part.node.inputs):  # a bias may be missing
+            bias = self._made(ops.neg, [part.other], editor) if op is ops.sub else part.other
             self._weights.add(id(bias))
-            change.node.inputs.append(bias)
+            part.node.inputs.append(bias)
             return
-        made = self._made(change.op, [old, other], editor)
-        if _gives_rank(change):  # a bias keeps the shape of a vector
+        made = self._made(op, [part.value, part.other], editor)
+        if _gives_rank(part):  # a bias keeps the shape of a vector
             first = next((i for i, d in enumerate(made.shape) if not dims.same(d, 1)), made.rank)
             made = editor.reshape(made, made.shape[first:])
             self._weights.add(id(made))
-        made.name = _own_name(old)
-        change.node.inputs[change.index] = made
+        made.name = _own_name(part.value)
+        part.node.inputs[part.index] = made
 
     def _made(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
         shape = dims.broadcast([v.shape for v in inputs])
@@ -233,16 +211,11 @@ class WeightAffine:
         return value
 
 
-def _gives_rank(change: FoldedChange) -> bool:
+def _gives_rank(part: LinearPart) -> bool:
     """Whether the result has as many axes without those of the operand that changes."""
-    others = [v for i, v in enumerate(change.node.inputs) if i != change.index]
-    rank = change.node.out.rank
-    return change.node.op.broadcasts and any(v.rank == rank for v in others)
-
-
-def _is_number(change: FoldedChange) -> bool:
-    """Whether only a constant would be multiplied with another, which gains little: (x * 2) * 3."""
-    return change.old is not None and scalar(change.old) is not None
+    node = part.node
+    others = [v for i, v in enumerate(node.inputs) if i != part.index]
+    return node.op.broadcasts and any(v.rank == node.out.rank for v in others)
 
 
 def _affine_folding_spread(value: Value, out: Value, editor: Editor) -> Value:
@@ -267,8 +240,10 @@ def _apart(node: Node, readers: Sequence[Node | None]) -> bool:
     cut = known_cut(node)
     if cut is None or len(others) < len(readers) - 1 or any(known_cut(r) != cut for r in others):
         return False
-    ends = [[n.params[name][cut] for name in ENDS] for n in (node, *others)]
-    return all(max(ends[0][0], low) >= min(ends[0][1], high) for low, high in ends[1:])
+    (start, end), *ends = (
+        (n.params["start_indices"][cut], n.params["limit_indices"][cut]) for n in (node, *others)
+    )
+    return all(max(start, low) >= min(end, high) for low, high in ends)
 
 
 def _own_name(weight: Value) -> str:

@@ -15,12 +15,11 @@ import numpy as np
 from converter.ir import Node, Value, const, dims, make_node, ops
 from converter.ir.axes import along
 from converter.ir.evaluation import compute
-from converter.ir.moves import above, write
+from converter.ir.moves import above, known_cut, write
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.scalars import scalar
-from converter.ir.slices import known_cut
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
         return []
     seen = back.onto(factor, range(factor.rank))
     shape = seen.bare(value.shape)
-    known = dims.all_static(shape)
-    return [[LinearPart(node, 0, write(editor, seen, shape))]] if known else []
+    return [[LinearPart(node, 0, write(editor, seen, shape))]] if dims.all_static(shape) else []
 
 
 def _undone(node: Node) -> Node:
@@ -107,11 +105,10 @@ def _lower(factor: Value, operand: Value, editor: Editor) -> Value:
 def _matmul(node: Node, factor: Value, editor: Editor) -> list[Way]:
     """The operand that has all the axes of the result along which the factor differs."""
     ways: list[Way] = []
-    for index, operand in enumerate(node.inputs):
+    for index in range(len(node.inputs)):
         own = _axes_in_result(node, index)
         if set(_varied(factor)) <= {place for place in own if place is not None}:
             shape = tuple(1 if place is None else factor.shape[place] for place in own)
-            assert len(shape) == operand.rank
             ways.append([LinearPart(node, index, editor.reshape(factor, shape))])
     return ways
 
@@ -178,7 +175,6 @@ WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
 
 
 # ----------------------------------------------------------------- weights that have to stay finite
-
 
 LARGEST = 2.0**20
 """Constants between this and its inverse may be multiplied with others: nothing overflows."""

@@ -16,10 +16,9 @@ from jax.interpreters import ad, batching, mlir
 
 import converter
 from converter.frontend.array_forms import DRAWS, UNCHANGED
-from converter.frontend.calls import CALLS, REPLACED
+from converter.frontend.calls import CALLS, REPLACED, is_users
 from converter.frontend.inline import CONTROL, DROPPED, HINTS
 from converter.frontend.refused import REFUSED
-from converter.frontend.users import is_users
 from converter.ir.ops import stated
 from tests.conformance import Case, assert_exports, wrapped_cases
 
