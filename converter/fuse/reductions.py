@@ -64,6 +64,7 @@ class Mean:
     """
 
     total: View
+    summed: Reduced
     factor: Product
     size: Dim = 1
 
@@ -79,19 +80,24 @@ class Mean:
 
     def axes_of(self, x: View) -> tuple[int, ...] | None:
         """The logical axes over which it is the mean of ``x``."""
-        axes = reduction(self.total, x, ops.reduce_sum)
+        axes = self.summed.axes_of(x)
         return axes if axes and self.divides(x, axes) else None
-
-    def squares(self) -> Reduced | None:
-        """What is squared before it is summed."""
-        inner = reduced(self.total, ops.reduce_sum)
-        return inner.operand(0) if inner is not None and inner.view.op() is ops.square else None
 
 
 def mean_of(view: View, uses: Uses) -> Mean | None:
     """The sum and the factor of a value that is one times the other."""
     parts = product(view, uses, rounding=True)
     sizes = [named_size(divisor.base) for divisor in parts.divisors]
-    if len(parts.factors) != 1 or None in sizes or parts.factors[0].op() is not ops.reduce_sum:
+    if len(parts.factors) != 1 or None in sizes:
         return None
-    return Mean(parts.factors[0], parts, dims.size_product(sizes))
+    (total,) = parts.factors
+    summed = reduced(total, ops.reduce_sum)
+    return None if summed is None else Mean(total, summed, parts, dims.size_product(sizes))
+
+
+def mean_square_of(view: View, uses: Uses) -> Mean | None:
+    """The mean of squares, as that of what is squared."""
+    found = mean_of(view, uses)
+    if found is None or found.summed.view.op() is not ops.square:
+        return None
+    return replace(found, summed=found.summed.operand(0))

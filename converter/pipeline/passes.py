@@ -17,7 +17,6 @@ from converter.fuse import (
     gelu,
     layer_norm,
     prefix,
-    rms_norm,
     rotary,
     softmax,
 )
@@ -103,7 +102,7 @@ PASSES: tuple[Pass, ...] = (
         "recognise",
         "Layer norms, GELU, softmax and rotary embeddings get their names.",
         steps.recognised(
-            layer_norm=layer_norm.CORE,
+            layer_norm=layer_norm.LAYER_NORM,
             gelu=gelu.GELU,
             softmax=softmax.SOFTMAX,
             log_softmax=softmax.LOG_SOFTMAX,
@@ -126,7 +125,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
-        steps.recognised(rms_norm=rms_norm.RMS_NORM),
+        steps.recognised(rms_norm=layer_norm.RMS_NORM),
         after=("recognise",),
         since=23,
         writes=ops.rms_norm,

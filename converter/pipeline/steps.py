@@ -176,7 +176,7 @@ def attend(graph: Graph, settings: Settings) -> bool:
 def batch_norms(graph: Graph, settings: Settings) -> bool:
     if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
         return False
-    if not recognised(batch_norm=batch_norm.CORE)(graph, settings):
+    if not recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings):
         return False
     recognised(affine.AFFINE)(graph, settings)
     swept(norm_layout.BATCH)(graph, settings)

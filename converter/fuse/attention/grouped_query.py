@@ -7,8 +7,7 @@ where the right side has ``n`` heads of queries to each of keys and values.
 
 from __future__ import annotations
 
-from converter.fuse.match import whole
-from converter.fuse.repeated import unrepeated
+from converter.fuse.match import unrepeated, whole
 from converter.ir import Node, Value, dims
 from converter.ir.axes import View
 from converter.ir.moves import write
