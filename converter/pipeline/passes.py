@@ -16,7 +16,6 @@ from converter.fuse import (
     affine,
     gelu,
     layer_norm,
-    prefix,
     rotary,
     softmax,
 )
@@ -133,7 +132,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "complete",
         "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-        steps.recognised(affine.AFFINE, prefix.PREFIX),
+        steps.recognised(affine.AFFINE, rotary.PREFIX),
         after=("recognise", "recognise rms norm"),
     ),
     Pass(

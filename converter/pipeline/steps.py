@@ -22,7 +22,7 @@ from converter.fuse import (
     user_recognisers,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.attention import grouped_query, shifted
+from converter.fuse.attention import attention_rules
 from converter.fuse.match import NearMiss, Recogniser, recogniser_rules
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
@@ -168,9 +168,9 @@ def group(graph: Graph, settings: Settings) -> None:
 def attend(graph: Graph, settings: Settings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
         return False
-    changed = _swept(graph, {ops.select_n: shifted.as_term})
+    changed = _swept(graph, {ops.select_n: attention_rules.as_term})
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
-    return sweep(graph, {ops.attention: grouped_query.share}).changed or changed
+    return sweep(graph, {ops.attention: attention_rules.share}).changed or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:

@@ -7,8 +7,8 @@ what it has so far (``t * tanh(x / t)``), adds terms, and puts low numbers in th
 scores; in any order of axes, of heads and batches. The root is the second product. Its softmax
 operand is followed up, through ``f`` (``scores``), to the first product; all axes are numbered as
 the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is added as a
-mask (``masks``); then the node is written (``build``), with keys and values that were repeated
-taken once (``grouped``).
+mask (``masks``); then the node is written (``build``), and keys and values that were repeated are
+taken once (``rules``).
 """
 
 from __future__ import annotations

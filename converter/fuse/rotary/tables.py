@@ -7,18 +7,21 @@ parameters have any. What is proved is returned as what writes the half.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from converter.fuse.dependence import bound, rely
-from converter.fuse.rotary.rotary_build import Write
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.moves import descended, write
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
+
+Write: TypeAlias = Callable[[Editor], Value]
+"""A value that is still to be written."""
 
 
 def half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Write | str:
