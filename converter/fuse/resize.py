@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from converter.frontend.trace import source_line
 from converter.fuse.dependence import is_sized, is_weight, known
 from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
-from converter.fuse.neighbours import NEAREST, nearest
 from converter.fuse.resampling import (
     FLOATS,
+    NEAREST,
     Kinds,
     Matrix,
     contracted,
     known_kinds,
+    nearest,
     normalised,
     traced_kinds,
 )

@@ -3,8 +3,8 @@
     scan(cell, states, inputs) = LSTM, GRU or RNN (inputs, weights, states)
 
 A state of the loop is followed to what it becomes (``cells``), a sum of gated parts, whatever the
-order in which it is written (``polynomials``); each gate is an activation of a sum of products
-with weights and biases (``terms``), parts of larger ones perhaps (``selection``). What the loop
+order in which it is written (``selection``); each gate is an activation of a sum of products with
+weights and biases (``terms``), parts of larger ones perhaps (``selection``). What the loop
 gives has to be what the operator gives (``results``); then weights are put in ONNX's order, and the
 node is written (``build``).
 """

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from converter.fuse.recurrent.polynomials import Polynomial, polynomial
-from converter.fuse.recurrent.selection import selected_operands
+from converter.fuse.recurrent.selection import Polynomial, polynomial, selected_operands
 from converter.fuse.recurrent.terms import Body, GateTerm, Reader, activation, negated
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View

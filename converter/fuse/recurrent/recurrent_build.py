@@ -12,10 +12,9 @@ from functools import partial, reduce
 
 import numpy as np
 
-from converter.fuse.recurrent import rest
 from converter.fuse.recurrent.cells import Cell
 from converter.fuse.recurrent.lift import Lifter, makers, varying
-from converter.fuse.recurrent.loop_results import Result, Results
+from converter.fuse.recurrent.loop_results import Result, Results, write_rest
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import GateTerm
 from converter.ir import Node, Value, const, dims, ops
@@ -63,7 +62,7 @@ def build_recurrent(node: Node, found: Recurrent, editor: Editor) -> list[Value]
     if found.results.rest is not None:
         axes = cell.body.axes
         states = written(Result(0, axes, True), (time, *cell.body.state.shape))
-        outputs.update(rest.write_rest(found.results.rest, node, states, editor))
+        outputs.update(write_rest(found.results.rest, node, states, editor))
     return [outputs[i] for i in range(len(node.outputs))]
 
 
