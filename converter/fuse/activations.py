@@ -7,7 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.fuse.spelling import Spelling
-from converter.ir import ops
+from converter.ir import Node, Value, dims, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+from converter.ir.scalars import scalar
 
 Array = jax.Array
 
@@ -119,3 +122,15 @@ ACTIVATIONS = (
 
 INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
 """Where the operator is less precise than what JAX does."""
+
+
+def _relu(node: Node, editor: Editor) -> Value | None:
+    """``max(x, 0)``; both pass a NaN on."""
+    for zero, x in (node.inputs, node.inputs[::-1]):
+        floating = node.out.dtype.kind == "f" and dims.same_shape(x.shape, node.out.shape)
+        if floating and scalar(zero) == 0:
+            return editor.add(ops.relu, [x], x.shape, x.dtype)
+    return None
+
+
+RELU_RULES: dict[Op, Rule] = {ops.max: _relu}

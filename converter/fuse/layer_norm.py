@@ -16,7 +16,7 @@ from functools import partial
 
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
 from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
-from converter.fuse.reductions import Mean, Reduced, mean_of, mean_square_of
+from converter.fuse.product_terms import Mean, Reduced, mean_of, mean_square_of
 from converter.ir import Node, Value, ops
 from converter.ir.axes import View, along, as_group
 from converter.ir.dims import Shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from converter.fuse.match import Applied, Uses, build_applied, operand, operands, proved
-from converter.fuse.reductions import reduced, reduction
+from converter.fuse.product_terms import reduced, reduction
 from converter.ir import Node, ops
 from converter.ir.axes import View, along
 

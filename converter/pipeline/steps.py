@@ -17,12 +17,10 @@ from converter.fuse import (
     batch_norm,
     group_norm,
     recurrent,
-    relu,
     spelling,
     user_recognisers,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.attention import attention_rules
 from converter.fuse.match import NearMiss, Recogniser, recogniser_rules
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
@@ -168,9 +166,9 @@ def group(graph: Graph, settings: Settings) -> None:
 def attend(graph: Graph, settings: Settings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
         return False
-    changed = _swept(graph, {ops.select_n: attention_rules.as_term})
+    changed = _swept(graph, {ops.select_n: attention.as_term})
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
-    return sweep(graph, {ops.attention: attention_rules.share}).changed or changed
+    return sweep(graph, {ops.attention: attention.share}).changed or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
@@ -237,7 +235,9 @@ def contract(graph: Graph, settings: Settings) -> bool:
 def absorb(graph: Graph, settings: Settings) -> bool:
     fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
-    changed = sweep(graph, _joined(changing, {ops.div: pooling.average_pool}, relu.RULES)).changed
+    changed = sweep(
+        graph, _joined(changing, {ops.div: pooling.average_pool}, activations.RELU_RULES)
+    ).changed
     weights_first(graph)
     drop_dead(graph)
     return changed

@@ -235,5 +235,5 @@ def _factors(found: View) -> tuple[View, View] | None:
     return factors[0], factors[1]
 
 
-def negated(terms: list[GateTerm]) -> list[GateTerm]:
+def negated(terms: Sequence[GateTerm]) -> list[GateTerm]:
     return [replace(term, negative=not term.negative) for term in terms]

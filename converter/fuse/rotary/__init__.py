@@ -6,7 +6,7 @@ where ``a`` and ``b`` are the halves of x along its width, ``[:n]`` and ``[n:]``
 odd elements where it is interleaved, and the tables ``cos`` and ``sin`` [positions, n] depend on
 one other axis. It is written so, in pairs, or turned, as ``x * cos + rotate(x) * sin`` where
 ``rotate`` joins ``-b`` and ``a``, with tables of the full width, the halves of which have to be
-shown to be equal (``tables``). The root is the last sum or the joining of the halves (``halves``).
+shown to be equal (``halves``). The root is the last sum or the joining of the halves.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from dataclasses import dataclass
 
 from converter.fuse.match import NearMiss, Recogniser, Uses, only_reader, operands, proved
 from converter.fuse.product_terms import product
-from converter.fuse.rotary import tables
-from converter.fuse.rotary.halves import Joined, joined_halves, stacked, united
-from converter.fuse.rotary.tables import Write
+from converter.fuse.rotary.halves import (
+    Joined,
+    Write,
+    distinct_half,
+    joined_halves,
+    stacked,
+    united,
+)
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
@@ -127,7 +132,7 @@ def _turned(node: Node, uses: Uses) -> Rotation | str | None:
             def half(table: View, join: Joined = join) -> Write | str:
                 axis = table.axes[join.axis]
                 assert axis is not None, table
-                return tables.half(table.base, axis, join.interleaved, uses.memo)
+                return distinct_half(table.base, axis, join.interleaved, uses.memo)
 
             for plain, cos in (straight, straight[::-1]):
                 if descended(plain) == x:
