@@ -79,17 +79,15 @@ ACTIVATIONS = (
     ),
     Spelling(ops.softplus, ops.log1p, _softplus),
     Spelling(ops.softplus, ops.log1p, lambda x: jnp.logaddexp(0.0, x)),
-    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
+    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), since=18),
     Spelling(
         ops.mish,
         ops.log1p,
         lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # what overflows becomes one
-        opsets=range(18, 27),
+        since=18,
     ),
-    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), opsets=range(24, 27)),
-    Spelling(
-        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 27)
-    ),
+    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=24),
+    Spelling(ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), since=24),
     Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),

@@ -70,25 +70,9 @@ class Matrix:
         return editor.transpose(self.value, (1, 0))
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The kinds of ``Resize`` whose weights a matrix holds; why there is none that can be used."""
-
-    kinds: Kinds = ()
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Contracted:
-    """One axis of an operand is replaced by a matrix; ``labels`` are the operand's afterwards."""
-
-    axis: int
-    turned: bool
-    labels: list[int]
-
-
-def contracted(node: Node, side: int) -> Contracted | None:
-    """What an einsum does to one operand, where the one on ``side`` is a matrix."""
+def contracted(node: Node, side: int) -> tuple[int, Matrix, list[int]] | None:
+    """The axis of one operand that an einsum replaces by the matrix on ``side``, the matrix, and
+    the labels of the operand afterwards."""
     own, other = (list(node.params[k]) for k in (("lhs", "rhs"), ("rhs", "lhs"))[side])
     out = node.params["out"]
     summed = [a for a in own if a in other and a not in out]
@@ -96,7 +80,7 @@ def contracted(node: Node, side: int) -> Contracted | None:
     if len(own) != 2 or len(summed) != 1 or len(made) != 1 or len(out) != len(other):
         return None
     labels = [made[0] if a == summed[0] else a for a in other]
-    return Contracted(other.index(summed[0]), own[0] == made[0], labels)
+    return other.index(summed[0]), Matrix(node.inputs[side], own[0] == made[0]), labels
 
 
 def normalised(matrix: np.ndarray, axis: int) -> bool:
@@ -108,8 +92,8 @@ def normalised(matrix: np.ndarray, axis: int) -> bool:
     return bool(off.max() <= 8 * float(jnp.finfo(matrix.dtype).eps))
 
 
-def known_kinds(matrix: np.ndarray, opset: int) -> Fit:
-    """The kinds of ``Resize`` whose weights [in, out] these are.
+def known_kinds(matrix: np.ndarray, opset: int) -> Kinds | str:
+    """The kinds of ``Resize`` whose weights [in, out] these are, or why none can be used.
 
     Up to rounding: the positions they were computed from are float32, of the size of the image.
     """
@@ -123,9 +107,9 @@ def known_kinds(matrix: np.ndarray, opset: int) -> Fit:
     rows = [row for row in ROWS if (count >= size or not row.up_only) and fits(row.kind)]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
     if allowed or size == count:
-        return Fit(allowed)
+        return allowed
     slow = any(fits(kind) for kind in SLOW)
-    return Fit(reason=_reason(f"{size} to {count}", rows, slow))
+    return _reason(f"{size} to {count}", rows, slow)
 
 
 def _reason(what: str, rows: list[Row], slow: bool) -> str:
@@ -169,8 +153,8 @@ def resampling_weights(size: int, count: int, method: str, antialias: bool) -> n
 # ---------------------------------------------------------------------------------- symbolic sizes
 
 
-def traced_kinds(matrix: Matrix, opset: int) -> Fit:
-    """The kinds of ``Resize`` whose weights these are, by how they are computed."""
+def traced_kinds(matrix: Matrix, opset: int) -> Kinds | str:
+    """The kinds of ``Resize`` whose weights these are, or why not, by how they are computed."""
     up = dims.divides(*matrix.sizes) is not None
     for method, antialias in (*(row.kind for row in ROWS), SLOW[0]):
         if not _is_traced(matrix, method, antialias):
@@ -181,10 +165,8 @@ def traced_kinds(matrix: Matrix, opset: int) -> Fit:
             if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
         ]
         allowed = tuple(row.kind for row in rows if row.since <= opset)
-        if allowed:
-            return Fit(allowed)
-        return Fit(reason=_reason(f"{matrix.sizes[0]} to {matrix.sizes[1]}", rows, slow=True))
-    return Fit()
+        return allowed or _reason(f"{matrix.sizes[0]} to {matrix.sizes[1]}", rows, slow=True)
+    return ()
 
 
 def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
@@ -194,8 +176,8 @@ def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
         for side in (0, 1) if node.op is ops.einsum else ():
             found = contracted(node, side)
             if found is not None and node.inputs[1 - side] is graph.inputs[0]:
-                same = found.turned == matrix.turned
-                return same and same_program(matrix.value, node.inputs[side])
+                own = found[1]
+                return own.turned == matrix.turned and same_program(matrix.value, own.value)
     return False
 
 

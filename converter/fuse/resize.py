@@ -1,10 +1,7 @@
 """``jax.image.resize``: products with matrices of resampling weights, and gathers of neighbours.
 
 JAX resizes one axis at a time: it contracts the axis with a matrix [in, out] of weights, or gathers
-the nearest neighbours along it. Where the sizes are known, so are the numbers, and they are
-compared with those of ONNX's operator, whoever computed them. Where a size is symbolic, the
-computation of the numbers is compared, node by node, with what the same JAX traces for the resize
-of one axis between the same sizes.
+the nearest neighbours along it. What these are has to be shown (``resampling``).
 
 Parameters resized to a known size stay as they are: a weight program, computed as the file is
 saved.
@@ -12,7 +9,7 @@ saved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from converter.frontend.trace import source_line
 from converter.fuse.dependence import is_sized, is_weight, known
@@ -100,24 +97,25 @@ def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
         alike = node.inputs[side].dtype == x.dtype == node.out.dtype
         if found is None or not alike or x.dtype.name not in FLOATS:
             continue
-        matrix = Matrix(node.inputs[side], found.turned)
+        axis, matrix, labels = found
         numbers = known(matrix.value) if dims.all_static(matrix.sizes) else None
         if numbers is not None:
-            if is_weight(x) or not normalised(numbers, int(found.turned)):
+            if is_weight(x) or not normalised(numbers, int(matrix.turned)):
                 return None
-            fit = known_kinds(numbers.T if found.turned else numbers, opset)
+            fit = known_kinds(numbers.T if matrix.turned else numbers, opset)
             if matrix.value.kind != "const" and numbers.nbytes <= LARGEST_MATRIX:
-                matrix = Matrix(const(numbers), found.turned)
+                matrix = replace(matrix, value=const(numbers))
         elif not dims.all_static(matrix.sizes) and is_sized(matrix.value):
             fit = traced_kinds(matrix, opset)
         else:
             continue
         source, order = _beneath(x, uses)
-        axis = order[found.axis]
-        count = matrix.sizes[1]
-        resized = _resized(source, axis, count, fit.kinds, uses) if fit.kinds else None
-        turned = tuple(order[found.labels.index(a)] for a in node.params["out"])
-        return Resampling(resized or Multiplied(source, axis, matrix), turned, fit.reason)
+        axis = order[axis]
+        turned = tuple(order[labels.index(a)] for a in node.params["out"])
+        if isinstance(fit, str) or not fit:
+            reason = fit if isinstance(fit, str) else None
+            return Resampling(Multiplied(source, axis, matrix), turned, reason)
+        return Resampling(_resized(source, axis, matrix.sizes[1], fit, uses), turned)
     return None
 
 

@@ -125,8 +125,8 @@ def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: Settings
 ) -> None:
     """Those whose operator a newer opset brought, by what it would make of a copy."""
-    for opset in sorted({s.opsets[0] for s in table if s.opsets[0] > settings.opset}):
-        newer = [s for s in table if s.opsets[0] == opset]
+    for opset in sorted({s.since for s in table if s.since > settings.opset}):
+        newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:

@@ -85,7 +85,7 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     odd = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
-    if not all(_is_of_queries(f, parts) for f in found.factors):
+    if not all(_is_of_queries(view, parts) for _, view in found.factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
     cap = found.cap or 0.0
     scale = found.scale * parts.scale * (cap or 1.0)
@@ -97,12 +97,11 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     return Attention(parts, scale, found.factors, cap, mask, precision)
 
 
-def _is_of_queries(factor: ScoreFactor, parts: Parts) -> bool:
+def _is_of_queries(view: View, parts: Parts) -> bool:
     """Whether queries may be multiplied in place of the scores; float16 might overflow."""
-    view, query = factor.view, parts.query
     varies = {i for i, a in enumerate(view.axes) if a is not None}
-    same = view.base.dtype == query.value.dtype == np.float32
-    return same and view.complete() and varies <= set(query.axes)
+    same = view.base.dtype == parts.query.value.dtype == np.float32
+    return same and view.complete() and varies <= set(parts.query.axes)
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -112,8 +111,8 @@ def build_attention(node: Node, found: Attention, editor: Editor) -> Value:
     p, dtype = found.parts, _wider(node.out.dtype, found.mask)
     heads = (*p.heads, *p.groups)
     query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
-    for factor in found.factors:
-        query = editor.binary(factor.op, query, _attention_along(editor, p, factor.view))
+    for op, factor in found.factors:
+        query = editor.binary(op, query, _attention_along(editor, p, factor))
     key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
     value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
     inputs = [query, key, value]

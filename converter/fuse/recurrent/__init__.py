@@ -23,7 +23,7 @@ import numpy as np
 from converter.fuse.match import Uses, proved
 from converter.fuse.recurrent.cells import Cell, cell
 from converter.fuse.recurrent.lift import Lifter, makers, varying
-from converter.fuse.recurrent.loop_results import Result, Results, results, write_rest
+from converter.fuse.recurrent.loop_results import Rest, Result, results, write_rest
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import Body, GateTerm
 from converter.ir import Node, Value, const, dims, ops
@@ -40,7 +40,8 @@ class Recurrent:
 
     cell: Cell
     sources: tuple[View, ...]
-    results: Results
+    known: dict[int, Result]
+    rest: Rest | None
 
 
 def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
@@ -78,7 +79,7 @@ def _recurrent_whole(found: Cell, uses: Uses) -> Recurrent | str | None:
     if not dims.all_static(known):
         return "its width is not known"
     given = results(found)
-    return given if isinstance(given, str) else Recurrent(found, tuple(sources), given)
+    return given if isinstance(given, str) else Recurrent(found, tuple(sources), *given)
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -106,19 +107,17 @@ def build_recurrent(node: Node, found: Recurrent, editor: Editor) -> list[Value]
         value = stacked if result.stacked else ends[result.index]
         return result.written(editor, value, writer.axes, shape)
 
-    outputs = {
-        i: written(result, node.outputs[i].shape) for i, result in found.results.known.items()
-    }
-    if found.results.rest is not None:
+    outputs = {i: written(result, node.outputs[i].shape) for i, result in found.known.items()}
+    if found.rest is not None:
         axes = made.body.axes
         states = written(Result(0, axes, True), (time, *made.body.state.shape))
-        outputs.update(write_rest(found.results.rest, node, states, editor))
+        outputs.update(write_rest(found.rest, node, states, editor))
     return [outputs[i] for i in range(len(node.outputs))]
 
 
 def _take_out(found: Recurrent, editor: Editor) -> None:
     """Move what is the same in each round to before the loop."""
-    graph, others = found.cell.body.graph, found.results.rest
+    graph, others = found.cell.body.graph, found.rest
     needed = {id(term.weights.base) for gate in found.cell.gates for term in gate}
     if others is not None:
         needed.update(id(v) for node in others.nodes for v in node.operands())

@@ -53,16 +53,8 @@ class Rest:
     scanned: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Results:
-    """What a loop's outputs are, by their places, and what gives the others, if there are any."""
-
-    known: dict[int, Result]
-    rest: Rest | None
-
-
-def results(cell: Cell) -> Results | str:
-    """The loop's outputs, if the operator gives them or what they are computed from."""
+def results(cell: Cell) -> tuple[dict[int, Result], Rest | None] | str:
+    """What the loop's outputs are, by their places, and what gives the others, if there are any."""
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
     found: dict[int, Result] = {}
     for i, value in enumerate(graph.outputs):
@@ -79,9 +71,8 @@ def results(cell: Cell) -> Results | str:
     others = rest(cell, missing)
     if others is None:
         return "its loop gives more than what the new states of the cell say"
-    return Results(
-        {i: r for i, r in found.items() if i not in others.outputs}, others if missing else None
-    )
+    kept = {i: result for i, result in found.items() if i not in others.outputs}
+    return kept, others if missing else None
 
 
 def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:
