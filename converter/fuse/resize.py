@@ -47,6 +47,11 @@ class Resized:
     shape: Shape
     kinds: Kinds
 
+    def write(self, editor: Editor) -> Value:
+        sizes = tuple(self.shape[i] for i in self.axes)
+        params = {"axes": self.axes, "sizes": sizes, "kinds": self.kinds}
+        return editor.add(ops.resize, [self.base], self.shape, self.base.dtype, params)
+
 
 @dataclass(frozen=True)
 class Multiplied:
@@ -55,6 +60,25 @@ class Multiplied:
     base: Value
     axis: int
     matrix: Matrix
+
+    def write(self, editor: Editor) -> Value:
+        """The product from the left, which moves no axis, or from the right, on the last axis.
+
+        Matrices of few columns are slow: 683 x 3 of them take four times as long from the left as
+        transposed and from the right.
+        """
+        x, axis, matrix = self.base, self.axis, self.matrix
+        shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
+        after = dims.size_product(x.shape[axis + 1 :])
+        if dims.is_static(after) and after < NARROW:
+            order = [*(i for i in range(x.rank) if i != axis), axis]
+            inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
+            made = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
+            return editor.transpose(made, [order.index(i) for i in range(x.rank)])
+        flat = editor.reshape(x, (*x.shape[: axis + 1], after))
+        inputs = [matrix.oriented(editor, turned=True), flat]
+        made = editor.add(ops.matmul, inputs, (*shape[: axis + 1], after), x.dtype)
+        return editor.reshape(made, shape)
 
 
 @dataclass(frozen=True)
@@ -81,7 +105,9 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
         reason = found.reason if isinstance(found, Resampling) else found
         if reason:
             notes.append(NearMiss("Resize", reason, source_line(node)))
-        return build_resize(found, editor) if isinstance(found, Resampling) else None
+        if not isinstance(found, Resampling):
+            return None
+        return editor.transpose(found.made.write(editor), found.order)
 
     return Recogniser((ops.gather,) if strict else (ops.einsum, ops.gather), match)
 
@@ -158,38 +184,3 @@ def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
             break
         order, x = [turn[i] for i in order], seen.base
     return x, order
-
-
-# ----------------------------------------------------------------------------------- the writing
-
-
-def build_resize(found: Resampling, editor: Editor) -> Value:
-    made = found.made
-    value = _multiplied(editor, made) if isinstance(made, Multiplied) else _resize(editor, made)
-    return editor.transpose(value, found.order)
-
-
-def _resize(editor: Editor, found: Resized) -> Value:
-    sizes = tuple(found.shape[i] for i in found.axes)
-    params = {"axes": found.axes, "sizes": sizes, "kinds": found.kinds}
-    return editor.add(ops.resize, [found.base], found.shape, found.base.dtype, params)
-
-
-def _multiplied(editor: Editor, found: Multiplied) -> Value:
-    """The product from the left, which moves no axis, or from the right, on the last axis.
-
-    Matrices of few columns are slow: 683 x 3 of them take four times as long from the left as
-    transposed and from the right.
-    """
-    x, axis, matrix = found.base, found.axis, found.matrix
-    shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
-    after = dims.size_product(x.shape[axis + 1 :])
-    if dims.is_static(after) and after < NARROW:
-        order = [*(i for i in range(x.rank) if i != axis), axis]
-        inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
-        made = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
-        return editor.transpose(made, [order.index(i) for i in range(x.rank)])
-    flat = editor.reshape(x, (*x.shape[: axis + 1], after))
-    inputs = [matrix.oriented(editor, turned=True), flat]
-    made = editor.add(ops.matmul, inputs, (*shape[: axis + 1], after), x.dtype)
-    return editor.reshape(made, shape)
