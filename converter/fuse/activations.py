@@ -7,7 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.fuse.spelling import Spelling
-from converter.ir import ops
+from converter.ir import Node, Value, dims, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+from converter.ir.scalars import scalar
 
 Array = jax.Array
 
@@ -76,17 +79,15 @@ ACTIVATIONS = (
     ),
     Spelling(ops.softplus, ops.log1p, _softplus),
     Spelling(ops.softplus, ops.log1p, lambda x: jnp.logaddexp(0.0, x)),
-    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), opsets=range(18, 27)),
+    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), since=18),
     Spelling(
         ops.mish,
         ops.log1p,
         lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # what overflows becomes one
-        opsets=range(18, 27),
+        since=18,
     ),
-    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), opsets=range(24, 27)),
-    Spelling(
-        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), opsets=range(24, 27)
-    ),
+    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=24),
+    Spelling(ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), since=24),
     Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
@@ -119,3 +120,15 @@ ACTIVATIONS = (
 
 INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
 """Where the operator is less precise than what JAX does."""
+
+
+def _relu(node: Node, editor: Editor) -> Value | None:
+    """``max(x, 0)``; both pass a NaN on."""
+    for zero, x in (node.inputs, node.inputs[::-1]):
+        floating = node.out.dtype.kind == "f" and dims.same_shape(x.shape, node.out.shape)
+        if floating and scalar(zero) == 0:
+            return editor.add(ops.relu, [x], x.shape, x.dtype)
+    return None
+
+
+RELU_RULES: dict[Op, Rule] = {ops.max: _relu}

@@ -9,8 +9,6 @@ vary along the channels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from converter.fuse.match import Uses, pair, proved
 from converter.ir import Node, Value, ops
 from converter.ir.axes import View, along
@@ -23,20 +21,13 @@ _BARE = {ops.layer_norm: 2, ops.rms_norm: 2, ops.group_norm: 2, ops.batch_norm: 
 _TAKES = {ops.mul: tuple(_BARE), ops.add: (ops.layer_norm, ops.group_norm, ops.batch_norm)}
 
 
-@dataclass(frozen=True)
-class NormAffine:
-    """``normed`` and the scale or bias that it takes in, along the norm's own axes."""
-
-    normed: View
-    other: View
-
-
-def prove_affine(node: Node, uses: Uses) -> NormAffine | None:
+def prove_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
+    """What is normed, and the scale or bias that it takes in, along the norm's own axes."""
     for normed, other in pair(along(node.out)):
         if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
             own = _own_axes(normed.node())
             logical = [normed.axes.index(a) if a in normed.axes else None for a in own]
-            return NormAffine(normed, other.take(logical))
+            return normed, other.take(logical)
     return None
 
 
@@ -60,18 +51,19 @@ def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
     return takes_more and in_place and alone and exact
 
 
-def build_affine(node: Node, affine: NormAffine, editor: Editor) -> Value:
-    inner = affine.normed.node()
+def build_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
+    normed, seen = affine
+    inner = normed.node()
     x, scale, *known = inner.inputs
     shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
-    other = write(editor, affine.other, shape, inner.out.dtype)
+    other = write(editor, seen, shape, inner.out.dtype)
     if node.op is ops.add:
         inputs = [x, scale, *known, other]
     else:
         one = scalar(scale) == 1
         inputs = [x, other if one else editor.binary(ops.mul, scale, other), *known]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
-    return write(editor, along(out, affine.normed.axes), node.out.shape)
+    return write(editor, along(out, normed.axes), node.out.shape)
 
 
 AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove_affine, build_affine)

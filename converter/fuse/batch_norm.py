@@ -9,28 +9,17 @@ have a number for each channel of ``x`` [N, C, ...]. Runtimes compute the left s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from converter.fuse.centred import Centred, centred
 from converter.fuse.match import Uses, peel, proved
-from converter.fuse.norm import dressed
+from converter.fuse.norm import Centred, centred, dressed
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import View
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
 
-@dataclass(frozen=True)
-class Batch:
-    """``x`` with its statistics along axis 1, and what else there is."""
-
-    found: Centred
-    mean: View
-    variance: View
-
-
-def prove_batch_norm(node: Node, uses: Uses) -> Batch | None:
+def prove_batch_norm(node: Node, uses: Uses) -> Centred | None:
     out = node.out
     if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
         return None
@@ -41,16 +30,17 @@ def prove_batch_norm(node: Node, uses: Uses) -> Batch | None:
         same = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
         known = found.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
         if same and known and found.weight == 1:
-            return Batch(found, found.average, spread)
+            return replace(found, deviation=replace(found.deviation, spread=spread))
     return None
 
 
-def build_batch_norm(node: Node, batch: Batch, editor: Editor) -> Value:
-    found, out = batch.found, node.out
+def build_batch_norm(node: Node, found: Centred, editor: Editor) -> Value:
+    out = node.out
     channels = (out.shape[1],)
     x = write(editor, found.x, out.shape, out.dtype)
     statistics = [
-        write(editor, view.take((1,)), channels, out.dtype) for view in (batch.mean, batch.variance)
+        write(editor, view.take((1,)), channels, out.dtype)
+        for view in (found.average, found.deviation.spread)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
     params = {"epsilon": found.deviation.epsilon}
@@ -58,4 +48,4 @@ def build_batch_norm(node: Node, batch: Batch, editor: Editor) -> Value:
     return dressed(normed, found.deviation.rest, found.terms, editor)
 
 
-CORE = proved("BatchNormalization", (ops.add, ops.sub), prove_batch_norm, build_batch_norm)
+BATCH_NORM = proved("BatchNormalization", (ops.add, ops.sub), prove_batch_norm, build_batch_norm)

@@ -9,17 +9,13 @@ with the constants multiplied into either factor, and x taken out of the cubic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
-from converter.fuse.match import Uses, operand, pair, proved
+from converter.fuse.match import Applied, Uses, build_applied, operand, pair, proved
 from converter.fuse.product_terms import Product, product
-from converter.ir import Node, Value, ops
+from converter.ir import Node, ops
 from converter.ir.axes import View, along
 from converter.ir.dtypes import is_float
-from converter.ir.moves import write
-from converter.ir.op import Op
-from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 SQRT_HALF = math.sqrt(0.5)
@@ -27,13 +23,7 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-@dataclass(frozen=True)
-class Gelu:
-    x: View
-    approximate: bool
-
-
-def prove_gelu(node: Node, uses: Uses) -> Gelu | None:
+def prove_gelu(node: Node, uses: Uses) -> Applied | None:
     if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
         return None
     parts = product(along(node.out), uses)
@@ -42,7 +32,7 @@ def prove_gelu(node: Node, uses: Uses) -> Gelu | None:
     for x, gate in (parts.factors, parts.factors[::-1]):
         approximate = _gate(gate, x, parts, uses)
         if approximate is not None:
-            return Gelu(x, approximate)
+            return Applied(x, {"approximate": approximate})
     return None
 
 
@@ -58,20 +48,18 @@ def _gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
             continue
         whole = Product(outer.coefficient * float(number), slack=outer.slack)
         op = inner.factors[0].op()
-        if op not in _ARGUMENTS or not inner.is_near(float(number)) or not whole.is_near(0.5):
+        if not inner.is_near(float(number)) or not whole.is_near(0.5):
             continue
-        if _ARGUMENTS[op](operand(inner.factors[0], 0), x, uses):
-            return op is ops.tanh
+        if op is ops.erf and _is_scaled(operand(inner.factors[0], 0), x, SQRT_HALF, uses):
+            return False
+        if op is ops.tanh and _is_tanh_argument(operand(inner.factors[0], 0), x, uses):
+            return True
     return None
 
 
 def _is_scaled(view: View, x: View, factor: float, uses: Uses) -> bool:
     parts = product(view, uses)
     return parts.factors == [x] and not parts.divisors and parts.is_near(factor)
-
-
-def _is_erf_argument(view: View, x: View, uses: Uses) -> bool:
-    return _is_scaled(view, x, SQRT_HALF, uses)
 
 
 def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
@@ -90,14 +78,4 @@ def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
     return same and degrees == [1, 3] and first.is_near(1) and third.is_near(CUBIC)
 
 
-def build_gelu(node: Node, gelu: Gelu, editor: Editor) -> Value:
-    value = write(editor, gelu.x, node.out.shape, node.out.dtype)
-    params = {"approximate": gelu.approximate}
-    return editor.add(ops.gelu, [value], node.out.shape, node.out.dtype, params)
-
-
-_ARGUMENTS: dict[Op, Callable[[View, View, Uses], bool]] = {
-    ops.erf: _is_erf_argument,
-    ops.tanh: _is_tanh_argument,
-}
-GELU = proved("Gelu", (ops.mul,), prove_gelu, build_gelu)
+GELU = proved("Gelu", (ops.mul,), prove_gelu, partial(build_applied, ops.gelu))

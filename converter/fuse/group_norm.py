@@ -145,25 +145,18 @@ CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_chann
 # --------------------------------------------------------------------- scales of the split channels
 
 
-@dataclass(frozen=True)
-class Inside:
-    """An operand whose channels are split, and another along the axes of what is split."""
-
-    split: Value
-    other: View
-
-
-def prove_inside(node: Node, uses: Uses) -> Inside | None:
+def prove_inside(node: Node, uses: Uses) -> tuple[Value, View] | None:
+    """What an operand splits the channels of, and the other along its axes."""
     view = along(node.out)
     for index in (0, 1):
         value = node.inputs[index]
         axis = split_axis(value)
-        if axis is None or not dims.same_shape(value.shape, node.out.shape):
+        if value.node is None or axis is None or not dims.same_shape(value.shape, node.out.shape):
             continue
         other = pair(view)[index][1]
         if _is_normed(value) and other.covers((axis, axis + 1)) and uses.single_use(value):
             parts = [(i, i + 1) if i == axis else (i + (i > axis),) for i in range(value.rank - 1)]
-            return Inside(value, other.merge(parts, dict(enumerate(value.shape))))
+            return value.node.inputs[0], other.merge(parts, dict(enumerate(value.shape)))
     return None
 
 
@@ -175,10 +168,9 @@ def _is_normed(split: Value) -> bool:
     return any(v.op() is ops.group_norm for v in (found, *inner))
 
 
-def build_inside(node: Node, found: Inside, editor: Editor) -> Value:
-    assert found.split.node is not None
-    x = found.split.node.inputs[0]
-    other = write(editor, found.other, found.other.bare(x.shape), node.out.dtype)
+def build_inside(node: Node, found: tuple[Value, View], editor: Editor) -> Value:
+    x, seen = found
+    other = write(editor, seen, seen.bare(x.shape), node.out.dtype)
     return editor.reshape(editor.binary(node.op, x, other), node.out.shape)
 
 

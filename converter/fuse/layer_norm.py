@@ -1,24 +1,26 @@
-"""LayerNorm without scale and bias [Ba et al., arXiv:1607.06450].
+"""Norms over their own statistics, without scale and bias.
 
     (x - mean(x)) * rsqrt(var(x) + epsilon) = layer_norm(x, 1, epsilon=epsilon)
+    x * rsqrt(mean(x^2) + epsilon)          = rms_norm(x, 1, epsilon=epsilon)
 
 where ``var(x)`` is ``mean((x - mean(x))^2)`` or ``mean(x^2) - mean(x)^2``, the means are over the
-same one or more axes, the product may have further factors, and may be written as the difference of
-two products (``fuse/centred.py``); the axes may be groups of others (``fuse/repeated.py``).
+same one or more axes, and the product may have further factors. LayerNorm [Ba et al.,
+arXiv:1607.06450] may be the difference of two products (``fuse/norm.py``), and its axes may be
+groups of others; RMSNorm is of Zhang & Sennrich, arXiv:1910.07467.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
-from converter.fuse import norm
-from converter.fuse.centred import Centred, centred
-from converter.fuse.match import Uses, operand, operands, pair, peel, proved
-from converter.fuse.norm import Norm
-from converter.fuse.reductions import Reduced, mean_of
-from converter.fuse.repeated import opened
-from converter.ir import Node, ops
-from converter.ir.axes import View
+from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
+from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
+from converter.fuse.product_terms import Mean, Reduced, mean_of, mean_square_of
+from converter.ir import Node, Value, ops
+from converter.ir.axes import View, along, as_group
+from converter.ir.dims import Shape
+from converter.ir.moves import above
 from converter.ir.scalars import scalar
 
 
@@ -27,9 +29,7 @@ def prove_layer_norm(node: Node, uses: Uses) -> Norm | None:
         found, shape = opened(written, node.out.shape, uses) or (written, None)
         axes = _normalised_axes(found, uses)
         if axes is not None:
-            rest, epsilon = found.deviation.rest, found.deviation.epsilon
-            factors = tuple(rest.factors)
-            return Norm(found.x, axes, epsilon, factors, rest.coefficient, found.terms, shape)
+            return Norm(found.x, axes, found.deviation, found.terms, shape)
     return None
 
 
@@ -55,11 +55,8 @@ def _unclipped(view: View) -> View:
 
 def _is_variance(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     """``mean((x - mean(x))^2)``"""
-    found = mean_of(view, uses)
-    squares = None if found is None else found.squares()
-    if found is None or squares is None or not found.divides(x, axes):
-        return False
-    return _centres(squares, x, axes, uses)
+    found = mean_square_of(view, uses)
+    return found is not None and found.divides(x, axes) and _centres(found.summed, x, axes, uses)
 
 
 def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
@@ -67,9 +64,9 @@ def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bo
     if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
         return False
     average = squares.operand(1).view
-    again = mean_of(average.take(range(len(x.axes))), uses)
     lost = average.axes[len(x.axes) :]
-    return again is not None and again.axes_of(x) == axes and all(a is None for a in lost)
+    again = average.take(range(len(x.axes)))
+    return _is_mean(mean_of(again, uses), x, axes) and all(a is None for a in lost)
 
 
 def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
@@ -77,18 +74,91 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     if view.op() is not ops.sub:
         return False
     left, right = operands(view)
-    found = mean_of(left, uses)
-    squares = None if found is None else found.squares()
-    if found is None or squares is None or right.op() is not ops.square:
+    if right.op() is not ops.square or not _is_mean(mean_square_of(left, uses), x, axes):
         return False
-    average = mean_of(operand(right, 0), uses)
-    proper = found.divides(x, axes) and squares.axes_of(x) == axes
-    return proper and average is not None and average.axes_of(x) == axes
+    return _is_mean(mean_of(operand(right, 0), uses), x, axes)
 
 
-CORE = proved(
+def _is_mean(found: Mean | None, x: View, axes: tuple[int, ...]) -> bool:
+    return found is not None and found.axes_of(x) == axes
+
+
+LAYER_NORM = proved(
     "LayerNormalization",
     (ops.mul, ops.div, ops.add, ops.sub),
     prove_layer_norm,
-    partial(norm.build_norm, ops.layer_norm),
+    partial(build_norm, ops.layer_norm),
+)
+
+
+# ------------------------------------------------------------------------ repeated for each channel
+
+
+def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
+    """What is centred, along logical axes of which the groups are one; and its shape.
+
+    Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
+
+        x - merge(repeat(mean(split(x))))  =  merge(split(x) - mean(split(x)))
+
+    ``split`` writes an axis as [groups, size of one], ``merge`` undoes it.
+    """
+    first, second = unrepeated(found.average), unrepeated(found.deviation.spread)
+    if first is None or second is None or first[1] != second[1]:
+        return None
+    (average, axis), (spread, _) = first, second
+    taken = mean_of(average, uses)
+    x = None if taken is None else _split(found.x, taken.total.node().inputs[0], axis)
+    if x is None:
+        return None
+    deviation = replace(found.deviation, spread=spread)
+    sizes = tuple(1 if a is None else x.base.shape[a] for a in x.axes)
+    inside = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
+    return replace(found, x=x, average=average, deviation=deviation), inside
+
+
+def _split(x: View, source: Value, axis: int) -> View | None:
+    """``x`` as it is in ``source``, if that is ``x`` with this axis split."""
+    if source.node is None or source.node.op is not ops.reshape:
+        return None
+    split, seen = above(along(source)), x.of(whole(x.base))
+    parts = None if split is None else split.of(whole(source.node.inputs[0]))
+    if seen is None or parts is None or seen.base is not parts.base:
+        return None
+    pairs = zip(parts.groups, parts.groups[1:], strict=False)
+    joined = [as_group((*one, *other)) if one and other else () for one, other in pairs]
+    merged, others = seen.groups[axis], [g for i, g in enumerate(seen.groups) if i != axis and g]
+    if not merged or merged not in joined or not set(others) <= set(parts.groups):
+        return None
+    places = [parts.groups.index(g) if g in others else None for g in seen.groups]
+    first = joined.index(merged)
+    return along(source, (*places[:axis], first, first + 1, *places[axis + 1 :]))
+
+
+# -------------------------------------------------------------------------------------- not centred
+
+
+def prove_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
+    reason = None
+    for deviation in norm_deviations(node, uses):
+        found = mean_square_of(deviation.spread, uses)
+        if found is None:
+            continue
+        for x in deviation.rest.factors:
+            axes = found.axes_of(x)
+            if axes and x.complete():
+                return Norm(x, axes, deviation.without(x))
+        if _is_centred(found.summed, deviation):
+            reason = "the mean is taken off what is squared only"
+    return reason
+
+
+def _is_centred(squares: Reduced, deviation: NormDeviation) -> bool:
+    """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
+    bases = [f.base for f in deviation.rest.factors]
+    return squares.view.op() is ops.sub and bases == [squares.operand(0).view.base]
+
+
+RMS_NORM = proved(
+    "RMSNormalization", (ops.mul, ops.div), prove_rms_norm, partial(build_norm, ops.rms_norm)
 )

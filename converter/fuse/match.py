@@ -21,7 +21,7 @@ from converter.frontend.trace import source_line
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
-from converter.ir.moves import above
+from converter.ir.moves import above, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, Takes
 
@@ -62,6 +62,19 @@ class Recogniser:
 
 
 E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What an operation is applied to, along the logical axes, and its parameters."""
+
+    x: View
+    params: dict[str, Any]
+
+
+def build_applied(op: Op, node: Node, found: Applied, editor: Editor) -> Value:
+    x = write(editor, found.x, node.out.shape, node.out.dtype)
+    return editor.add(op, [x], node.out.shape, node.out.dtype, found.params)
 
 
 class Uses(Protocol):
@@ -176,6 +189,20 @@ def converts_float(node: Node) -> bool:
 
 def _widens(node: Node) -> bool:
     return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
+
+
+def unrepeated(view: View) -> tuple[View, int] | None:
+    """What is repeated along the second of the two axes that are merged, and the first of them."""
+    inner = above(view) if view.op() is ops.reshape else None
+    merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
+    if inner is None or len(merged) != 1:
+        return None
+    (axis,) = merged
+    first, second = inner.groups[axis]
+    groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
+    found = peel(replace(inner, groups=groups))
+    lone = found.is_whole and found.axes[axis + 1] is None
+    return (found, axis) if lone else None
 
 
 def permutation(seen: View, shape: Shape) -> list[int] | None:

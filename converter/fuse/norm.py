@@ -1,15 +1,24 @@
-"""What the norms share: a product with the inverse of a deviation, and how one is written."""
+"""What the norms share: a value divided by a deviation, perhaps centred, and how one is written.
+
+Centred values are written in two ways; Keras writes all of its norms the second way.
+
+    (x - mean) * s        and        x * s - mean * s + bias
+
+``s`` is the inverse of a deviation, perhaps times a scale.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, operand, pair
+from converter.fuse.match import Uses, operand, operands, pair
 from converter.fuse.product_terms import Product, product
 from converter.ir import Node, Value, const, ops
 from converter.ir.axes import View, along
@@ -24,29 +33,44 @@ NormTerm: TypeAlias = tuple[Op, View]
 
 
 @dataclass(frozen=True)
-class Norm:
-    """``coefficient * prod(factors)`` times ``x`` divided by its deviation along ``axes``, and then
-    the ``terms``.
-
-    ``shape`` is that of ``x`` along its logical axes, if one of the node's was split for it.
-    """
-
-    x: View
-    axes: tuple[int, ...]
-    epsilon: float
-    factors: tuple[View, ...]
-    coefficient: float
-    terms: tuple[NormTerm, ...] = ()
-    shape: Shape | None = None
-
-
-@dataclass(frozen=True)
 class NormDeviation:
     """``sqrt(spread + epsilon)``, of which ``rest`` is divided."""
 
     spread: View
     epsilon: float
     rest: Product
+
+    def without(self, factor: View) -> NormDeviation:
+        """With that factor of the rest taken out."""
+        return replace(self, rest=Product(self.rest.coefficient, self.rest.without(factor)))
+
+
+@dataclass(frozen=True)
+class Centred:
+    """``x - weight * average`` over the deviation, times its rest, and then the ``terms``."""
+
+    x: View
+    average: View
+    weight: float
+    deviation: NormDeviation
+    terms: tuple[NormTerm, ...] = ()
+
+
+@dataclass(frozen=True)
+class Norm:
+    """``x`` over its deviation along ``axes``, times its rest, and then the ``terms``.
+
+    ``shape`` is that of ``x`` along its logical axes, if one of the node's was split for it.
+    """
+
+    x: View
+    axes: tuple[int, ...]
+    deviation: NormDeviation
+    terms: tuple[NormTerm, ...] = ()
+    shape: Shape | None = None
+
+
+# --------------------------------------------------------------------------------- over a deviation
 
 
 def norm_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
@@ -98,12 +122,91 @@ def fits(number: float, dtype: np.dtype) -> bool:
     return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
 
 
+# ------------------------------------------------------------------------------------------ centred
+
+
+def centred(node: Node, uses: Uses) -> Iterator[Centred]:
+    """Every way to see a node as a centred value that is divided by a deviation."""
+    return (_sum if node.op in _FLIPPED else _centred_product)(node, uses)
+
+
+def _centred_product(node: Node, uses: Uses) -> Iterator[Centred]:
+    """``(x - mean) * s``"""
+    for deviation in norm_deviations(node, uses):
+        for factor in deviation.rest.factors:
+            if factor.op() is ops.sub:
+                x, average = operands(factor)
+                yield Centred(x, average, 1.0, deviation.without(factor))
+
+
+def _sum(node: Node, uses: Uses) -> Iterator[Centred]:
+    """``x * s - mean * s + bias``"""
+    if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
+        return  # most sums are of a bias
+    terms = _terms(node, uses)
+    scaled = [term for term in terms if term[1].op() in _PRODUCTS]
+    if len(scaled) < 2:
+        return
+    for one, other in permutations(scaled, 2):
+        rest = tuple(term for term in terms if term is not one and term is not other)
+        yield from _difference(one, other, rest, node, uses)
+
+
+_PRODUCTS = (ops.mul, ops.div, ops.neg)
+_FLIPPED = {ops.add: ops.sub, ops.sub: ops.add}
+
+
+def _terms(node: Node, uses: Uses) -> list[NormTerm]:
+    """What is added and subtracted: the operands, and those of operands that are sums."""
+    found: list[NormTerm] = []
+    left, right = operands(along(node.out))
+    for sign, view in ((ops.add, left), (node.op, right)):
+        op = view.op()
+        if op in _FLIPPED and uses.single_use(view.base):
+            first, second = operands(view)
+            inner = op if sign is ops.add else _FLIPPED[op]
+            found += [(sign, first), (inner, second)]
+        else:
+            found.append((sign, view))
+    return found
+
+
+def _difference(
+    one: NormTerm, other: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
+) -> Iterator[Centred]:
+    """``x * s - mean * s``, if the two have all but one factor each in common."""
+    first, second = (_signed(term, uses) for term in (one, other))
+    shared = Counter(first.factors) & Counter(second.factors)
+    own = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
+    alike = first.divisors == second.divisors and first.coefficient != 0
+    if not alike or any(len(factors) != 1 for factors in own):
+        return
+    whole = Product(first.coefficient, [], list(first.divisors))
+    for factor in shared.elements():
+        inner = product(factor, uses)
+        whole.coefficient *= inner.coefficient
+        whole.factors += inner.factors
+        whole.divisors += inner.divisors
+    weight = -second.coefficient / first.coefficient
+    for deviation in divided_by_deviation(whole, node.out.dtype):
+        yield Centred(own[0][0], own[1][0], weight, deviation, terms)
+
+
+def _signed(term: NormTerm, uses: Uses) -> Product:
+    sign, view = term
+    parts = product(view, uses)
+    parts.coefficient *= -1 if sign is ops.sub else 1
+    return parts
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
 def build_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
     """``op`` over the logical axes of x, without scale, times and plus what else there is."""
     shape = node.out.shape if norm.shape is None else norm.shape
-    normed = _bare(op, norm, shape, node.out.dtype, editor)
-    rest = Product(norm.coefficient, list(norm.factors))
-    return dressed(editor.reshape(normed, node.out.shape), rest, norm.terms, editor)
+    normed = editor.reshape(_bare(op, norm, shape, node.out.dtype, editor), node.out.shape)
+    return dressed(normed, norm.deviation.rest, norm.terms, editor)
 
 
 def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
@@ -112,7 +215,7 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
     value = editor.transpose(write(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
-    params = {"axis": value.rank - count, "epsilon": norm.epsilon}
+    params = {"axis": value.rank - count, "epsilon": norm.deviation.epsilon}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 

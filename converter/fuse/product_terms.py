@@ -1,16 +1,19 @@
-"""Products as the recognisers see them: a number, factors and divisors, in whatever spelling."""
+"""Products and means as the recognisers see them, in whatever spelling."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.match import Uses, operand, peel
-from converter.ir import ops
-from converter.ir.axes import View
-from converter.ir.scalars import scalar
+from converter.ir import dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Dim
+from converter.ir.op import Op
+from converter.ir.scalars import named_size, scalar
 
 
 @dataclass
@@ -87,3 +90,95 @@ def exponent(view: View) -> int:
     if view.op() is ops.square:
         return 2
     return int(view.node().params["y"]) if view.op() is ops.integer_pow else 0
+
+
+# --------------------------------------------------------------------------------------- reductions
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is reduced, along the logical axes (none of its own at the reduced ones), and then along
+    the axes that are lost, which have these ``sizes``."""
+
+    view: View
+    sizes: tuple[Dim, ...]
+
+    def operand(self, index: int) -> Reduced:
+        """Operand ``index`` of the elementwise node that is reduced."""
+        return Reduced(operand(self.view, index), self.sizes)
+
+    def axes_of(self, whole: View) -> tuple[int, ...] | None:
+        """The logical axes along which all of ``whole`` is reduced, or ``None`` if it is not."""
+        rank = len(whole.axes)
+        own, lost = self.view.axes[:rank], self.view.axes[rank:]
+        pairs = zip(lost, self.sizes, strict=True)
+        repeated = any(a is None and not dims.same(d, 1) for a, d in pairs)
+        if self.view.base is not whole.base or repeated:
+            return None
+        axes = [i for i, a in enumerate(own) if a is None and whole.axes[i] is not None]
+        others = all(own[i] == whole.axes[i] for i in range(rank) if i not in axes)
+        gone = {a for a in lost if a is not None} == {whole.axes[i] for i in axes}
+        return tuple(axes) if others and gone else None
+
+
+def reduced(part: View, op: Op) -> Reduced | None:
+    """What ``part`` is the ``op`` of."""
+    part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
+    if part.op() != op:
+        return None
+    source, lost = part.node().inputs[0], tuple(part.node().params["axes"])
+    kept = [a for a in range(source.rank) if a not in lost]
+    axes = (*(None if a is None else kept[a] for a in part.axes), *lost)
+    return Reduced(peel(along(source, axes)), tuple(source.shape[a] for a in lost))
+
+
+def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
+    """The logical axes over which ``part`` is ``op`` of ``of``, or ``None`` if it is not."""
+    inner = reduced(part, op)
+    return None if inner is None else inner.axes_of(of)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """``factor * sum / size``: a mean, if it is divided by the number of summands, of which
+    ``size`` is the part that has names.
+    """
+
+    total: View
+    summed: Reduced
+    factor: Product
+    size: Dim = 1
+
+    def divides(self, x: View, axes: Sequence[int]) -> bool:
+        """Whether it is divided by the number of elements of ``x`` along ``axes``."""
+        sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
+        count = dims.divides(self.size, dims.size_product(sizes))
+        return isinstance(count, int) and count > 0 and self.factor.is_near(1 / count)
+
+    def times(self, number: float) -> Mean:
+        factor = replace(self.factor, coefficient=self.factor.coefficient * number)
+        return replace(self, factor=factor)
+
+    def axes_of(self, x: View) -> tuple[int, ...] | None:
+        """The logical axes over which it is the mean of ``x``."""
+        axes = self.summed.axes_of(x)
+        return axes if axes and self.divides(x, axes) else None
+
+
+def mean_of(view: View, uses: Uses) -> Mean | None:
+    """The sum and the factor of a value that is one times the other."""
+    parts = product(view, uses, rounding=True)
+    sizes = [named_size(divisor.base) for divisor in parts.divisors]
+    if len(parts.factors) != 1 or None in sizes:
+        return None
+    (total,) = parts.factors
+    summed = reduced(total, ops.reduce_sum)
+    return None if summed is None else Mean(total, summed, parts, dims.size_product(sizes))
+
+
+def mean_square_of(view: View, uses: Uses) -> Mean | None:
+    """The mean of squares, as that of what is squared."""
+    found = mean_of(view, uses)
+    if found is None or found.summed.view.op() is not ops.square:
+        return None
+    return replace(found, summed=found.summed.operand(0))

@@ -1,4 +1,4 @@
-"""Which of ONNX's ``Resize`` a matrix of weights [in, out] is, by its numbers or by its program.
+"""Which of ONNX's ``Resize`` a matrix of weights [in, out] is, or a gather of neighbours.
 
 Known numbers are compared with the operator's. Where a size is symbolic, the computation of the
 numbers is compared, node by node, with what the same JAX traces for the resize of one axis between
@@ -7,6 +7,7 @@ the same sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,11 +19,12 @@ import numpy as np
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
 from converter.frontend.trace import trace
+from converter.fuse.dependence import is_weight, known
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.dims import Dim
 from converter.ir.equality import same_program
 from converter.ir.formulas import ResizeKind
-from converter.ir.rewrite import Editor
+from converter.ir.rewrite import Editor, Takes
 
 Kinds: TypeAlias = tuple[ResizeKind, ...]
 
@@ -68,25 +70,9 @@ class Matrix:
         return editor.transpose(self.value, (1, 0))
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The kinds of ``Resize`` whose weights a matrix holds; why there is none that can be used."""
-
-    kinds: Kinds = ()
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Contracted:
-    """One axis of an operand is replaced by a matrix; ``labels`` are the operand's afterwards."""
-
-    axis: int
-    turned: bool
-    labels: list[int]
-
-
-def contracted(node: Node, side: int) -> Contracted | None:
-    """What an einsum does to one operand, where the one on ``side`` is a matrix."""
+def contracted(node: Node, side: int) -> tuple[int, Matrix, list[int]] | None:
+    """The axis of one operand that an einsum replaces by the matrix on ``side``, the matrix, and
+    the labels of the operand afterwards."""
     own, other = (list(node.params[k]) for k in (("lhs", "rhs"), ("rhs", "lhs"))[side])
     out = node.params["out"]
     summed = [a for a in own if a in other and a not in out]
@@ -94,7 +80,7 @@ def contracted(node: Node, side: int) -> Contracted | None:
     if len(own) != 2 or len(summed) != 1 or len(made) != 1 or len(out) != len(other):
         return None
     labels = [made[0] if a == summed[0] else a for a in other]
-    return Contracted(other.index(summed[0]), own[0] == made[0], labels)
+    return other.index(summed[0]), Matrix(node.inputs[side], own[0] == made[0]), labels
 
 
 def normalised(matrix: np.ndarray, axis: int) -> bool:
@@ -106,8 +92,8 @@ def normalised(matrix: np.ndarray, axis: int) -> bool:
     return bool(off.max() <= 8 * float(jnp.finfo(matrix.dtype).eps))
 
 
-def known_kinds(matrix: np.ndarray, opset: int) -> Fit:
-    """The kinds of ``Resize`` whose weights [in, out] these are.
+def known_kinds(matrix: np.ndarray, opset: int) -> Kinds | str:
+    """The kinds of ``Resize`` whose weights [in, out] these are, or why none can be used.
 
     Up to rounding: the positions they were computed from are float32, of the size of the image.
     """
@@ -121,9 +107,9 @@ def known_kinds(matrix: np.ndarray, opset: int) -> Fit:
     rows = [row for row in ROWS if (count >= size or not row.up_only) and fits(row.kind)]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
     if allowed or size == count:
-        return Fit(allowed)
+        return allowed
     slow = any(fits(kind) for kind in SLOW)
-    return Fit(reason=_reason(f"{size} to {count}", rows, slow))
+    return _reason(f"{size} to {count}", rows, slow)
 
 
 def _reason(what: str, rows: list[Row], slow: bool) -> str:
@@ -167,8 +153,8 @@ def resampling_weights(size: int, count: int, method: str, antialias: bool) -> n
 # ---------------------------------------------------------------------------------- symbolic sizes
 
 
-def traced_kinds(matrix: Matrix, opset: int) -> Fit:
-    """The kinds of ``Resize`` whose weights these are, by how they are computed."""
+def traced_kinds(matrix: Matrix, opset: int) -> Kinds | str:
+    """The kinds of ``Resize`` whose weights these are, or why not, by how they are computed."""
     up = dims.divides(*matrix.sizes) is not None
     for method, antialias in (*(row.kind for row in ROWS), SLOW[0]):
         if not _is_traced(matrix, method, antialias):
@@ -179,10 +165,8 @@ def traced_kinds(matrix: Matrix, opset: int) -> Fit:
             if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
         ]
         allowed = tuple(row.kind for row in rows if row.since <= opset)
-        if allowed:
-            return Fit(allowed)
-        return Fit(reason=_reason(f"{matrix.sizes[0]} to {matrix.sizes[1]}", rows, slow=True))
-    return Fit()
+        return allowed or _reason(f"{matrix.sizes[0]} to {matrix.sizes[1]}", rows, slow=True)
+    return ()
 
 
 def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
@@ -192,8 +176,8 @@ def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
         for side in (0, 1) if node.op is ops.einsum else ():
             found = contracted(node, side)
             if found is not None and node.inputs[1 - side] is graph.inputs[0]:
-                same = found.turned == matrix.turned
-                return same and same_program(matrix.value, node.inputs[side])
+                own = found[1]
+                return own.turned == matrix.turned and same_program(matrix.value, own.value)
     return False
 
 
@@ -207,3 +191,75 @@ def one_axis(size: Dim, count: Dim, dtype: Any, method: str, antialias: bool) ->
     decompose(graph)
     canonicalize(graph)
     return graph
+
+
+# ------------------------------------------------------------------------------- nearest neighbours
+
+
+NEAREST: ResizeKind = ("nearest", False)
+
+
+def nearest(node: Node, takes: Takes) -> tuple[int, int] | str | None:
+    """(axis, place): each place's nearest neighbour along an axis of the operand is gathered, and
+    is axis ``place`` of the result; or why that is nearly so."""
+    x, indices = node.inputs
+    found = _gathered(node)
+    if found is None or not takes("Resize", x.dtype):
+        return None
+    axis, place = found
+    size, count = x.shape[axis], node.out.shape[place]
+    if dims.all_static((size, count)):
+        places = known(indices) if size > 1 and count > 1 and not is_weight(x) else None
+        if places is None or not np.array_equal(places[:, 0], neighbours(size, count)):
+            return None
+    elif not _is_traced_gather(indices, size, count):
+        return None
+    if not _exact(size, count):
+        return f"{size} to {count}: the operator's rounding need not find the same neighbours"
+    return axis, place
+
+
+def _gathered(node: Node) -> tuple[int, int] | None:
+    """(axis, place): slices of one axis are gathered, and are axis ``place`` of the result."""
+    x, indices = node.inputs
+    numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
+    axes = numbers.start_index_map
+    if len(axes) != 1 or numbers.collapsed_slice_dims != axes or numbers.operand_batching_dims:
+        return None
+    rest = [i for i in range(x.rank) if i != axes[0]]
+    whole = dims.same_shape([sizes[i] for i in rest], [x.shape[i] for i in rest])
+    places = [i for i in range(node.out.rank) if i not in numbers.offset_dims]
+    return (axes[0], places[0]) if whole and indices.rank == 2 and len(places) == 1 else None
+
+
+def neighbours(size: int, count: int) -> np.ndarray:
+    """``floor((i + 0.5) * size / count)`` for i < count, in integers: [count]."""
+    return (2 * np.arange(count) + 1) * size // (2 * count)
+
+
+def _is_traced_gather(indices: Value, size: Dim, count: Dim) -> bool:
+    """The indices are computed as JAX's own."""
+    graph = one_axis(size, count, np.float32, *NEAREST)
+    gathers = [node for node in graph.nodes if node.op is ops.gather]
+    return len(gathers) == 1 and same_program(indices, gathers[0].inputs[1])
+
+
+def _exact(size: Dim, count: Dim) -> bool:
+    """ONNX's position in ``float32`` rounds to the right neighbour, whoever computes it.
+
+    It is ``(i + 0.5) / scale - 0.5``, halves rounded up. With size / count = p / q in lowest terms
+    there are exact halves where p is even, and these are right where the scale q / p is exact, for
+    powers of two. All others are at least 1 / (2 q) away from a half, to be compared with the
+    rounding of a position of the image's size.
+    """
+    up, down = dims.divides(size, count), dims.divides(count, size)
+    if dims.all_static((size, count)):
+        common = math.gcd(size, count)
+        p, q = size // common, count // common
+        if q * size >= 1 << 21:
+            return False
+    elif dims.is_static(up) or dims.is_static(down):
+        p, q = (1, up) if dims.is_static(up) else (down, 1)
+    else:
+        return False
+    return p % 2 == 1 or p & (p - 1) == 0

@@ -1,10 +1,7 @@
 """``jax.image.resize``: products with matrices of resampling weights, and gathers of neighbours.
 
 JAX resizes one axis at a time: it contracts the axis with a matrix [in, out] of weights, or gathers
-the nearest neighbours along it. Where the sizes are known, so are the numbers, and they are
-compared with those of ONNX's operator, whoever computed them. Where a size is symbolic, the
-computation of the numbers is compared, node by node, with what the same JAX traces for the resize
-of one axis between the same sizes.
+the nearest neighbours along it. What these are has to be shown (``resampling``).
 
 Parameters resized to a known size stay as they are: a weight program, computed as the file is
 saved.
@@ -12,18 +9,19 @@ saved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from converter.frontend.trace import source_line
 from converter.fuse.dependence import is_sized, is_weight, known
 from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
-from converter.fuse.neighbours import NEAREST, nearest
 from converter.fuse.resampling import (
     FLOATS,
+    NEAREST,
     Kinds,
     Matrix,
     contracted,
     known_kinds,
+    nearest,
     normalised,
     traced_kinds,
 )
@@ -49,6 +47,11 @@ class Resized:
     shape: Shape
     kinds: Kinds
 
+    def write(self, editor: Editor) -> Value:
+        sizes = tuple(self.shape[i] for i in self.axes)
+        params = {"axes": self.axes, "sizes": sizes, "kinds": self.kinds}
+        return editor.add(ops.resize, [self.base], self.shape, self.base.dtype, params)
+
 
 @dataclass(frozen=True)
 class Multiplied:
@@ -57,6 +60,25 @@ class Multiplied:
     base: Value
     axis: int
     matrix: Matrix
+
+    def write(self, editor: Editor) -> Value:
+        """The product from the left, which moves no axis, or from the right, on the last axis.
+
+        Matrices of few columns are slow: 683 x 3 of them take four times as long from the left as
+        transposed and from the right.
+        """
+        x, axis, matrix = self.base, self.axis, self.matrix
+        shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
+        after = dims.size_product(x.shape[axis + 1 :])
+        if dims.is_static(after) and after < NARROW:
+            order = [*(i for i in range(x.rank) if i != axis), axis]
+            inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
+            made = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
+            return editor.transpose(made, [order.index(i) for i in range(x.rank)])
+        flat = editor.reshape(x, (*x.shape[: axis + 1], after))
+        inputs = [matrix.oriented(editor, turned=True), flat]
+        made = editor.add(ops.matmul, inputs, (*shape[: axis + 1], after), x.dtype)
+        return editor.reshape(made, shape)
 
 
 @dataclass(frozen=True)
@@ -83,7 +105,9 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
         reason = found.reason if isinstance(found, Resampling) else found
         if reason:
             notes.append(NearMiss("Resize", reason, source_line(node)))
-        return build_resize(found, editor) if isinstance(found, Resampling) else None
+        if not isinstance(found, Resampling):
+            return None
+        return editor.transpose(found.made.write(editor), found.order)
 
     return Recogniser((ops.gather,) if strict else (ops.einsum, ops.gather), match)
 
@@ -99,24 +123,25 @@ def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
         alike = node.inputs[side].dtype == x.dtype == node.out.dtype
         if found is None or not alike or x.dtype.name not in FLOATS:
             continue
-        matrix = Matrix(node.inputs[side], found.turned)
+        axis, matrix, labels = found
         numbers = known(matrix.value) if dims.all_static(matrix.sizes) else None
         if numbers is not None:
-            if is_weight(x) or not normalised(numbers, int(found.turned)):
+            if is_weight(x) or not normalised(numbers, int(matrix.turned)):
                 return None
-            fit = known_kinds(numbers.T if found.turned else numbers, opset)
+            fit = known_kinds(numbers.T if matrix.turned else numbers, opset)
             if matrix.value.kind != "const" and numbers.nbytes <= LARGEST_MATRIX:
-                matrix = Matrix(const(numbers), found.turned)
+                matrix = replace(matrix, value=const(numbers))
         elif not dims.all_static(matrix.sizes) and is_sized(matrix.value):
             fit = traced_kinds(matrix, opset)
         else:
             continue
         source, order = _beneath(x, uses)
-        axis = order[found.axis]
-        count = matrix.sizes[1]
-        resized = _resized(source, axis, count, fit.kinds, uses) if fit.kinds else None
-        turned = tuple(order[found.labels.index(a)] for a in node.params["out"])
-        return Resampling(resized or Multiplied(source, axis, matrix), turned, fit.reason)
+        axis = order[axis]
+        turned = tuple(order[labels.index(a)] for a in node.params["out"])
+        if isinstance(fit, str) or not fit:
+            reason = fit if isinstance(fit, str) else None
+            return Resampling(Multiplied(source, axis, matrix), turned, reason)
+        return Resampling(_resized(source, axis, matrix.sizes[1], fit, uses), turned)
     return None
 
 
@@ -159,38 +184,3 @@ def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
             break
         order, x = [turn[i] for i in order], seen.base
     return x, order
-
-
-# ----------------------------------------------------------------------------------- the writing
-
-
-def build_resize(found: Resampling, editor: Editor) -> Value:
-    made = found.made
-    value = _multiplied(editor, made) if isinstance(made, Multiplied) else _resize(editor, made)
-    return editor.transpose(value, found.order)
-
-
-def _resize(editor: Editor, found: Resized) -> Value:
-    sizes = tuple(found.shape[i] for i in found.axes)
-    params = {"axes": found.axes, "sizes": sizes, "kinds": found.kinds}
-    return editor.add(ops.resize, [found.base], found.shape, found.base.dtype, params)
-
-
-def _multiplied(editor: Editor, found: Multiplied) -> Value:
-    """The product from the left, which moves no axis, or from the right, on the last axis.
-
-    Matrices of few columns are slow: 683 x 3 of them take four times as long from the left as
-    transposed and from the right.
-    """
-    x, axis, matrix = found.base, found.axis, found.matrix
-    shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
-    after = dims.size_product(x.shape[axis + 1 :])
-    if dims.is_static(after) and after < NARROW:
-        order = [*(i for i in range(x.rank) if i != axis), axis]
-        inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
-        made = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
-        return editor.transpose(made, [order.index(i) for i in range(x.rank)])
-    flat = editor.reshape(x, (*x.shape[: axis + 1], after))
-    inputs = [matrix.oriented(editor, turned=True), flat]
-    made = editor.add(ops.matmul, inputs, (*shape[: axis + 1], after), x.dtype)
-    return editor.reshape(made, shape)

@@ -7,27 +7,15 @@ where ``s = x - max(x)``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
-from converter.fuse.match import Uses, operand, operands, proved
-from converter.fuse.reductions import reduced, reduction
-from converter.ir import Node, Value, ops
+from converter.fuse.match import Applied, Uses, build_applied, operand, operands, proved
+from converter.fuse.product_terms import reduced, reduction
+from converter.ir import Node, ops
 from converter.ir.axes import View, along
-from converter.ir.moves import write
-from converter.ir.op import Op
-from converter.ir.rewrite import Editor
 
 
-@dataclass(frozen=True)
-class Exponentials:
-    """``x`` along ``axis``, of which the exponentials are divided by their sum."""
-
-    x: View
-    axis: int
-
-
-def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
+def prove_softmax(node: Node, uses: Uses) -> Applied | str | None:
     top, total = operands(along(node.out))
     axes = reduction(total, top, ops.reduce_sum) if top.op() is ops.exp else None
     if axes is None:
@@ -38,7 +26,7 @@ def prove_softmax(node: Node, uses: Uses) -> Exponentials | str | None:
     return _softmax_shifted(operand(top, 0), axes) or missing
 
 
-def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
+def prove_log_softmax(node: Node, uses: Uses) -> Applied | None:
     shifted, logarithm = operands(along(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
@@ -48,21 +36,16 @@ def prove_log_softmax(node: Node, uses: Uses) -> Exponentials | None:
     return _softmax_shifted(shifted, inner.operand(0).axes_of(shifted))
 
 
-def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> Exponentials | None:
+def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> Applied | None:
     """x, if ``shifted`` is x less its largest value along the one axis."""
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
     x, highest = operands(shifted)
     proper = reduction(highest, x, ops.reduce_max) == axes and x.complete()
-    return Exponentials(x, axes[0]) if proper else None
+    return Applied(x, {"axis": axes[0]}) if proper else None
 
 
-def build_softmax(op: Op, node: Node, found: Exponentials, editor: Editor) -> Value:
-    logits = write(editor, found.x, node.out.shape, node.out.dtype)
-    return editor.add(op, [logits], node.out.shape, node.out.dtype, {"axis": found.axis})
-
-
-SOFTMAX = proved("Softmax", (ops.div,), prove_softmax, partial(build_softmax, ops.softmax))
+SOFTMAX = proved("Softmax", (ops.div,), prove_softmax, partial(build_applied, ops.softmax))
 LOG_SOFTMAX = proved(
-    "LogSoftmax", (ops.sub,), prove_log_softmax, partial(build_softmax, ops.log_softmax)
+    "LogSoftmax", (ops.sub,), prove_log_softmax, partial(build_applied, ops.log_softmax)
 )

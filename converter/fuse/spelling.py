@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
 from converter.frontend.trace import trace
-from converter.fuse.match import Uses, operands, proved, recogniser_rules, whole
+from converter.fuse.match import Recogniser, Uses, operands, proved, recogniser_rules, whole
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
@@ -42,21 +42,21 @@ class Spelling:
     is told.
 
     Arguments but ``x`` are numbers in the user's function, and the operation's parameters, if
-    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then. With
-    ``negative`` the operation takes the numbers with the other sign.
+    ``accepts`` takes them; those called ``slope`` may be arrays too, and are operands then. The
+    operator came with opset ``since``. With ``negative`` it takes the numbers with the other sign.
     """
 
     op: Op
     sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
-    opsets: range = range(17, 27)
+    since: int = 17
     negative: bool = False
 
 
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Give what is spelled in the graph its name, in place; whether there was anything."""
-    chosen = present(graph, [s for s in table if opset in s.opsets])
+    chosen = present(graph, [s for s in table if s.since <= opset])
     return bool(chosen) and sweep(graph, _rules(chosen)).changed
 
 
@@ -72,11 +72,7 @@ def primitives(spelling: Spelling) -> frozenset[Op]:
 
 
 def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
-    found = [
-        proved(spelling.op.name, (_pattern(table[: i + 1]).node().op,), *_proof(table[: i + 1]))
-        for i, spelling in enumerate(table)
-    ]
-    return recogniser_rules(found, [])
+    return recogniser_rules([_recogniser(table[: i + 1]) for i in range(len(table))], [])
 
 
 @cache
@@ -93,35 +89,36 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     return whole(graph.outputs[0])
 
 
-def _proof(
-    table: tuple[Spelling, ...],
-) -> tuple[Callable[[Node, Uses], Bound | None], Callable[[Node, Bound, Editor], Value]]:
-    spelling = table[-1]
+def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
+    """Of the last of the spellings."""
+    spelling, pattern = table[-1], _pattern(table)
 
     def prove(node: Node, uses: Uses) -> Bound | None:
         if node.out.dtype.name not in DTYPES:
             return None
-        found = _same(_pattern(table), along(node.out), {})
+        found = _same(pattern, along(node.out), {})
         if found is None or not found["x"].fills(node.out.shape):
             return None
-        numbers = {name: scalar(view.base) for name, view in found.items() if name != "x"}
-        return found if spelling.accepts(**numbers) else None
+        return found if spelling.accepts(**_spelling_numbers(found)) else None
 
     def build(node: Node, found: Bound, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
-        numbers = {k: scalar(view.base) for k, view in found.items() if k != "x"}
-        inputs = [write(editor, found["x"], shape, dtype)]
-        sign = -1 if spelling.negative else 1
-        arrays = [
-            write(editor, found[k], found[k].bare(shape)) for k, n in numbers.items() if n is None
-        ]
-        for value in arrays:
-            less = editor.add(ops.neg, [value], value.shape, value.dtype) if sign < 0 else value
-            inputs.append(less)
-        params = {k: sign * float(n) for k, n in numbers.items() if n is not None}
+        inputs, params = [write(editor, found["x"], shape, dtype)], {}
+        for name, number in _spelling_numbers(found).items():
+            if number is not None:
+                params[name] = -float(number) if spelling.negative else float(number)
+                continue
+            array = write(editor, found[name], found[name].bare(shape))
+            less = spelling.negative
+            inputs.append(editor.add(ops.neg, [array], array.shape, array.dtype) if less else array)
         return editor.add(spelling.op, inputs, shape, dtype, params)
 
-    return prove, build
+    return proved(spelling.op.name, (pattern.node().op,), prove, build)
+
+
+def _spelling_numbers(found: Bound) -> dict[str, float | None]:
+    """What the arguments but ``x`` are; those without a number are arrays."""
+    return {name: scalar(view.base) for name, view in found.items() if name != "x"}
 
 
 def _same(pattern: View, view: View, bound: Bound) -> Bound | None:

@@ -18,7 +18,6 @@ from converter.ir.op import Op
 
 Function: TypeAlias = Callable[..., Any]
 
-NEWEST = 26
 _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
 
@@ -94,10 +93,8 @@ def restored() -> Iterator[None]:
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
     op = Op(name, "user", formula, elementwise=True, structure=name)
-    spelling = Spelling(op, None, formula, opsets=range(since, NEWEST + 1))
-    odd = {p.name for p in primitives(spelling) if not p.elementwise} - {
-        p.name for p in _BROADCASTS
-    }
+    spelling = Spelling(op, None, formula, since=since)
+    odd = {p.name for p in primitives(spelling) - _BROADCASTS if not p.elementwise}
     if odd:
         raise SpecError(
             f"the formula of '{name}' does not treat every element alike: it has "

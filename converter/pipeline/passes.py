@@ -16,8 +16,6 @@ from converter.fuse import (
     affine,
     gelu,
     layer_norm,
-    prefix,
-    rms_norm,
     rotary,
     softmax,
 )
@@ -103,7 +101,7 @@ PASSES: tuple[Pass, ...] = (
         "recognise",
         "Layer norms, GELU, softmax and rotary embeddings get their names.",
         steps.recognised(
-            layer_norm=layer_norm.CORE,
+            layer_norm=layer_norm.LAYER_NORM,
             gelu=gelu.GELU,
             softmax=softmax.SOFTMAX,
             log_softmax=softmax.LOG_SOFTMAX,
@@ -126,7 +124,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
-        steps.recognised(rms_norm=rms_norm.RMS_NORM),
+        steps.recognised(rms_norm=layer_norm.RMS_NORM),
         after=("recognise",),
         since=23,
         writes=ops.rms_norm,
@@ -134,7 +132,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "complete",
         "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-        steps.recognised(affine.AFFINE, prefix.PREFIX),
+        steps.recognised(affine.AFFINE, rotary.PREFIX),
         after=("recognise", "recognise rms norm"),
     ),
     Pass(

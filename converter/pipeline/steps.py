@@ -17,12 +17,10 @@ from converter.fuse import (
     batch_norm,
     group_norm,
     recurrent,
-    relu,
     spelling,
     user_recognisers,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.attention import grouped_query, shifted
 from converter.fuse.match import NearMiss, Recogniser, recogniser_rules
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
@@ -127,8 +125,8 @@ def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: Settings
 ) -> None:
     """Those whose operator a newer opset brought, by what it would make of a copy."""
-    for opset in sorted({s.opsets[0] for s in table if s.opsets[0] > settings.opset}):
-        newer = [s for s in table if s.opsets[0] == opset]
+    for opset in sorted({s.since for s in table if s.since > settings.opset}):
+        newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
             for op in {s.op for s in newer}:
@@ -168,15 +166,15 @@ def group(graph: Graph, settings: Settings) -> None:
 def attend(graph: Graph, settings: Settings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
         return False
-    changed = _swept(graph, {ops.select_n: shifted.as_term})
+    changed = _swept(graph, {ops.select_n: attention.as_term})
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
-    return sweep(graph, {ops.attention: grouped_query.share}).changed or changed
+    return sweep(graph, {ops.attention: attention.share}).changed or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
     if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
         return False
-    if not recognised(batch_norm=batch_norm.CORE)(graph, settings):
+    if not recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings):
         return False
     recognised(affine.AFFINE)(graph, settings)
     swept(norm_layout.BATCH)(graph, settings)
@@ -237,7 +235,9 @@ def contract(graph: Graph, settings: Settings) -> bool:
 def absorb(graph: Graph, settings: Settings) -> bool:
     fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
-    changed = sweep(graph, _joined(changing, {ops.div: pooling.average_pool}, relu.RULES)).changed
+    changed = sweep(
+        graph, _joined(changing, {ops.div: pooling.average_pool}, activations.RELU_RULES)
+    ).changed
     weights_first(graph)
     drop_dead(graph)
     return changed

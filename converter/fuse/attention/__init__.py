@@ -7,22 +7,41 @@ what it has so far (``t * tanh(x / t)``), adds terms, and puts low numbers in th
 scores; in any order of axes, of heads and batches. The root is the second product. Its softmax
 operand is followed up, through ``f`` (``scores``), to the first product; all axes are numbered as
 the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is added as a
-mask (``masks``); then the node is written (``build``), with keys and values that were repeated
-taken once (``grouped``).
+mask (``masks``); then the node is written, its operands as [batch, heads, positions, width], and
+keys and values that were repeated are taken once.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.attention import attention_axes, attention_build, masks, scores
-from converter.fuse.attention.attention_axes import Parts
-from converter.fuse.attention.attention_build import Attention
-from converter.fuse.attention.scores import ScoreFactor, Scores
-from converter.fuse.match import Uses, only_reader, peel, proved, whole
-from converter.ir import Node, ops
+from converter.fuse.attention import attention_axes, masks, scores
+from converter.fuse.attention.attention_axes import AttentionOperand, Parts
+from converter.fuse.attention.masks import VANISHING, Mask
+from converter.fuse.attention.scores import Added, ScoreFactor, Scores, ScoreTerm
+from converter.fuse.match import Uses, only_reader, peel, proved, unrepeated, whole
+from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
+from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
+
+
+@dataclass(frozen=True)
+class Attention:
+    """All that the node takes; ``precision`` is what the scores are computed in."""
+
+    parts: Parts
+    scale: float
+    factors: tuple[ScoreFactor, ...]  # of the queries
+    softcap: float  # zero for none
+    mask: Mask | None
+    precision: np.dtype
 
 
 def prove_attention(node: Node, uses: Uses) -> Attention | str | None:
@@ -66,7 +85,7 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     odd = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
-    if not all(_is_of_queries(f, parts) for f in found.factors):
+    if not all(_is_of_queries(view, parts) for _, view in found.factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
     cap = found.cap or 0.0
     scale = found.scale * parts.scale * (cap or 1.0)
@@ -78,12 +97,177 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     return Attention(parts, scale, found.factors, cap, mask, precision)
 
 
-def _is_of_queries(factor: ScoreFactor, parts: Parts) -> bool:
+def _is_of_queries(view: View, parts: Parts) -> bool:
     """Whether queries may be multiplied in place of the scores; float16 might overflow."""
-    view, query = factor.view, parts.query
     varies = {i for i, a in enumerate(view.axes) if a is not None}
-    same = view.base.dtype == query.value.dtype == np.float32
-    return same and view.complete() and varies <= set(query.axes)
+    same = view.base.dtype == parts.query.value.dtype == np.float32
+    return same and view.complete() and varies <= set(parts.query.axes)
 
 
-ATTENTION = proved("Attention", (ops.einsum,), prove_attention, attention_build.build_attention)
+# ------------------------------------------------------------------------------------------ writing
+
+
+def build_attention(node: Node, found: Attention, editor: Editor) -> Value:
+    p, dtype = found.parts, _wider(node.out.dtype, found.mask)
+    heads = (*p.heads, *p.groups)
+    query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
+    for op, factor in found.factors:
+        query = editor.binary(op, query, _attention_along(editor, p, factor))
+    key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
+    value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
+    inputs = [query, key, value]
+    if found.mask is not None:
+        inputs.append(_mask(editor, p, found.mask, (query.shape[2], key.shape[2]), dtype))
+    params = {
+        "scale": found.scale,
+        "softcap": found.softcap,
+        "q_heads": query.shape[1],
+        "kv_heads": key.shape[1],
+        "precision": max(found.precision, dtype, key=lambda d: d.itemsize),
+    }
+    shape = (*query.shape[:3], value.shape[3])
+    out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
+    order = p.result()
+    spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
+    turned = editor.transpose(spread, [order.index(i) for i in p.out])
+    return editor.reshape(turned, node.out.shape)
+
+
+def _wider(dtype: np.dtype, mask: Mask | None) -> np.dtype:
+    """The operator computes in one dtype, which is the mask's where that has more bits."""
+    return mask.dtype if mask is not None and mask.dtype.itemsize > dtype.itemsize else dtype
+
+
+def _arrange(
+    editor: Editor,
+    parts: Parts,
+    operand: AttentionOperand,
+    groups: tuple[tuple[int, ...], ...],
+    dtype: np.dtype,
+) -> Value:
+    """An operand with one axis per group, batch axes that it lacks broadcast."""
+    base = editor.convert(operand.value, dtype)
+    seen = along(base, map(operand.axes.get, range(max(parts.sizes) + 1)))
+    return write(editor, seen.merge(groups, parts.sizes), _merged(parts, groups))
+
+
+def _merged(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
+    return tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
+
+
+def _mask(
+    editor: Editor, parts: Parts, mask: Mask, full: tuple[dims.Dim, dims.Dim], dtype: np.dtype
+) -> Value:
+    """The terms applied to zero; the last two axes, which the operator does not broadcast, in full.
+
+    It fills and adds as the source does, in its order, so that what lies beside or on top of what
+    is what it was.
+    """
+    total = const(0, mask.dtype)
+    for term in mask.terms:
+        total = _applied(editor, parts, term, total, mask.dtype)
+    if mask.lifted:
+        total = lift(editor, total)
+    total = editor.convert(total, dtype)
+    return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
+
+
+def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype) -> Value:
+    value = _attention_along(editor, parts, term.view)
+    if isinstance(term, Added):
+        value = editor.convert(value, dtype)
+        if term.coefficient != 1:
+            value = editor.binary(ops.mul, value, const(term.coefficient, dtype))
+        return value if total.rank == 0 else editor.binary(ops.add, total, value)
+    fill = const(np.asarray(term.number).astype(dtype))
+    shape = dims.broadcast([value.shape, total.shape])
+    assert shape is not None, (value.shape, total.shape)
+    cases = [total, fill] if term.hidden else [fill, total]
+    return editor.add(ops.select_n, [value, *cases], shape, dtype)
+
+
+def _attention_along(editor: Editor, parts: Parts, view: View) -> Value:
+    """A view of the scores with ONNX's four axes, each in full or one."""
+    groups = (parts.outer, (*parts.heads, *parts.groups), parts.rows, (parts.columns,))
+    merged = view.merge(groups, parts.sizes)
+    return write(editor, merged, merged.bare(_merged(parts, groups)))
+
+
+def lift(editor: Editor, mask: Value) -> Value:
+    """``mask - min(max(mask) - low, 0)``, the maximum being that of each row.
+
+    ``low`` is three quarters of the lowest number. Zero is taken off a row that shows something.
+    One that lies below ``low`` is raised to it, where it absorbs as many scores as before; one of
+    -inf becomes NaN, as it is in JAX.
+    """
+    shape = (*mask.shape[:-1], 1)
+    top = editor.add(
+        ops.reduce_max, [mask], mask.shape[:-1], mask.dtype, {"axes": (mask.rank - 1,)}
+    )
+    low = const(0.75 * 2.0 ** jnp.finfo(mask.dtype).maxexp, mask.dtype)
+    above = editor.binary(ops.add, editor.reshape(top, shape), low)
+    below = editor.binary(ops.min, above, const(0, mask.dtype))
+    return editor.binary(ops.sub, mask, below)
+
+
+ATTENTION = proved("Attention", (ops.einsum,), prove_attention, build_attention)
+
+
+# ---------------------------------------------------------------------------------- rules beside it
+
+
+def share(node: Node, editor: Editor) -> Value | None:
+    """Attention on keys and values as they were before each was repeated for every head of a group
+    [Ainslie et al., arXiv:2305.13245].
+
+        attention(q, repeat(k, n, heads), repeat(v, n, heads)) = attention(q, k, v)
+
+    where the right side has ``n`` heads of queries to each of keys and values.
+    """
+    query, *repeated = node.inputs[:3]
+    views = [_once(value) for value in repeated]
+    fewer = [view for view in views if view is not None]
+    counts = {_heads(view) for view in fewer}
+    if len(fewer) < 2 or len(counts) > 1 or counts == {node.params["kv_heads"]}:
+        return None
+    count = counts.pop()
+    once = [
+        write(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
+        for view, v in zip(fewer, repeated, strict=True)
+    ]
+    return editor.like(node, [query, *once, *node.inputs[3:]], kv_heads=count)
+
+
+def _once(value: Value) -> View | None:
+    """What is [batch, heads, positions, width] with the fewest heads."""
+    view = whole(value)
+    if view.axes[1] is None:
+        return view
+    found = unrepeated(view)
+    return found[0].take((0, 1, 3, 4)) if found is not None and found[1] == 1 else None
+
+
+def _heads(view: View) -> dims.Dim:
+    return 1 if view.axes[1] is None else view.base.shape[view.axes[1]]
+
+
+def as_term(node: Node, editor: Editor) -> Value | None:
+    """Scores that are lowered where they are hidden, as a term that is added.
+
+        where(hidden, x - c, x)  =  x - where(hidden, c, 0)
+
+    for large ``c``. Keras' ``Attention`` layer writes the left side.
+    """
+    which, *cases = node.inputs
+    for i, (lowered, x) in enumerate((cases, cases[::-1]) if len(cases) == 2 else ()):
+        less = lowered.made_by(ops.sub)
+        if less is None or less.inputs[0] is not x:
+            continue
+        number = scalar(less.inputs[1])
+        if number is not None and number >= -VANISHING:
+            numbers = [const(number if j == i else 0, x.dtype) for j in (0, 1)]
+            seen = whole(which)
+            small = write(editor, seen, seen.bare(which.shape))
+            term = editor.add(ops.select_n, [small, *numbers], small.shape, x.dtype)
+            return editor.binary(ops.sub, x, term)
+    return None

@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.attention.scores import Added, Filled, ScoreTerm
-from converter.fuse.dependence import is_weight, known
+from converter.fuse.dependence import is_const, is_weight, known
+from converter.fuse.norm import fits
 from converter.ir import Value, dims
 
 ABSORBING = -1e30
@@ -49,7 +50,8 @@ def prove_masks(terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype) -> Ma
     if len({t.dtype for t in terms}) > 1:
         return "masks are applied in two precisions"
     settled = [_held(t, t.dtype) for t in terms]
-    if any(isinstance(t, Added) and not _fits(t) for t in settled):
+    factors = [(t.coefficient, t.dtype) for t in settled if isinstance(t, Added)]
+    if not all(number and fits(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
     fills = [t for t in settled if isinstance(t, Filled)]
     open_ = len(fills) == 1 and _leaves_all_rows(fills[0], columns)
@@ -63,11 +65,6 @@ def _held(term: ScoreTerm, dtype: np.dtype) -> ScoreTerm:
         return term
     with np.errstate(over="ignore"):
         return replace(term, number=float(np.asarray(term.number).astype(dtype)))
-
-
-def _fits(term: Added) -> bool:
-    info = jnp.finfo(term.dtype)
-    return float(info.tiny) <= abs(term.coefficient) <= float(info.max)
 
 
 def _absorbing(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
@@ -120,16 +117,12 @@ def _mild(terms: Sequence[ScoreTerm]) -> bool:
 
 
 def _is_learnt(value: Value) -> bool:
-    return is_weight(value) and not _is_constant(value)
-
-
-def _is_constant(value: Value) -> bool:
-    return value.kind == "const"
+    return is_weight(value) and not is_const(value)
 
 
 def _least(term: Added) -> float:
     """The lowest number that is added, -inf where that is not known."""
-    if not _is_constant(term.view.base):
+    if not is_const(term.view.base):
         return -math.inf
     array = np.asarray(term.view.base.const).astype(np.float64) * term.coefficient
     return float(array.min(initial=math.inf)) if not np.isnan(array).any() else -math.inf

@@ -43,12 +43,8 @@ class Filled:
 ScoreTerm: TypeAlias = Added | Filled
 
 
-@dataclass(frozen=True)
-class ScoreFactor:
-    """The scores are multiplied with ``view``, or divided by it (``op``)."""
-
-    op: Op
-    view: View
+ScoreFactor: TypeAlias = tuple[Op, View]
+"""What the scores are multiplied with, or divided by."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
     """By a number, or else by an array."""
     number = scalar(by.base)
     if number is None or (op is ops.div and number == 0):
-        return ScoreStep(index, factor=ScoreFactor(op, by))
+        return ScoreStep(index, factor=(op, by))
     return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 
 

@@ -3,20 +3,45 @@
     scan(cell, states, inputs) = LSTM, GRU or RNN (inputs, weights, states)
 
 A state of the loop is followed to what it becomes (``cells``), a sum of gated parts, whatever the
-order in which it is written (``polynomials``); each gate is an activation of a sum of products
-with weights and biases (``terms``), parts of larger ones perhaps (``selection``). What the loop
+order in which it is written (``selection``); each gate is an activation of a sum of products with
+weights and biases (``terms``), parts of larger ones perhaps (``selection``). What the loop
 gives has to be what the operator gives (``results``); then weights are put in ONNX's order, and the
-node is written (``build``).
+node is written.
+
+ONNX wants the gates of all weights behind each other, as rows: [directions, gates * H, I or H];
+biases of inputs and states as [directions, 2 * gates * H]; inputs as [T, B, I].
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+
+import numpy as np
+
 from converter.fuse.match import Uses, proved
-from converter.fuse.recurrent import loop_results, recurrent_build, selection
 from converter.fuse.recurrent.cells import Cell, cell
-from converter.fuse.recurrent.recurrent_build import Recurrent
-from converter.fuse.recurrent.terms import Body
-from converter.ir import Node, dims, ops
+from converter.fuse.recurrent.lift import Lifter, makers, varying
+from converter.fuse.recurrent.loop_results import Rest, Result, results, write_rest
+from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
+from converter.fuse.recurrent.terms import Body, GateTerm
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.axes import View
+from converter.ir.dims import Dim, Shape
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """A cell, the inputs that it goes through side by side, and what the loop gives."""
+
+    cell: Cell
+    sources: tuple[View, ...]
+    known: dict[int, Result]
+    rest: Rest | None
 
 
 def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
@@ -48,15 +73,163 @@ def _recurrent_whole(found: Cell, uses: Uses) -> Recurrent | str | None:
     dtypes.update(s.base.dtype for s in sources)
     if len(dtypes) != 1 or not uses.takes("LSTM", found.body.state.dtype):
         return "the runtime's operator does not take its dtypes"
-    if len({selection.goes_back(s) for s in sources}) != 1:
+    if len({goes_back(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
-    known = [found.body.state.shape[found.body.feature], *map(recurrent_build.width, sources)]
+    known = [found.body.state.shape[found.body.feature], *map(width, sources)]
     if not dims.all_static(known):
         return "its width is not known"
-    given = loop_results.results(found)
-    return given if isinstance(given, str) else Recurrent(found, tuple(sources), given)
+    given = results(found)
+    return given if isinstance(given, str) else Recurrent(found, tuple(sources), *given)
 
 
-RECURRENT = proved(
-    "LSTM, GRU or RNN", (ops.scan,), prove_recurrent, recurrent_build.build_recurrent
-)
+# ------------------------------------------------------------------------------------------ writing
+
+
+def build_recurrent(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
+    made = found.cell
+    _take_out(found, editor)
+    writer = _Writer(found, editor)
+    backwards = goes_back(found.sources[0])
+    params = {"reverse": node.params["reverse"] != backwards, "activations": made.activations}
+    if made.op is ops.gru:
+        params["reset_last"] = made.reset_last
+    inputs = [writer.inputs(), *writer.weights(), *writer.initial()]
+    time, batch, hidden = node.params["length"], writer.batch, writer.hidden
+    types: list[tuple[Shape, np.dtype]] = [((time, 1, batch, hidden), node.out.dtype)]
+    types += [((1, batch, hidden), node.out.dtype) for _ in made.states]
+    every, *last = editor.add_many(made.op, inputs, types, params)
+    stacked = editor.reshape(every, (time, *(writer.sizes[a] for a in writer.axes)))
+    if backwards:
+        stacked = editor.rev(stacked, (0,))
+    ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
+
+    def written(result: Result, shape: Shape) -> Value:
+        value = stacked if result.stacked else ends[result.index]
+        return result.written(editor, value, writer.axes, shape)
+
+    outputs = {i: written(result, node.outputs[i].shape) for i, result in found.known.items()}
+    if found.rest is not None:
+        axes = made.body.axes
+        states = written(Result(0, axes, True), (time, *made.body.state.shape))
+        outputs.update(write_rest(found.rest, node, states, editor))
+    return [outputs[i] for i in range(len(node.outputs))]
+
+
+def _take_out(found: Recurrent, editor: Editor) -> None:
+    """Move what is the same in each round to before the loop."""
+    graph, others = found.cell.body.graph, found.rest
+    needed = {id(term.weights.base) for gate in found.cell.gates for term in gate}
+    if others is not None:
+        needed.update(id(v) for node in others.nodes for v in node.operands())
+        needed.update(id(graph.outputs[i]) for i in others.outputs)
+    own, taken = varying(graph, graph.inputs), []
+    for node in makers(graph, [source.base for source in found.sources], own):
+        needed.update(id(v) for v in node.operands())
+    for node in reversed(graph.nodes):
+        if any(id(v) in needed - own for v in node.outputs):
+            needed.update(map(id, node.operands()))
+            taken.append(node)
+    editor.nodes.extend(reversed(taken))
+
+
+class _Writer:
+    """Operands of the node."""
+
+    def __init__(self, found: Recurrent, editor: Editor) -> None:
+        self.found, self.cell, self.editor = found, found.cell, editor
+        body = self.cell.body
+        self.dtype = body.state.dtype
+        self.axes = (*(a for a in body.axes if a != body.feature), body.feature)
+        self.sizes: dict[int, Dim] = {
+            **dict(enumerate(body.state.shape)),
+            TIME: body.loop.params["length"],
+        }
+        self.hidden = self.sizes[body.feature]
+        self.batch = dims.size_product([self.sizes[a] for a in self.axes[:-1]])
+
+    def inputs(self) -> Value:
+        """[T, B, I]"""
+        axes = (TIME, *self.axes[:-1], INNER)
+        parts = [
+            self._written(forwards(self._outside(s)), axes, width(s)) for s in self.found.sources
+        ]
+        joined = parts[0] if len(parts) == 1 else self.editor.concatenate(parts, len(axes) - 1)
+        return self.editor.reshape(joined, (joined.shape[0], self.batch, joined.shape[-1]))
+
+    def _outside(self, source: View) -> View:
+        """For all rounds, if it is computed from inputs in each."""
+        loop, graph = self.cell.body.loop, self.cell.body.graph
+        count = loop.params["num_carry"]
+        given = zip(map(id, graph.inputs[count:]), loop.inputs[count:], strict=True)
+        lifter = Lifter(loop.params["length"], self.editor, dict(given))
+        nodes = makers(graph, [source.base], varying(graph, graph.inputs[count:]))
+        if not nodes:
+            return source
+        (value,) = lifter.run(nodes, [source.base])
+        return source.onto(value, range(1, value.rank)).put(TIME, 0)
+
+    def _written(self, found: View, axes: Sequence[int], inner: Dim) -> Value:
+        """Along these axes; ``inner`` is the size of the one that products sum over."""
+        sizes = {**self.sizes, INNER: inner}
+        return write(self.editor, found.take(axes), tuple(sizes[a] for a in axes))
+
+    def weights(self) -> list[Value]:
+        """For inputs, for states, and biases."""
+        gates = self.cell.gates
+        columns = []
+        for source in self.found.sources:
+            own = [[t for t in gate if t.source == source and t.kind == "x"] for gate in gates]
+            columns.append(self._rows(own, width(source)))
+        of_inputs = columns[0] if len(columns) == 1 else self.editor.concatenate(columns, 1)
+        carried = [[t for t in gate if t.kind in ("h", "reset")] for gate in gates]
+        both = of_inputs, self._rows(carried, self.hidden), self._biases()
+        return [self.editor.reshape(v, (1, *v.shape)) for v in both]
+
+    def initial(self) -> list[Value]:
+        """The first states, if one of them is not zero: [1, B, H]."""
+        graph, loop = self.cell.body.graph, self.cell.body.loop
+        values = [loop.inputs[graph.inputs.index(s)] for s in self.cell.states]
+        if all(scalar(v) == 0 for v in values):
+            return []
+        turned = [self.editor.transpose(v, self.axes) for v in values]
+        return [self.editor.reshape(v, (1, self.batch, self.hidden)) for v in turned]
+
+    def _rows(self, gates: Sequence[Sequence[GateTerm]], size: Dim) -> Value:
+        """[gates * H, size]"""
+        axes = (self.cell.body.feature, INNER)
+        return self.editor.concatenate([self._sum(terms, axes, size) for terms in gates], 0)
+
+    def _biases(self) -> Value:
+        """[2 * gates * H]: the second of two biases is the state's, where that is the same."""
+        gates = [[t for t in gate if t.kind == "bias"] for gate in self.cell.gates]
+        split = [_shared(terms) for terms in gates]
+        both = [pair[side] for side in (0, 1) for pair in split]
+        axes = (self.cell.body.feature,)
+        return self.editor.concatenate([self._sum(terms, axes, 1) for terms in both], 0)
+
+    def _sum(self, terms: Iterable[GateTerm], axes: Sequence[int], inner: Dim) -> Value:
+        values = []
+        for term in terms:
+            value = self._written(term.weights, axes, inner)
+            if term.negative:
+                value = self.editor.add(ops.neg, [value], value.shape, value.dtype)
+            values.append(value)
+        if not values:
+            shape = tuple(inner if a == INNER else self.sizes[a] for a in axes)
+            return self.editor.broadcast(const(0, self.dtype), shape, ())
+        return reduce(partial(self.editor.binary, ops.add), values)
+
+
+def _shared(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequence[GateTerm]]:
+    """The biases of a gate's inputs and of its state: those that a gate multiplies are these."""
+    gated = [t for t in terms if t.gate is not None]
+    plain = [t for t in terms if t.gate is None]
+    return (plain, gated) if gated or len(plain) < 2 else (plain[:1], plain[1:])
+
+
+def width(source: View) -> Dim:
+    """How many inputs it has."""
+    return dims.size_product([factor.size for factor in source.groups[INNER]])
+
+
+RECURRENT = proved("LSTM, GRU or RNN", (ops.scan,), prove_recurrent, build_recurrent)

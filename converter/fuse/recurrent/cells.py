@@ -10,11 +10,12 @@ The new state is multiplied out, so that every way to write the equations is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import permutations
+from typing import NamedTuple
 
-from converter.fuse.recurrent.polynomials import Polynomial, polynomial
-from converter.fuse.recurrent.selection import selected_operands
+from converter.fuse.recurrent.selection import Polynomial, polynomial, selected_operands
 from converter.fuse.recurrent.terms import Body, GateTerm, Reader, activation, negated
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
@@ -22,6 +23,16 @@ from converter.ir.op import Op
 
 SYMMETRIC = ("logistic", "hard_sigmoid")
 """Where 1 - f(x) = f(-x)."""
+
+NOT_ALIKE = "its gates have different activations"
+NOT_PRODUCTS = "a gate is more than products of inputs and states with weights, and biases"
+
+
+class Gates(NamedTuple):
+    """The activations of gates, and the terms of which they are."""
+
+    names: list[str]
+    terms: tuple[tuple[GateTerm, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -98,42 +109,24 @@ def _with_memory(
     plain = all(number == 1 for number in parts.values()) and len(parts) == 2
     if not plain or len(kept) != 1 or len(kept[0]) != 1 or len(added[0]) != 2:
         return "its cell is not a gate times itself plus a gate times something new"
-    reason: str | None = None
+    reason = NOT_PRODUCTS
     (forget,) = kept[0]
-    one, other = added[0]
-    for gate, fresh in ((one, other), (other, one)):
-        order = (gate, out, forget, fresh)
-        names, terms = _gates(reader, order)
-        if terms is None or len(set(names[:3])) != 1:
-            reason = _reason(names, terms)
-            continue
-        states = (reader.body.state, state)
-        return Cell(
-            reader.body, ops.lstm, terms, (names[0], names[3], outer), states, (new, memory)
-        )
+    for gate, fresh in permutations(added[0]):
+        found = _gates(reader, (gate, out, forget, fresh))
+        if found is not None and len(set(found.names[:3])) == 1:
+            names, states = (found.names[0], found.names[3], outer), (reader.body.state, state)
+            return Cell(reader.body, ops.lstm, found.terms, names, states, (new, memory))
+        reason = NOT_PRODUCTS if found is None else NOT_ALIKE
     return reason
 
 
-def _reason(names: list[str], terms: tuple[tuple[GateTerm, ...], ...] | None) -> str:
-    if terms is not None:
-        return "its gates have different activations"
-    return "a gate is more than products of inputs and states with weights, and biases"
-
-
-def _gates(
-    reader: Reader, gates: tuple[View, ...], reset: bool = False
-) -> tuple[list[str], tuple[tuple[GateTerm, ...], ...] | None]:
-    """Activations and terms of gates; only with ``reset`` may terms be multiplied by another."""
+def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
+    """Activations and terms of gates; the terms are not multiplied by another."""
     found = [activation(gate) for gate in gates]
     known = [gate for gate in found if gate is not None]
-    names = [gate.name for gate in known]
     terms = [reader.terms(gate.of) for gate in known]
-    plain = [tuple(t) for t in terms if t is not None and (reset or _is_plain(t))]
-    return names, tuple(plain) if len(plain) == len(gates) else None
-
-
-def _is_plain(terms: list[GateTerm]) -> bool:
-    return all(term.gate is None for term in terms)
+    plain = [tuple(t) for t in terms if t is not None and all(term.gate is None for term in t)]
+    return Gates([gate.name for gate in known], tuple(plain)) if len(plain) == len(found) else None
 
 
 # -------------------------------------------------------------------------------------------- GRU
@@ -142,28 +135,25 @@ def _is_plain(terms: list[GateTerm]) -> bool:
 def _gru(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
     old = reader.body.select(reader.body.state)
     for update, fresh, turned in _blends(parts, old):
-        names, gates = _gates(reader, (update,))
-        inner = activation(fresh)
+        found, inner = _gates(reader, (update,)), activation(fresh)
         terms = None if inner is None else reader.terms(inner.of)
-        if gates is None or terms is None or inner is None:
-            return _reason(names, None)
-        if turned and names[0] not in SYMMETRIC:
-            return f"one less {names[0]} is none of its negative operand"
+        if found is None or terms is None or inner is None:
+            return NOT_PRODUCTS
+        (name,), (first,) = found.names, found.terms
+        if turned and name not in SYMMETRIC:
+            return f"one less {name} is none of its negative operand"
         gated = {t.gate for t in terms if t.gate is not None}
         if len(gated) != 1:
             return "not one gate resets its state"
-        (reset,) = gated
-        others, resets = _gates(reader, (reset,))
-        if resets is None or others != names:
-            return _reason(others, resets)
-        first = tuple(negated(list(gates[0]))) if turned else gates[0]
+        resets = _gates(reader, gated)
+        if resets is None or resets.names != found.names:
+            return NOT_PRODUCTS if resets is None else NOT_ALIKE
         last = _resets_last(terms)
         if last is None:
             return "its reset gate is on some of what comes from its state"
-        gates = (first, resets[0], tuple(terms))
-        return Cell(
-            reader.body, ops.gru, gates, (names[0], inner.name), (reader.body.state,), (new,), last
-        )
+        gates = (tuple(negated(first)) if turned else first, *resets.terms, tuple(terms))
+        state = reader.body.state
+        return Cell(reader.body, ops.gru, gates, (name, inner.name), (state,), (new,), last)
     return None
 
 
@@ -199,9 +189,7 @@ def _rnn(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
     lone = [factors for factors in parts if len(factors) == 1]
     if len(parts) != 1 or len(lone) != 1 or parts[lone[0]] != 1:
         return "its state is no sum of gated parts as an LSTM's or a GRU's"
-    names, gates = _gates(reader, tuple(lone[0]))
-    if not names:
-        return None
-    if gates is None:
-        return _reason(names, None)
-    return Cell(reader.body, ops.rnn, gates, tuple(names), (reader.body.state,), (new,))
+    found = _gates(reader, lone[0])
+    if found is None:
+        return NOT_PRODUCTS
+    return Cell(reader.body, ops.rnn, found.terms, tuple(found.names), (reader.body.state,), (new,))

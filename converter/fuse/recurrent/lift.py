@@ -92,20 +92,11 @@ def _lift_moved(node: Node, lifter: Lifter) -> Value:
     return write(lifter.editor, every.put(0, 0), (lifter.length, *node.out.shape))
 
 
-def _lift_concatenate(node: Node, lifter: Lifter) -> Value:
-    return lifter.editor.concatenate(
-        [lifter.whole(v) for v in node.inputs], node.params["dimension"] + 1
-    )
-
-
 def _lift_along(node: Node, lifter: Lifter) -> Value:
-    axis = node.params["axis"] % node.out.rank
-    return lifter.again(node, [lifter.whole(node.inputs[0])], axis=axis + 1)
-
-
-def _lift_reduced(node: Node, lifter: Lifter) -> Value:
-    axes = tuple(a + 1 for a in node.params["axes"])
-    return lifter.again(node, [lifter.whole(node.inputs[0])], axes=axes)
+    """What names axes of its operands, which are all of its rank or of more."""
+    named = {k: v for k, v in node.params.items() if k in ("axis", "axes", "dimension")}
+    moved = {k: v + 1 if isinstance(v, int) else tuple(a + 1 for a in v) for k, v in named.items()}
+    return lifter.again(node, [lifter.whole(v) for v in node.inputs], **moved)
 
 
 LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
@@ -113,8 +104,7 @@ LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
     ops.einsum: _lift_product,
     ops.reshape: _lift_reshape,
     **dict.fromkeys((ops.transpose, ops.broadcast_in_dim, ops.slice), _lift_moved),
-    ops.concatenate: _lift_concatenate,
-    **dict.fromkeys((ops.softmax, ops.log_softmax), _lift_along),
-    **dict.fromkeys((ops.reduce_sum, ops.reduce_max, ops.reduce_min), _lift_reduced),
+    **dict.fromkeys((ops.concatenate, ops.softmax, ops.log_softmax), _lift_along),
+    **dict.fromkeys((op for op in ops.stated() if op.reduces), _lift_along),
 }
 """What can be written for all rounds at once."""

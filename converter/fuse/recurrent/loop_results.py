@@ -1,4 +1,12 @@
-"""What a loop gives, as what an operator gives: the last states, and the first of them in turn."""
+"""What a loop gives, as what an operator gives: the last states, and the first of them in turn.
+
+What else it computes, from these, is a loop after the cell's.
+
+    scan(x -> (h', f(h', x)))  =  scan(cell), then scan((h', x) -> f(h', x))
+
+So a second cell on top of the first is the next to be recognised. Where nothing is carried, as in
+products with the states, the rounds are one more axis, and there is no loop.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import Cell
-from converter.fuse.recurrent.rest import Rest, rest
+from converter.fuse.recurrent.lift import Lifter, can_lift, makers, varying
 from converter.fuse.recurrent.selection import TIME
-from converter.ir import Value
+from converter.ir import Graph, Node, Value, make_node, ops
 from converter.ir.axes import along
 from converter.ir.dims import Shape
 from converter.ir.moves import descended, write
@@ -32,15 +40,21 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Results:
-    """What a loop's outputs are, by their places, and what gives the others, if there are any."""
+class Rest:
+    """The outputs of the loop that remain, and what computes them in its body.
 
-    known: dict[int, Result]
-    rest: Rest | None
+    ``state`` is the new state of the cell; ``carried`` and ``scanned`` are inputs of the body.
+    """
+
+    outputs: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    state: Value
+    carried: tuple[int, ...]
+    scanned: tuple[int, ...]
 
 
-def results(cell: Cell) -> Results | str:
-    """The loop's outputs, if the operator gives them or what they are computed from."""
+def results(cell: Cell) -> tuple[dict[int, Result], Rest | None] | str:
+    """What the loop's outputs are, by their places, and what gives the others, if there are any."""
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
     found: dict[int, Result] = {}
     for i, value in enumerate(graph.outputs):
@@ -57,9 +71,8 @@ def results(cell: Cell) -> Results | str:
     others = rest(cell, missing)
     if others is None:
         return "its loop gives more than what the new states of the cell say"
-    return Results(
-        {i: r for i, r in found.items() if i not in others.outputs}, others if missing else None
-    )
+    kept = {i: result for i, result in found.items() if i not in others.outputs}
+    return kept, others if missing else None
 
 
 def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:
@@ -71,3 +84,50 @@ def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | Non
         return None
     axes = (state.groups.index(group) if group else None for group in own.groups)
     return Result(index, tuple(axes), stacked)
+
+
+# ----------------------------------------------------------------------------------------- the rest
+
+
+def rest(cell: Cell, missing: Sequence[int]) -> Rest | None:
+    """What gives the missing outputs, if the new state is all that it needs of the cell."""
+    graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
+    state = graph.outputs[graph.inputs.index(cell.body.state)]
+    carried = [i for i in missing if i < count]
+    after = varying(graph, graph.inputs) - {id(state)}
+    while True:
+        kept = [*carried, *(i for i in missing if i >= count)]
+        nodes = makers(graph, [graph.outputs[i] for i in kept], after)
+        read = {id(v) for node in nodes for v in node.operands()}
+        read.update(id(graph.outputs[i]) for i in kept)
+        more = [i for i in range(count) if id(graph.inputs[i]) in read and i not in carried]
+        if any(graph.inputs[i] in cell.states for i in more):
+            return None
+        if not more:
+            break
+        carried = sorted((*carried, *more))
+    scanned = [i for i in range(count, len(graph.inputs)) if id(graph.inputs[i]) in read]
+    return Rest(tuple(kept), tuple(nodes), state, tuple(carried), tuple(scanned))
+
+
+def write_rest(found: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, Value]:
+    """The loop's missing outputs; ``states`` are the cell's, one for each round."""
+    graph = loop.bodies["body"]
+    given = [loop.inputs[i] for i in found.scanned]
+    inputs = [graph.inputs[i] for i in found.scanned]
+    outputs = [graph.outputs[i] for i in found.outputs]
+    if not found.carried and can_lift(found.nodes):
+        varies = dict(zip(map(id, (*inputs, found.state)), (*given, states), strict=True))
+        values = Lifter(loop.params["length"], editor, varies).run(found.nodes, outputs)
+        return dict(zip(found.outputs, values, strict=True))
+    state = Value(found.state.shape, found.state.dtype, kind="input")
+    before = [graph.inputs[i] for i in found.carried]
+    body = Graph([*before, *inputs, state], outputs, list(found.nodes))
+    body.replace_operands(lambda v: state if v is found.state else v)
+    first = [loop.inputs[i] for i in found.carried]
+    types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in found.outputs]
+    params = {**loop.params, "num_carry": len(found.carried)}
+    node = make_node(ops.scan, [*first, *given, states], types, params, source=loop.source)
+    node.bodies = {"body": body}
+    editor.nodes.append(node)
+    return dict(zip(found.outputs, node.outputs, strict=True))

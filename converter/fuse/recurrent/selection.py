@@ -1,4 +1,4 @@
-"""Parts of values along the logical axes of a cell, where they were computed.
+"""Parts of values along the logical axes of a cell, where they were computed; sums of products.
 
 The gates of a recurrent cell are parts of one value, side by side, one behind the other or in rows
 of their own. Logical axes are those of the cell's state, and behind them two more.
@@ -6,22 +6,17 @@ of their own. Logical axes are those of the cell's state, and behind them two mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeAlias
 
-from converter.ir import Value
-from converter.ir.axes import Factor, Group, View, along, is_forward
+from converter.ir import ops
+from converter.ir.axes import Factor, View, is_forward
 from converter.ir.moves import descended
+from converter.ir.op import Op
+from converter.ir.scalars import scalar
 
 TIME, INNER = -1, -2
 """The axis of a loop's rounds, and that over which a product sums."""
-
-
-def select(value: Value, axes: Sequence[int], rank: int) -> View:
-    """All of a value, where it was computed, for a state of that rank: its axes are these."""
-    groups: list[Group] = [()] * (rank + 2)
-    for axis, group in zip(axes, along(value).groups, strict=True):
-        groups[axis] = group
-    return descended(View(value, tuple(groups), (0,) * value.rank))
 
 
 def selected_operands(found: View) -> list[View]:
@@ -48,3 +43,64 @@ def forwards(found: View) -> View:
         starts[axis or 0] += stride * (size - 1)
         groups[TIME] = (Factor(axis, -stride, size),)
     return View(found.base, tuple(groups), tuple(starts))
+
+
+# --------------------------------------------------------------------------------- sums of products
+
+
+Monomial: TypeAlias = frozenset[View]
+Polynomial: TypeAlias = dict[Monomial, float]
+"""The coefficient of each product of different factors."""
+
+LARGEST = 8
+"""Terms; a cell has three."""
+DEEPEST = 6
+"""Operations in operations; a cell has three."""
+
+
+def polynomial(found: View, depth: int = 0) -> Polynomial | None:
+    """What a value is, multiplied out; ``None`` if that has squares or is long."""
+    number, op = scalar(found.base), found.op()
+    if number is not None:
+        return {frozenset(): float(number)}
+    if op not in _COMBINED or depth == DEEPEST:
+        return {frozenset({found}): 1.0}
+    parts = [polynomial(part, depth + 1) for part in selected_operands(found)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    result = _COMBINED[op](*known)
+    return result if result is not None and len(result) <= LARGEST else None
+
+
+def _sum(one: Polynomial, other: Polynomial, sign: float = 1.0) -> Polynomial:
+    total = dict(one)
+    for monomial, number in other.items():
+        total[monomial] = total.get(monomial, 0.0) + sign * number
+    return {monomial: number for monomial, number in total.items() if number != 0}
+
+
+def _negative(terms: Polynomial) -> Polynomial:
+    return _sum({}, terms, -1.0)
+
+
+def _difference(one: Polynomial, other: Polynomial) -> Polynomial:
+    return _sum(one, other, -1.0)
+
+
+def _polynomials_product(one: Polynomial, other: Polynomial) -> Polynomial | None:
+    result: Polynomial = {}
+    for left, number in one.items():
+        for right, factor in other.items():
+            if left & right:
+                return None
+            result = _sum(result, {left | right: number * factor})
+    return result
+
+
+_COMBINED: dict[Op, Callable[..., Polynomial | None]] = {
+    ops.neg: _negative,
+    ops.add: _sum,
+    ops.sub: _difference,
+    ops.mul: _polynomials_product,
+}

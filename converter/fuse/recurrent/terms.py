@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converter.fuse.recurrent import selection
 from converter.fuse.recurrent.lift import can_lift, makers, varying
 from converter.fuse.recurrent.selection import INNER, TIME, selected_operands, turned_selection
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.axes import View
+from converter.ir.axes import View, along
 from converter.ir.moves import descended
 from converter.ir.scalars import scalar
 
@@ -82,7 +81,10 @@ class Body:
 
     def select(self, value: Value, axes: Sequence[int] | None = None) -> View:
         """All of a value, where it was computed, along the state's axes or those given."""
-        return selection.select(value, self.axes if axes is None else axes, self.state.rank)
+        places: list[int | None] = [None] * (self.state.rank + 2)
+        for i, axis in enumerate(self.axes if axes is None else axes):
+            places[axis] = i
+        return descended(along(value).take(places))
 
     def scanned(self, value: Value) -> Value | None:
         """What the loop goes through to get a body's input."""
@@ -233,5 +235,5 @@ def _factors(found: View) -> tuple[View, View] | None:
     return factors[0], factors[1]
 
 
-def negated(terms: list[GateTerm]) -> list[GateTerm]:
+def negated(terms: Sequence[GateTerm]) -> list[GateTerm]:
     return [replace(term, negative=not term.negative) for term in terms]

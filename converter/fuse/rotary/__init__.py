@@ -4,30 +4,207 @@
 
 where ``a`` and ``b`` are the halves of x along its width, ``[:n]`` and ``[n:]``, or its even and
 odd elements where it is interleaved, and the tables ``cos`` and ``sin`` [positions, n] depend on
-one other axis. It is written so (``pairwise``), or as ``x * cos + rotate(x) * sin`` with tables of
-the full width (``turned``), the halves of which have to be shown to be equal (``tables``). The root
-is the last sum or the joining of the halves (``halves``); then the node is written (``build``).
+one other axis. It is written so, in pairs, or turned, as ``x * cos + rotate(x) * sin`` where
+``rotate`` joins ``-b`` and ``a``, with tables of the full width, the halves of which have to be
+shown to be equal (``halves``). The root is the last sum or the joining of the halves.
 """
 
 from __future__ import annotations
 
-from converter.fuse.match import Uses, proved
-from converter.fuse.rotary import pairwise, rotary_build, turned
-from converter.fuse.rotary.rotary_build import Rotation
-from converter.ir import Node, ops
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from converter.fuse.match import NearMiss, Recogniser, Uses, only_reader, operands, proved
+from converter.fuse.product_terms import product
+from converter.fuse.rotary.halves import (
+    Joined,
+    Write,
+    distinct_half,
+    joined_halves,
+    stacked,
+    united,
+)
+from converter.ir import Node, Value, const, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Shape
+from converter.ir.moves import above, descended, write
+from converter.ir.rewrite import Editor
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """All that the node takes; ``seq`` is the axis of positions, ``width`` that of elements.
+
+    Of that ``shape``, which may count pairs along one axis where the root has two. Of each table
+    what writes the half of it, and its own axes of positions and of elements.
+    """
+
+    shape: Shape
+    x: View
+    tables: tuple[tuple[Write, tuple[int | None, ...]], ...]
+    seq: int
+    width: int
+    interleaved: bool
+
+
+def rotation(
+    shape: Shape, x: View, tables: Sequence[View], join: Joined, half: Callable[[View], Write | str]
+) -> Rotation | str:
+    """``x`` turned by tables, cosines first, of which ``half`` gives what is needed; or why not."""
+    seq = _positions(x, tables, join.axis, shape)
+    if isinstance(seq, str):
+        return seq
+    halves: list[tuple[Write, tuple[int | None, ...]]] = []
+    for table in tables:
+        found = half(table)
+        if isinstance(found, str):
+            return found
+        halves.append((found, (table.axes[seq], table.axes[join.axis])))
+    return Rotation(shape, x, tuple(halves), seq, join.axis, join.interleaved)
+
+
+def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> int | str:
+    """The one axis besides ``width`` that the tables depend on, or why there is none."""
+    if any(t.axes[width] is None or not t.complete() for t in tables):
+        return "a table does not vary along the rotated axis"
+    seq = {i for t in tables for i, a in enumerate(t.axes) if a is not None and i != width}
+    if len(seq) != 1:
+        return f"the tables depend on {len(seq)} axes besides the rotated one, not on one"
+    return seq.pop() if x.fills(shape) else "the rotated value is broadcast"
 
 
 def prove_rotary(node: Node, uses: Uses) -> Rotation | str | None:
-    return (
-        turned.prove_turned(node, uses)
-        if node.op is ops.add
-        else pairwise.prove_pairwise(node, uses)
-    )
+    return _turned(node, uses) if node.op is ops.add else _pairwise(node, uses)
+
+
+def _factor_pairs(terms: Iterable[View], uses: Uses) -> list[list[View]] | None:
+    """The factors of each term, if all are products of two."""
+    found = [product(term, uses) for term in terms]
+    plain = all(p.coefficient == 1 and not p.divisors and len(p.factors) == 2 for p in found)
+    return [p.factors for p in found] if plain else None
+
+
+# ----------------------------------------------------------------------------------------- in pairs
+
+
+def _pairwise(node: Node, uses: Uses) -> Rotation | str | None:
+    """All readers of pairs get what is built, or none: a reshape of them that is turned in between
+    has to be the only one."""
+    pairs = stacked(node)
+    found = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
+    join = joined_halves(along(node.out)) if found is None else None
+    if join is None or not (join.node is node or only_reader(node.inputs[0], join.node.out, uses)):
+        return found
+    return _rotated(join, node.out.shape, uses)
+
+
+def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
+    if join.first.op() is not ops.sub or join.second.op() is not ops.add:
+        return None
+    terms = _factor_pairs([*operands(join.first), *operands(join.second)], uses)
+    if terms is None:
+        return None
+    ac, bs, *rest = terms
+    found: Rotation | str | None = None
+    for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
+        crossed = [{b, cos}, {a, sin}]
+        x = united(a, b, join.axis, join.interleaved)
+        if x is not None and [set(factors) for factors in rest] in (crossed, crossed[::-1]):
+            found = rotation(shape, x, (cos, sin), join, lambda table: lambda _: table.base)
+            if isinstance(found, Rotation):
+                return found
+    return found
+
+
+# ------------------------------------------------------------------------------------------- turned
+
+
+def _turned(node: Node, uses: Uses) -> Rotation | str | None:
+    terms = _factor_pairs(operands(along(node.out)), uses)
+    for straight, turned in (terms, terms[::-1]) if terms else ():
+        for rotated, sin in (turned, turned[::-1]):
+            found = _rotate_half(rotated, uses)
+            if found is None:
+                continue
+            x, join = found
+
+            def half(table: View, join: Joined = join) -> Write | str:
+                axis = table.axes[join.axis]
+                assert axis is not None, table
+                return distinct_half(table.base, axis, join.interleaved, uses.memo)
+
+            for plain, cos in (straight, straight[::-1]):
+                if descended(plain) == x:
+                    return rotation(node.out.shape, plain, (cos, sin), join, half)
+    return None
+
+
+def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined] | None:
+    """x, where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
+    join = joined_halves(view)
+    if join is None:
+        return None
+    parts = [product(half, uses) for half in (join.first, join.second)]
+    if [part.coefficient for part in parts] != [-1, 1]:
+        return None
+    if any(part.divisors or len(part.factors) != 1 for part in parts):
+        return None
+    (b,), (a,) = (part.factors for part in parts)
+    x = united(a, b, join.axis, join.interleaved)
+    return None if x is None else (descended(x), join)
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+def build_rotary(node: Node, found: Rotation, editor: Editor) -> Value:
+    shape, dtype = (found.shape[found.seq], found.shape[found.width] // 2), node.out.dtype
+    tables = [write(editor, along(half(editor), axes), shape, dtype) for half, axes in found.tables]
+    value = write(editor, found.x, found.shape, dtype)
+    params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
+    turned = editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
+    return editor.reshape(turned, node.out.shape)
 
 
 ROTARY = proved(
-    "RotaryEmbedding",
-    (ops.add, ops.concatenate, ops.reshape),
-    prove_rotary,
-    rotary_build.build_rotary,
+    "RotaryEmbedding", (ops.add, ops.concatenate, ops.reshape), prove_rotary, build_rotary
 )
+
+
+# ----------------------------------------------------------------------------------------- a prefix
+
+
+def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+    """``concatenate([x[:n], rotary(x[n:])])`` along the positions is one rotation of x.
+
+    Prefix tokens that are not rotated are rows with cos = 1 and sin = 0.
+    """
+    if len(node.inputs) != 2:
+        return None
+    seq = node.params["dimension"]
+    head, tail = node.inputs
+    turned = tail.node
+    if turned is None or turned.op is not ops.rotary or turned.params["seq"] != seq:
+        return None
+    kept, rest = above(along(head)), above(along(turned.inputs[0]))
+    if kept is None or not dims.same_shape(kept.base.shape, node.out.shape):
+        return None
+    source, count = along(kept.base), head.shape[seq]
+    cuts = source.cut(seq, 0, count), source.cut(seq, count, tail.shape[seq])
+    if (kept, rest) != cuts or not editor.single_use(tail) or not dims.is_static(count):
+        return None
+    tables = [
+        editor.concatenate([_rows(editor, table, count, fill), table], 0)
+        for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
+    ]
+    return editor.add(
+        ops.rotary, [kept.base, *tables], node.out.shape, node.out.dtype, turned.params
+    )
+
+
+def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
+    return editor.broadcast(const(fill, table.dtype), (count, table.shape[1]), ())
+
+
+PREFIX = Recogniser((ops.concatenate,), _prefix)
