@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.ir import dims, ops
-from converter.ir.slices import cut_axes
+from converter.ir.moves import cut_axes
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
 
