@@ -30,7 +30,7 @@ def canonicalize(graph: Graph) -> None:
     fill_empty(graph)
     drop_dead(graph)
     for turn in range(ROUNDS):
-        changed = sweep(graph, RULES).changed
+        changed = sweep(graph, RULES)
         if turn and not changed:
             break  # what was folded and merged stays so until a rule changes something
         drop_dead(graph)

@@ -39,7 +39,7 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
 
     stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
     stand_for_more = set(filter(only, stand_for_more))
-    return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written)).changed
+    return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written))
 
 
 def inlined(
@@ -129,7 +129,7 @@ def represent(graph: Graph) -> bool:
     """
     changed = False
     while found := {node.op for node in graph.walk() if _holds_keys(node)}:
-        changed |= sweep(graph, dict.fromkeys(found, _prng_keys_written)).changed
+        changed |= sweep(graph, dict.fromkeys(found, _prng_keys_written))
     return changed
 
 

@@ -12,9 +12,9 @@ import math
 from functools import partial
 
 from converter.fuse.match import Applied, Uses, build_applied, operand, pair, proved
-from converter.fuse.product_terms import Product, product
+from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.dtypes import is_float
 from converter.ir.scalars import scalar
 
@@ -26,7 +26,7 @@ CUBIC = 0.044715
 def prove_gelu(node: Node, uses: Uses) -> Applied | None:
     if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
         return None
-    parts = product(along(node.out), uses)
+    parts = product_of(node, uses)
     if len(parts.factors) != 2 or parts.divisors:
         return None
     for x, gate in (parts.factors, parts.factors[::-1]):

@@ -163,7 +163,7 @@ def through(seen: View, *, rounding: bool = False) -> View | None:
     if node.op is not ops.convert_element_type:
         return above(seen)
     wide = converts_float(node) and (rounding or _widens(node))
-    return replace(seen, base=node.inputs[0]) if wide else None
+    return seen._replace(base=node.inputs[0]) if wide else None
 
 
 PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
@@ -200,7 +200,7 @@ def unrepeated(view: View) -> tuple[View, int] | None:
     (axis,) = merged
     first, second = inner.groups[axis]
     groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
-    found = peel(replace(inner, groups=groups))
+    found = peel(inner._replace(groups=groups))
     lone = found.is_whole and found.axes[axis + 1] is None
     return (found, axis) if lone else None
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.match import Uses, operand, operands, pair
-from converter.fuse.product_terms import Product, product
+from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, Value, const, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
@@ -75,7 +75,7 @@ class Norm:
 
 def norm_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
     """Every way to see a node as something divided by a deviation."""
-    parts = product(along(node.out), uses)
+    parts = product_of(node, uses)
     return divided_by_deviation(parts, node.out.dtype)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.match import Uses, operand, peel
-from converter.ir import dims, ops
+from converter.ir import Node, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Dim
 from converter.ir.op import Op
@@ -56,6 +56,14 @@ def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = Fa
     start = peel(view, rounding=True) if rounding else view
     _Collector(uses, result, powers, rounding).take(start, root=True)
     return result
+
+
+def product_of(node: Node, uses: Uses) -> Product:
+    """The result of a node as a product, for which one recogniser after the other asks."""
+    last = uses.memo.get(product_of)
+    if last is None or last[0] is not node:
+        last = uses.memo[product_of] = node, product(along(node.out), uses)
+    return last[1]
 
 
 @dataclass(frozen=True)

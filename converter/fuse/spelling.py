@@ -57,7 +57,7 @@ class Spelling:
 def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Give what is spelled in the graph its name, in place; whether there was anything."""
     chosen = present(graph, [s for s in table if s.since <= opset])
-    return bool(chosen) and sweep(graph, _rules(chosen)).changed
+    return bool(chosen) and sweep(graph, _rules(chosen))
 
 
 def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:

@@ -12,7 +12,6 @@ repeated. An axis along which nothing varies has no factors, however long it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -34,8 +33,7 @@ Group = tuple[Factor, ...]
 """The digits of an axis of a view."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """``base`` along other axes, the factors of which are ``groups``, from ``starts`` on."""
 
     base: Value
@@ -113,18 +111,18 @@ class View:
 
     def take(self, axes: Iterable[int | None]) -> View:
         """The same with its axes in another order, others left out or put in."""
-        return replace(self, groups=tuple(() if a is None else self.groups[a] for a in axes))
+        return self._replace(groups=tuple(() if a is None else self.groups[a] for a in axes))
 
     def merge(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
         """Each of the parts as one axis; ``sizes`` are those of the axes in them."""
         once = [[self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts]
-        return replace(self, groups=tuple(as_group(chain(*groups)) for groups in once))
+        return self._replace(groups=tuple(as_group(chain(*groups)) for groups in once))
 
     def put(self, axis: int, own: int) -> View:
         """With one of its axes along a whole axis of the base."""
         groups = list(self.groups)
         groups[axis] = as_group([Factor(own, 1, self.base.shape[own])])
-        return replace(self, groups=tuple(groups))
+        return self._replace(groups=tuple(groups))
 
     def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
         """Only ``size`` entries of an axis, from ``start`` on."""
@@ -151,6 +149,8 @@ class View:
         value, shape = self.node().inputs[index], self.base.shape
         if dims.same_shape(value.shape, shape):
             return View(value, self.groups, self.starts)
+        if not value.shape:
+            return View(value, ((),) * len(self.groups), ())
         shift = len(shape) - value.rank
         pairs = zip(value.shape, shape[shift:], strict=True)
         same = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
@@ -159,9 +159,12 @@ class View:
 
 def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
     """A value along all of its axes, or those that are given."""
-    own = [() if dims.same(d, 1) else (Factor(a, 1, d),) for a, d in enumerate(base.shape)]
-    groups = own if axes is None else [() if a is None else own[a] for a in axes]
-    return View(base, tuple(groups), (0,) * base.rank)
+    shape = base.shape
+    chosen = range(len(shape)) if axes is None else axes
+    groups = [
+        () if a is None or dims.same(shape[a], 1) else (Factor(a, 1, shape[a]),) for a in chosen
+    ]
+    return View(base, tuple(groups), (0,) * len(shape))
 
 
 def as_group(factors: Iterable[Factor]) -> Group:
@@ -191,9 +194,10 @@ def _renamed(outer: View, inner: View) -> View:
 
 
 def _renamed_group(group: Group, inner: tuple[Group, ...]) -> Group:
-    moved = [_renamed_factor(factor, inner) for factor in group]
-    lone = len(moved) == 1 and moved[0].axis is not None
-    return tuple(moved) if lone else as_group(moved)
+    if len(group) > 1:
+        return as_group([_renamed_factor(factor, inner) for factor in group])
+    renamed = _renamed_factor(group[0], inner)
+    return () if renamed.axis is None else (renamed,)
 
 
 def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Factor:
@@ -202,7 +206,9 @@ def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Factor:
     if not found:
         return Factor(None, 0, size)
     own, unit, _ = found[0]
-    return Factor(own, stride if dims.same(unit, 1) else dims.as_dim(unit * stride), size)
+    if unit != 1:
+        stride = dims.as_dim(unit * stride)
+    return factor if own == axis and unit == 1 else Factor(own, stride, size)
 
 
 def _composed(outer: View, inner: View) -> View | None:

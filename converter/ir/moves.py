@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -60,7 +59,7 @@ def _tile(node: Node) -> View:
     whole, reps = along(node.inputs[0]), node.params["reps"]
     pairs = zip(reps, whole.base.shape, strict=True)
     groups = (as_group([Factor(None, 0, r), Factor(i, 1, d)]) for i, (r, d) in enumerate(pairs))
-    return replace(whole, groups=tuple(groups))
+    return whole._replace(groups=tuple(groups))
 
 
 def _moves_slice(node: Node) -> View:
@@ -81,15 +80,20 @@ def _rev(node: Node) -> View:
 
 def _moves_reshape(node: Node) -> View | None:
     source, target = node.inputs[0], node.out.shape
-    is_known = dims.all_static((*source.shape, *target))
-    groups = (_known_split if is_known else _reshape_split)(source.shape, target)
-    return None if groups is None else View(source, groups, (0,) * source.rank)
+    pairs = enumerate(zip(source.shape, target, strict=False))
+    kept = next((i for i, pair in pairs if not dims.same(*pair)), min(source.rank, len(target)))
+    before, after = source.shape[kept:], target[kept:]
+    split = _known_split if dims.all_static((*before, *after)) else _reshape_split
+    groups = split(before, after, kept)
+    if groups is None:
+        return None
+    return View(source, (*along(source, range(kept)).groups, *groups), (0,) * source.rank)
 
 
-def _reshape_split(source: Shape, target: Shape) -> tuple[Group, ...] | None:
+def _reshape_split(source: Shape, target: Shape, first: int) -> tuple[Group, ...] | None:
     """Each axis of a reshape's result as stretches of the operand's, from the first on."""
     groups: list[Group] = []
-    queue = [Factor(i, 1, d) for i, d in enumerate(source) if not dims.same(d, 1)]
+    queue = [Factor(i, 1, d) for i, d in enumerate(source, first) if not dims.same(d, 1)]
     for left in target:
         factors: list[Factor] = []
         while not dims.same(left, 1):

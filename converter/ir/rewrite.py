@@ -21,6 +21,11 @@ Takes: TypeAlias = Callable[[str, np.dtype], bool]
 Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
+def takes_all(operator: str, dtype: np.dtype) -> bool:
+    """A runtime that has everything."""
+    return True
+
+
 class Editor:
     """The state of one forward sweep: what replaces what, how often each value is read.
 
@@ -28,7 +33,7 @@ class Editor:
     whether what runs the graph has an operator in a dtype.
     """
 
-    def __init__(self, graph: Graph, takes: Takes = lambda operator, dtype: True) -> None:
+    def __init__(self, graph: Graph, takes: Takes = takes_all) -> None:
         self.takes = takes
         self._table: dict[int, Value] = {}
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
@@ -204,15 +209,25 @@ def count_uses(graph: Graph) -> Counter[int]:
     return Counter(map(id, chain(graph.outputs, read, given)))
 
 
-def sweep(graph: Graph, rules: dict[Op, Rule], editor: Editor | None = None) -> Editor:
-    """Apply the rule for each node's operation once, in topological order, in place."""
-    editor = Editor(graph) if editor is None else editor
+def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: Takes = takes_all) -> bool:
+    """Apply the rule for each node's operation once, in topological order, in place.
+
+    Returns whether any node was replaced. What is dead then is left where it is.
+    """
+    if rules.keys().isdisjoint([node.op for node in graph.walk()]):
+        return False
+    editor = Editor(graph, takes)
+    _sweep(graph, rules, editor)
+    return editor.changed
+
+
+def _sweep(graph: Graph, rules: Mapping[Op, Rule], editor: Editor) -> None:
     outer, editor.nodes = editor.nodes, []
     for node in graph.nodes:
         if editor.changed:
             node.inputs = [editor.resolve(v) for v in node.inputs]
         for body in node.bodies.values():
-            sweep(body, rules, editor)
+            _sweep(body, rules, editor)
         rule, editor.source = rules.get(node.op), node.source
         result = rule(node, editor) if rule else None
         if result is None:
@@ -223,7 +238,6 @@ def sweep(graph: Graph, rules: dict[Op, Rule], editor: Editor | None = None) -> 
             editor.replace(old, new)
     graph.nodes, editor.nodes = editor.nodes, outer
     graph.outputs = [editor.resolve(v) for v in graph.outputs]
-    return editor
 
 
 def drop_dead(graph: Graph) -> None:

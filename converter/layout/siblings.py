@@ -9,7 +9,7 @@ matrix product) is transposed once more.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import Factor, Group, View, along
@@ -59,7 +59,7 @@ def share_transposes(graph: Graph) -> bool:
         usual = editor.reshape(alone, family.usual.out.shape)
         return editor.transpose(usual, _siblings_order(family.usual.seen.groups, part.seen.groups))
 
-    return bool(members) and sweep(graph, {ops.transpose: select}).changed
+    return bool(members) and sweep(graph, {ops.transpose: select})
 
 
 def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
@@ -106,6 +106,6 @@ def _together(editor: Editor, family: Family) -> Value:
     usual, count = family.usual, len(family.parts)
     counted = (Factor(family.axis, usual.size, count),)
     source = editor.resolve(usual.seen.base)
-    seen = replace(usual.seen, base=source, groups=(counted, *usual.seen.groups))
-    seen = replace(seen, starts=(0,) * source.rank)
+    seen = usual.seen._replace(base=source, groups=(counted, *usual.seen.groups))
+    seen = seen._replace(starts=(0,) * source.rank)
     return write(editor, seen, (count, *usual.out.shape))

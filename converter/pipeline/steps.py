@@ -59,8 +59,8 @@ def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], None]:
     return of_graph(partial(_swept, rules=_joined(*tables)))
 
 
-def _swept(graph: Graph, rules: dict[Op, Rule]) -> bool:
-    changed = sweep(graph, rules).changed
+def _swept(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
+    changed = sweep(graph, rules)
     drop_dead(graph)
     return changed
 
@@ -88,8 +88,7 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
         rules = recogniser_rules(chosen, settings.notes)
-        editor = Editor(graph, cache(settings.takes))
-        return bool(chosen) and sweep(graph, rules, editor).changed
+        return bool(chosen) and sweep(graph, rules, cache(settings.takes))
 
     return run
 
@@ -139,7 +138,7 @@ def recur(graph: Graph, settings: Settings) -> bool:
         return False
     changed, notes = False, list[NearMiss]()
     cells = recogniser_rules([recurrent.RECURRENT], notes)
-    while sweep(graph, cells, Editor(graph, settings.takes)).changed:
+    while sweep(graph, cells, settings.takes):
         changed = True
         notes.clear()
         drop_dead(graph)
@@ -168,7 +167,7 @@ def attend(graph: Graph, settings: Settings) -> bool:
         return False
     changed = _swept(graph, {ops.select_n: attention.as_term})
     changed = recognised(attention.ATTENTION)(graph, settings) or changed
-    return sweep(graph, {ops.attention: attention.share}).changed or changed
+    return sweep(graph, {ops.attention: attention.share}) or changed
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
@@ -199,7 +198,7 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
         return editor.inline(formula, node.inputs)
 
     fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
-    return sweep(graph, dict.fromkeys(fused, rule)).changed
+    return sweep(graph, dict.fromkeys(fused, rule))
 
 
 def take_onnx_operands(graph: Graph, settings: Settings) -> None:
@@ -229,7 +228,7 @@ def shorten(graph: Graph, _: Settings) -> bool:
 
 
 def contract(graph: Graph, settings: Settings) -> bool:
-    return sweep(graph, {ops.einsum: contraction.contraction_rule(weight_values(graph))}).changed
+    return sweep(graph, {ops.einsum: contraction.contraction_rule(weight_values(graph))})
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:
@@ -237,7 +236,7 @@ def absorb(graph: Graph, settings: Settings) -> bool:
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
         graph, _joined(changing, {ops.div: pooling.average_pool}, activations.RELU_RULES)
-    ).changed
+    )
     weights_first(graph)
     drop_dead(graph)
     return changed
@@ -249,10 +248,8 @@ def be_exact(graph: Graph, settings: Settings) -> None:
 
 def avoid_quirks(graph: Graph, settings: Settings) -> None:
     """One after the other, as one may write what the next is about."""
-    there = {node.op for node in graph.walk()}
     for quirk in settings.runtime.quirks:
-        if not there.isdisjoint(quirk.rules) and sweep(graph, dict(quirk.rules)).changed:
-            there = {node.op for node in graph.walk()}
+        sweep(graph, quirk.rules)
     drop_dead(graph)
 
 

@@ -80,9 +80,15 @@ def prove_rotary(node: Node, uses: Uses) -> Rotation | str | None:
 
 def _factor_pairs(terms: Iterable[View], uses: Uses) -> list[list[View]] | None:
     """The factors of each term, if all are products of two."""
-    found = [product(term, uses) for term in terms]
-    plain = all(p.coefficient == 1 and not p.divisors and len(p.factors) == 2 for p in found)
-    return [p.factors for p in found] if plain else None
+    found: list[list[View]] = []
+    for term in terms:
+        if term.op() not in (ops.mul, ops.neg):
+            return None
+        parts = product(term, uses)
+        if parts.coefficient != 1 or parts.divisors or len(parts.factors) != 2:
+            return None
+        found.append(parts.factors)
+    return found
 
 
 # ----------------------------------------------------------------------------------------- in pairs

@@ -7,7 +7,7 @@ A half is the first or the second one, or the even or the odd elements, however 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,7 +46,7 @@ def stacked(node: Node) -> tuple[Joined, Shape] | None:
     seen = along(node.out)
     pair = as_group((*seen.groups[last - 1], *seen.groups[last]))
     groups = (*seen.groups[: last - 1], pair, *seen.groups[last + 1 :])
-    found = joined_halves(replace(seen, groups=groups))
+    found = joined_halves(seen._replace(groups=groups))
     return None if found is None else (found, merged)
 
 
@@ -84,7 +84,7 @@ def united(first: View, second: View, axis: int, interleaved: bool) -> View | No
             both, own = Factor(moved[0], steps[moved[0]], 2), one.groups[axis]
             group = as_group((*own, both) if interleaved else (both, *own))
             groups = (*one.groups[:axis], group, *one.groups[axis + 1 :])
-            found = replace(one, groups=groups)
+            found = one._replace(groups=groups)
             if found.is_whole:
                 return peel(found)
         upper, lower = above(one), above(other)
