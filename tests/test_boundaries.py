@@ -42,6 +42,7 @@ ROOMS = {
             "progress",
             "lock",
             "overlapping",
+            "opening",
             "tensors",
             "distributions",
             "files",
@@ -168,17 +169,22 @@ def test_no_import_upwards(package):
             assert module != package or room == "cli", f"{path} imports its package's face"
 
 
-STARTS = re.compile(
-    r"\b(multiprocessing|subprocess|ProcessPoolExecutor|os\.(system|popen|fork|(spawn|exec|posix)\w+))\b"
-)
-"""What starts processes, as modules and functions are called."""
+DOORS = {
+    r"\b(multiprocessing|subprocess|ProcessPoolExecutor)\b": ("zoo/processes.py",),
+    r"\bos\.(system|popen|fork|(spawn|exec|posix)\w+)\b": ("zoo/processes.py",),
+    # The other reads a picture of this package.
+    r"\b(Image|pil)\.open\(": ("zoo/images/pictures.py", "zoo/images/photograph.py"),
+    r"\bos\.f?d?open\(": ("weights/opening.py",),
+}
+"""What can be touched by a stranger, as it is called, and who alone may."""
 
 
 @pytest.mark.parametrize("package", ROOMS)
-def test_processes_are_started_in_one_place(package):
+@pytest.mark.parametrize("called", DOORS)
+def test_dangers_have_one_door(called, package):
     for path in files(package):
-        found = STARTS.search(ast.unparse(ast.parse(path.read_text())))
-        assert not found or path == ROOT / "zoo/processes.py", (path, found)
+        found = re.search(called, ast.unparse(ast.parse(path.read_text())))
+        assert not found or path.relative_to(ROOT).as_posix() in DOORS[called], (path, found)
 
 
 def _is_dtype(node: ast.expr) -> bool:

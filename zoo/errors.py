@@ -31,3 +31,11 @@ class NotVerified(ZooError):
 
 class MissingLibrary(ZooError):
     """An optional library is needed and not installed."""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a foreign message, short and printable."""
+    text = str(error).strip().splitlines()
+    line = text[0] if text else type(error).__name__
+    shown = "".join(c if c.isprintable() else "?" for c in line)
+    return shown if len(shown) <= 300 else f"{shown[:300]} …"

@@ -69,11 +69,3 @@ def placed(live: Session) -> dict[str, Counter[str]]:
         counts = found.setdefault(part.ep_name, Counter())
         counts.update(node.op_type for node in part.get_nodes())
     return found
-
-
-def reason(error: Exception) -> str:
-    """The first line of a foreign message, short and printable."""
-    text = str(error).strip().splitlines()
-    line = text[0] if text else type(error).__name__
-    shown = "".join(c if c.isprintable() else "?" for c in line)
-    return shown if len(shown) <= 300 else f"{shown[:300]} …"

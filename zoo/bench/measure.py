@@ -15,7 +15,7 @@ from zoo.bench.footprint import Footprint, footprint
 from zoo.bench.inputs import Options, Spec, draw, settle
 from zoo.bench.products import products
 from zoo.bench.rounds import Task, interleave, run, session
-from zoo.errors import BadFile
+from zoo.errors import BadFile, first_line
 from zoo.manifest.read import near
 
 
@@ -66,7 +66,7 @@ def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
     try:
         times = interleave(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
-        raise BadFile(f"a file does not run: {runtime.reason(error)}") from error
+        raise BadFile(f"a file does not run: {first_line(error)}") from error
     names = [*map(str, files), *(["transformers, torch"] if options.torch else [])]
     inputs = [specs for specs, _ in sources] + [sources[0][0]] * options.torch
     contenders = [
@@ -89,7 +89,7 @@ def _open(file: Path, options: Options) -> tuple[list[Spec], Task]:
         task()
     except runtime.ERRORS as error:
         raise BadFile(
-            f"{file} does not run in ONNX Runtime on the CPU ({runtime.reason(error)}): name "
+            f"{file} does not run in ONNX Runtime on the CPU ({first_line(error)}): name "
             "another file, or another --size or --batch."
         ) from error
     return specs, task

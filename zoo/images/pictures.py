@@ -1,15 +1,22 @@
-"""Pictures as callers have them: one or several, of PIL, as arrays, or in files."""
+"""Pictures as callers have them: one or several, of PIL, as arrays, or in files.
+
+Whatever a picture is, it becomes RGB in 8 bits, the right way up, here and nowhere else.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import struct
+import zlib
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.errors import BadRequest
+from weights.opening import open_regular
+from zoo.errors import BadRequest, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,9 +28,24 @@ Picture: TypeAlias = "Image | UInt8 | str | os.PathLike[str]"
 
 Pictures: TypeAlias = "Picture | Sequence[Picture]"
 
+FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is read. Pillow knows more, of which EPS would be handed to Ghostscript, which runs it."""
+
+PIXELS = 89_478_485
+"""The most that a picture may have, as in Pillow, which warns of more; they take 270 MB in RGB."""
+
+DAMAGED = (
+    *(OSError, EOFError, SyntaxError, ValueError, LookupError, TypeError, OverflowError),
+    *(struct.error, zlib.error),
+)
+"""What Pillow's readers raise for files that are not what they seem; they have no common base."""
+
 
 def pictures(images: Pictures) -> list[Image]:
-    """PIL images of what was given: one picture, a sequence, or an array `[n, height, width, 3]`.
+    """RGB images of what was given: one picture, a sequence, or an array `[n, height, width, 3]`.
+
+    They are turned as their EXIF says, grey of 16 bits is scaled to 8, and what is transparent
+    loses that. Of several pictures in one file it is the first.
 
     **Raises** `BadRequest`.
     """
@@ -41,18 +63,16 @@ def pictures(images: Pictures) -> list[Image]:
 
 
 def _picture(given: Picture) -> Image:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     if isinstance(given, Image.Image):
-        return given
+        with _readable(f"a PIL image of mode {given.mode}"):
+            return _rgb(given)
     if isinstance(given, str | os.PathLike):
-        try:
-            with Image.open(given) as picture:
-                return picture.convert("RGB")
-        except (OSError, UnidentifiedImageError) as error:
-            raise BadRequest(
-                f"{given} is no picture that can be read: name another one."
-            ) from error
+        name = repr(os.fspath(given))
+        with _readable(name), open_regular(given) as file, Image.open(file, formats=FORMATS) as it:
+            _check_size(name, *it.size)
+            return _rgb(it)
     array = np.asarray(given)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
         raise BadRequest(
@@ -60,6 +80,47 @@ def _picture(given: Picture) -> Image:
             "arrays [height, width, 3] of RGB."
         )
     return Image.fromarray(array)
+
+
+@contextmanager
+def _readable(name: str) -> Generator[None]:
+    from PIL import Image
+
+    try:
+        yield
+    except (*DAMAGED, MemoryError, Image.DecompressionBombError) as error:
+        raise BadRequest(
+            f"{name} is no picture that can be read ({first_line(error)}): give a sound one "
+            f"of the formats {', '.join(FORMATS)}."
+        ) from error
+
+
+def _check_size(name: str, width: int, height: int) -> None:
+    """What the header says, before there is memory for it."""
+    if width * height > PIXELS:
+        raise BadRequest(
+            f"{name} has {width} x {height} pixels: give a picture of at most "
+            f"{PIXELS // 1_000_000} million."
+        )
+
+
+def _rgb(image: Image) -> Image:
+    from PIL import Image as pil
+    from PIL import ImageOps
+
+    turned = ImageOps.exif_transpose(image)
+    if turned.mode.startswith("I;16"):
+        # Pillow would cut off what is brighter than 255.
+        grey = np.asarray(turned, np.uint32)
+        return pil.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
+    if turned.mode in ("I", "F"):
+        raise BadRequest(
+            f"got a picture whose pixels are numbers of 32 bits (mode {turned.mode}), which do not "
+            "say what is white: give one of 8 or 16 bits."
+        )
+    if turned.mode in ("P", "PA"):
+        turned = turned.convert("RGBA")  # as Pillow wants it where a palette has transparency
+    return turned.convert("RGB")
 
 
 def stack(images: Sequence[Image]) -> UInt8:
@@ -70,4 +131,4 @@ def stack(images: Sequence[Image]) -> UInt8:
             f"got images of the sizes {sorted(sizes)}: this file resizes them itself, so that "
             "those of a batch must be equally large."
         )
-    return np.stack([np.asarray(image.convert("RGB"), np.uint8) for image in images])
+    return np.stack([np.asarray(image, np.uint8) for image in images])

@@ -64,10 +64,10 @@ def preprocess(
 def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Float32:
     """`[len(images), 3, height, width]` for images of any size, as `preprocess` makes them.
 
-    **Arguments:** the images, the model's preprocessing, and (height, width) of the result. Another
+    **Arguments:** RGB images, the model's preprocessing, and (height, width) of the result. Another
     size than the model's own keeps the share of the picture that a crop shows.
     """
-    return np.stack([_one(image.convert("RGB"), how, size) for image in images])
+    return np.stack([_one(image, how, size) for image in images])
 
 
 def _one(image: Image, how: Preprocessing, size: Size) -> Float32:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo import runtime
-from zoo.errors import BadFile, BadRequest
+from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Size, pixel_values
 from zoo.models.config import Preprocessing
 from zoo.registry.lookup import info
@@ -86,7 +86,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
         live = session(file, threads=0)
         (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
-        raise BadFile(f"{file} does not run on these pictures: {runtime.reason(error)}") from error
+        raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error
     stride = info(manifest.model).config.stride
     return _features(values, tokens.astype(np.float32), how, stride, None)
 

@@ -1,13 +1,18 @@
 """`zoo.preprocess`: pictures in every form that people have them in, for a name or a model."""
 
+import io
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import zoo
 from zoo.errors import BadRequest, UnknownModel
 from zoo.images.photograph import photographs
+from zoo.images.pictures import FORMATS, PIXELS, pictures
 from zoo.images.pixel_values import pixel_values
 from zoo.models.build import build
 
@@ -63,3 +68,117 @@ def test_models_that_do_not_know():
     by_hand = build(zoo.info("vit_digits").config, key=jax.random.key(0))
     with pytest.raises(BadRequest, match="built by hand"):
         zoo.preprocess(by_hand, photographs(1))
+
+
+RNG = np.random.default_rng(5)
+COLOURS = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+
+# How what is stored becomes upright, by EXIF's tag 274 (CIPA DC-008, "Orientation").
+UPRIGHT = {
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.transpose(1, 0, 2),
+    6: lambda a: np.rot90(a, -1),
+    7: lambda a: np.rot90(a.transpose(1, 0, 2), 2),
+    8: lambda a: np.rot90(a),
+}
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT)
+def test_pictures_are_turned_as_their_camera_was_held(orientation, tmp_path):
+    exif = Image.Exif()
+    exif[274] = orientation
+    Image.fromarray(COLOURS).save(tmp_path / "a.png", exif=exif)
+    wanted = UPRIGHT[orientation](COLOURS)
+    for given in (tmp_path / "a.png", Image.open(tmp_path / "a.png")):
+        (got,) = pictures(given)
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_grey_of_16_bits_is_scaled(tmp_path):
+    """Pillow's own conversion makes 255 of all that is brighter than that."""
+    deep = np.linspace(0, 65535, 35).reshape(5, 7).astype(np.uint16)
+    for name in ("a.png", "a.tif"):
+        Image.fromarray(deep).save(tmp_path / name)
+        (got,) = pictures(tmp_path / name)
+        wanted = np.rint(deep / 257).astype(np.uint8)
+        np.testing.assert_array_equal(got, np.repeat(wanted[..., None], 3, 2))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "YCbCr", "LAB", "HSV"])
+def test_every_mode_becomes_rgb(mode):
+    of_mode = Image.fromarray(COLOURS).convert("RGBA").convert("RGB").convert(mode)
+    (got,) = pictures(of_mode)
+    np.testing.assert_array_equal(got, of_mode.convert("RGB"))
+
+
+def test_a_palette_with_transparency(tmp_path, recwarn):
+    palette = Image.fromarray(COLOURS).convert("P")
+    palette.save(tmp_path / "a.png", transparency=bytes(range(256)))
+    (got,) = pictures(tmp_path / "a.png")
+    np.testing.assert_array_equal(got, palette.convert("RGB"))
+    assert not recwarn
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_pixels_that_do_not_say_what_is_white(mode):
+    with pytest.raises(BadRequest, match="8 or 16 bits"):
+        pictures(Image.fromarray(COLOURS).convert(mode))
+
+
+def test_other_formats_are_not_even_tried(tmp_path):
+    """EPS is a program, which Pillow would have Ghostscript run."""
+    for format in ("EPS", "PCX", "TGA"):
+        path = tmp_path / f"a.{format.lower()}"
+        Image.fromarray(COLOURS).save(path, format)
+        with pytest.raises(BadRequest, match="is no picture that can be read"):
+            pictures(path)
+
+
+def test_a_picture_that_would_take_too_much_memory(tmp_path):
+    """Its header says how large it is; the file has 8 kB."""
+    side = int(PIXELS**0.5) + 1
+    with Image.new("1", (side, side)) as large:
+        large.save(tmp_path / "a.png")
+    told = f"{side} x {side} pixels: give a picture of at most 89 million"
+    with pytest.warns(Image.DecompressionBombWarning), pytest.raises(BadRequest, match=told):
+        pictures(tmp_path / "a.png")
+    assert Image.MAX_IMAGE_PIXELS == PIXELS
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.png")
+    for path in (tmp_path / "a.png", tmp_path, "/dev/zero"):
+        with pytest.raises(BadRequest, match="no regular file"):
+            pictures(path)
+
+
+def _damaged(raw):
+    """A file with some bytes changed, mostly in its header, or cut short, or with more put in."""
+    kind, found = RNG.integers(4), bytearray(raw)
+    if kind == 0:
+        return raw[: RNG.integers(len(raw))]
+    if kind == 1:
+        place = RNG.integers(len(raw))
+        return raw[:place] + RNG.bytes(9) + raw[place:]
+    for _ in range(RNG.integers(1, 6)):
+        found[RNG.integers(min(len(raw), 150) if kind == 2 else len(raw))] = RNG.integers(256)
+    return bytes(found)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+@pytest.mark.parametrize("format", FORMATS)
+def test_damaged_files_are_pictures_or_get_a_sentence(format, tmp_path):
+    sound = io.BytesIO()
+    Image.fromarray(COLOURS).save(sound, format)
+    for _ in range(60):
+        (tmp_path / "a").write_bytes(_damaged(sound.getvalue()))
+        try:
+            (got,) = pictures(tmp_path / "a")
+        except BadRequest as error:
+            assert "\n" not in str(error) and str(error).isprintable()
+        else:
+            assert got.mode == "RGB"

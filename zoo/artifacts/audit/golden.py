@@ -15,7 +15,7 @@ from weights.errors import WeightsError
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding, Judged, residuals
 from zoo.artifacts.build.extras import GOLDEN
-from zoo.errors import BadFile
+from zoo.errors import BadFile, first_line
 from zoo.export.precision import LIMITS
 from zoo.export.verify import compared, judge
 from zoo.images.pixel_values import Size
@@ -80,7 +80,7 @@ def rerun(golden: Golden, size: Size, live: runtime.Session, variant: Variant) -
             for name, wanted in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
-        return Judged(Finding("golden", False, runtime.reason(error)))
+        return Judged(Finding("golden", False, first_line(error)))
     judged = finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
     return Judged(*judged, partial(residuals, size, got, golden.outputs))
 

@@ -13,7 +13,7 @@ from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.audit.golden import Compare, finding
 from zoo.checkpoints.choice import Choice, Seed, read_weights
 from zoo.checkpoints.load import load
-from zoo.errors import BadFile
+from zoo.errors import BadFile, first_line
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, reference, verify
@@ -55,7 +55,7 @@ def comparison(
         try:
             judged = finding("JAX", verify(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
-            return Judged(Finding("JAX", False, runtime.reason(error)))
+            return Judged(Finding("JAX", False, first_line(error)))
         return Judged(*judged, partial(first_residuals, live, samples[0], signature))
 
     return compare

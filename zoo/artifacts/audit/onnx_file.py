@@ -12,6 +12,7 @@ from onnx_ir.serde import SerdeError
 import converter
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding
+from zoo.errors import first_line
 from zoo.export.precision import runnable
 from zoo.manifest.choices import Precision
 from zoo.manifest.schema import Tensor
@@ -31,7 +32,7 @@ def check_model(file: Path) -> Finding:
         *UNREADABLE,
         RuntimeError,
     ) as error:
-        return Finding("checker", False, runtime.reason(error))
+        return Finding("checker", False, first_line(error))
     return Finding("checker", True, "onnx.checker with shapes")
 
 
@@ -42,7 +43,7 @@ def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model
     try:
         model = ir.load(file)
     except UNREADABLE as error:
-        return Finding("graph", False, runtime.reason(error)), None
+        return Finding("graph", False, first_line(error)), None
     if not all(isinstance(node.op_type, str) for node in model.graph.all_nodes()):
         return Finding("graph", False, "the name of an operator is no text"), None
     places = {
@@ -70,7 +71,7 @@ def load(file: Path, precision: Precision, provider: str) -> tuple[Finding, runt
     try:
         live = runtime.session(runnable(file, precision), provider)
     except (*runtime.ERRORS, *UNREADABLE) as error:
-        return Finding("loads", False, runtime.reason(error)), None
+        return Finding("loads", False, first_line(error)), None
     told = ", bfloat16 emulated" if precision == "bf16" else ""
     return Finding("loads", True, f"{provider}{told}"), live
 
