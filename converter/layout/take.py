@@ -31,15 +31,17 @@ def _take(node: Node, editor: Editor) -> Value | None:
     taken = (*x.shape[:axis], *where, *x.shape[axis + 1 :])
     inputs = [x, editor.reshape(source, where)]
     out = editor.add(ops.take, inputs, taken, x.dtype, {"axis": axis})
-    collapsed = axis in numbers.collapsed_slice_dims
     # axes of the result: those of the indices in their places, those of the operand in the others
     batch = list(range(axis, axis + len(where)))
-    kept = [i for i in range(len(taken)) if i not in batch]
-    if not collapsed:
-        kept.insert(axis, -1)
+    kept = [
+        -1 if a == axis else a if a < axis else a + len(where) - 1
+        for a in range(x.rank)
+        if a not in numbers.collapsed_slice_dims
+    ]
     order = [(kept if i in numbers.offset_dims else batch).pop(0) for i in range(node.out.rank)]
-    turned = editor.transpose(out, [i for i in order if i >= 0])
-    return editor.reshape(turned, node.out.shape)
+    there = [i for i in order if i >= 0]
+    ones = [i for i in range(len(taken)) if i not in there]  # other axes that are collapsed
+    return editor.reshape(editor.transpose(out, [*ones, *there]), node.out.shape)
 
 
 def _from_end(indices: Value, size: dims.Dim) -> Value:

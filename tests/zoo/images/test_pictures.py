@@ -48,7 +48,7 @@ def test_a_model_knows_how_and_another_size():
     ("images", "told"),
     [
         ([], "no picture"),
-        ("nothing.png", "nothing.png is no picture"),
+        ("nothing.png", "'nothing.png' is no picture"),
         (np.zeros((4, 4)), r"float64\[4, 4\]"),
         (np.zeros((4, 4, 3)), r"float64\[4, 4, 3\]"),
         (np.zeros((4, 4, 4), np.uint8), r"uint8\[4, 4, 4\]"),
