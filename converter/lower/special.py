@@ -9,7 +9,7 @@ import numpy as np
 from converter.ir import ops
 from converter.lower import coefficients as c
 from converter.lower.coefficients import ATAN, LANCZOS
-from converter.lower.formula import Term, either, formulas
+from converter.lower.elementwise import Term, either, formulas
 
 
 def lowered_expm1(x: Term) -> Term:
