@@ -125,10 +125,9 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
 def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
     """What is below the bits of 1, where that is all there is besides."""
     one = int(np.ones((), dtype).view(node.out.dtype))
-    for side, other in ((0, 1), (1, 0)):
-        digits = node.inputs[other]
-        most = (1 << jnp.finfo(dtype).nmant) - 1
-        if scalar(node.inputs[side]) == one and known_range(digits).within(0, most):
+    most = (1 << jnp.finfo(dtype).nmant) - 1
+    for number, digits in (node.inputs, node.inputs[::-1]):
+        if scalar(number) == one and known_range(digits).within(0, most):
             return digits
     return None
 

@@ -8,6 +8,7 @@ how they are moved, becomes operations on the numbers they hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,26 +36,17 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
 
     def written(node: Node, editor: Editor) -> Sequence[Value] | None:
         closed = _instead(node, claimed)
-        return None if closed is None else inlined(closed, node, editor.nodes, constants, claimed)
+        if closed is None:
+            return None
+        decomposer = Decomposer(constants, node.source, claimed=claimed)
+        return decomposer.inline(closed, node.inputs, editor.nodes)
 
     stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
     stand_for_more = set(filter(only, stand_for_more))
     return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written)).changed
 
 
-def inlined(
-    closed: Any,
-    node: Node,
-    nodes: list[Node],
-    constants: Constants | None = None,
-    claimed: frozenset[str] = frozenset(),
-) -> list[Value]:
-    """Append what stands in a node's place, decomposed; returns its outputs."""
-    written = Decomposer(constants or Constants([], Names()), node.source)
-    written.claimed = claimed
-    return written.inline(closed, node.inputs, nodes)
-
-
+@dataclass(eq=False)
 class Decomposer(Inliner):
     """Writes jaxprs that stand in the place of a node, which is where all of them come from."""
 
@@ -101,10 +93,8 @@ def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> 
 def _in_reals(node: Node, meaning: OfHeld) -> Any:
     """The jaxpr of what a node does to complex numbers, for arrays as the graph has them."""
     primitive, types = meaning.primitive, meaning.types
-    real = [
-        is_complex(aval.dtype) and is_known_real(value)
-        for aval, value in zip(types, node.inputs, strict=True)
-    ]
+    pairs = zip(types, node.inputs, strict=True)
+    real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
     whole = {**node.params, **meaning.hints}
     function = in_reals(primitive, types, real, whole, node.params)
     if function is not None:
@@ -134,7 +124,8 @@ def represent(graph: Graph) -> bool:
 
 
 def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
-    return inlined(_expansion_traced(_on_numbers(node), node.inputs), node, editor.nodes)
+    closed = _expansion_traced(_on_numbers(node), node.inputs)
+    return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
 def _holds_keys(node: Node) -> bool:

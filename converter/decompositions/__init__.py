@@ -6,7 +6,6 @@ A function here is plain ``jax.lax`` and knows no graph; it is traced in the pla
 from __future__ import annotations
 
 from converter.decompositions import (
-    bessel,
     computation,
     elimination,
     grouped_products,

@@ -44,11 +44,8 @@ def cholesky(x: jax.Array) -> jax.Array:
     result = repeat(size, step, jnp.zeros_like(x))
     definite = jnp.all(jnp.real(diagonal(result)) > 0, axis=-1)
     result = jnp.where(rows[:, None] >= rows, result, x)
-    return jnp.where(definite[..., None, None], result, jnp.full_like(x, _undefined(x)))
-
-
-def _undefined(x: jax.Array) -> complex | float:
-    return complex(jnp.nan, jnp.nan) if jnp.iscomplexobj(x) else jnp.nan
+    undefined = complex(jnp.nan, jnp.nan) if jnp.iscomplexobj(x) else jnp.nan
+    return jnp.where(definite[..., None, None], result, jnp.full_like(x, undefined))
 
 
 @decomposition("cholesky_update")
@@ -186,11 +183,9 @@ def tridiagonal_solve(
     to the right.
     """
     if perturb_singular:
-        raise Unsupported(
-            "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
-        )
-    diagonals = [jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above)]
-    low, mid, up = diagonals
+        why = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
+        raise Unsupported(why)
+    low, mid, up = (jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above))
     right = jnp.moveaxis(b, -2, 0)
     up = jnp.concatenate([up[:-1], jnp.zeros_like(up[:1])])
     start: Arrays = (mid[0], up[0], right[0])

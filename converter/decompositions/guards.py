@@ -8,13 +8,16 @@ An axis that ``vmap`` names has a number once it is mapped. Names that are left 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.registered import guard
+from converter.decompositions.registered import decomposition
+
+guard = partial(decomposition, guards=True)
 
 PLATFORM = "cpu"
 """What ``lax.platform_dependent`` takes a file for: everything else may need its kernels."""

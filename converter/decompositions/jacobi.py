@@ -173,12 +173,8 @@ def svd(
     """
     height, width = x.shape[-2:]
     if height < width:
-        values, *vectors = svd(
-            adjoint(x),
-            full_matrices=full_matrices,
-            compute_uv=compute_uv,
-            subset_by_index=subset_by_index,
-        )
+        wanted = {"full_matrices": full_matrices, "compute_uv": compute_uv}
+        values, *vectors = svd(adjoint(x), **wanted, subset_by_index=subset_by_index)
         return (values, *(adjoint(v) for v in reversed(vectors)))
     if width == 0:
         return _empty(x, full_matrices, compute_uv)

@@ -68,24 +68,16 @@ OWN_EXPANSIONS: dict[str, Expansion] = {}
 
 
 def decomposition(
-    *primitives: str, ignores: Iterable[str] = (), only: Applies = always, of_complex: bool = False
+    *primitives: str, ignores: Iterable[str] = (), **more: Any
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
-    add = OWN_EXPANSIONS.__setitem__
-    return registering(add, primitives, ignores, applies=only, of_complex=of_complex)
-
-
-def guard(
-    *primitives: str, ignores: Iterable[str] = ()
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register what is traced in the place of primitives that guard, mark or spread values."""
-    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, guards=True)
+    """Register one of ours for one or more primitives; ``more`` are fields of its `Expansion`."""
+    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, **more)
 
 
 def registering(
     add: Callable[[Any, Expansion], None], names: Iterable[Any], ignores: Iterable[str], **more: Any
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Add a function under some names; ``more`` is said of it as an `Expansion`."""
+    """Add a function under some names; ``more`` are fields of its `Expansion`."""
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         for name in names:

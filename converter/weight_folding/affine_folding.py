@@ -25,15 +25,8 @@ from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
-from converter.weight_folding.linearity import (
-    CONVOLUTIONS,
-    WAYS,
-    LinearPart,
-    Way,
-    channel_vector,
-    is_tame,
-    keeps_finite,
-)
+from converter.weight_folding import linearity
+from converter.weight_folding.linearity import CONVOLUTIONS, WAYS, LinearPart, Way
 
 DEPTH = 12
 """How many operations a factor is carried through."""
@@ -76,13 +69,13 @@ class WeightAffine:
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and is_tame(other, divides):
+            if self._is_fixed(other) and linearity.is_tame(other, divides):
                 spread, how = _affine_folding_spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
                 parts = self._scaled(LinearPart(node, index, factor), editor, DEPTH) or []
                 # To multiply only constants with another gains little: (x * 2) * 3.
                 useful = any(scalar(part.value) is None for part in parts)
-                if useful and keeps_finite(other, divides):
+                if useful and linearity.keeps_finite(other, divides):
                     return self._without(node, index, node.op, parts, editor)
         return None
 
@@ -129,7 +122,7 @@ class WeightAffine:
             ways = WAYS[inner.op](inner, part.other, editor)
             return self._shifted(ways[0][0], op, editor) if ways else None
         if inner.op in CONVOLUTIONS:
-            vector = channel_vector(inner, part.other, editor)
+            vector = linearity.channel_vector(inner, part.other, editor)
             free = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
             return (LinearPart(inner, 2, vector), op) if vector is not None and free else None
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():

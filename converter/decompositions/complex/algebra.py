@@ -14,7 +14,7 @@ from jax import lax
 
 from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.decompositions.computation import Combine, combined, lines
-from converter.decompositions.window_reductions import Pads, in_windows, pads
+from converter.decompositions.window_reductions import Pads, in_windows
 from converter.ir.complex_pairs import Pair, is_complex, parts, real_dtype, whole_number
 
 
@@ -206,10 +206,8 @@ def _extreme(combine: Combined, start: float) -> Callable[..., Pair]:
         base_dilation: Sequence[int],
         window_dilation: Sequence[int],
     ) -> Pair:
-        whole = whole_number(x)
-        padded = lax.pad(whole, jnp.asarray(start, whole.dtype), pads(padding, base_dilation))
-        window = (window_dimensions, window_strides, window_dilation)
-        return parts(*in_windows([padded], _alone(combine), *window))
+        window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
+        return parts(*in_windows([whole_number(x)], [start], _alone(combine), *window))
 
     return reduce_window
 
@@ -247,8 +245,7 @@ def scatter_mul(
     length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
     none = jnp.zeros_like(x.re)
     angle = lax.scatter_add(none, indices, angles[1], dimension_numbers, mode=mode)
-    touched = lax.scatter_add(
-        none, indices, jnp.ones_like(updates.re), dimension_numbers, mode=mode
-    )
+    ones = jnp.ones_like(updates.re)
+    touched = lax.scatter_add(none, indices, ones, dimension_numbers, mode=mode)
     moved = quarter_turned(jnp.sqrt(length), angles[0] + angle)
     return Pair(*(jnp.where(touched > 0, m, old) for m, old in zip(moved, x, strict=True)))

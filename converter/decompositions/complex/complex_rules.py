@@ -8,6 +8,7 @@ It owns every parameter, as an expansion does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -58,13 +59,14 @@ def in_reals(
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.named(primitive.name)
+    each = partial(_each_of, _rewriting_bound(primitive, whole))
     if op.linear is Linear.TOGETHER:
         stays = op not in SIGNED and any(real) and list(real) == complexes
-        return _on_pairs(_each(primitive, whole), complexes, real if stays else None)
+        return _on_pairs(each, complexes, real if stays else None)
     if op.linear is Linear.EACH:
         return _on_pairs(_rewriting_product(primitive, whole), complexes, real)
     if name == "div" and real[1]:
-        return _on_pairs(_each(primitive, whole), complexes, (False, True))
+        return _on_pairs(each, complexes, (False, True))
     of_real = MEANINGS.get(name + REAL) if all(real) else None
     found = of_real or MEANINGS.get(name)
     if found is None or found.unknown(params):
@@ -106,14 +108,8 @@ def _rewriting_bound(primitive: Any, params: Mapping[str, Any]) -> ComplexFuncti
     return call
 
 
-def _each(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
-    """The primitive on the real parts, and on the imaginary ones."""
-    call = _rewriting_bound(primitive, params)
-    return lambda *xs: _each_of(call, *xs)
-
-
 def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """Of real numbers alone, whose imaginary parts stay zero, the first is enough."""
+    """The real parts, and the imaginary ones: of real numbers alone these stay zero."""
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
     halves = [call(*(x[i] if isinstance(x, Pair) else x for x in xs)) for i in (0, 1)]
