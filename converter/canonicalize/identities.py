@@ -99,12 +99,6 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
-WINDOWS = (
-    *(ops.conv_general_dilated, ops.reduce_window_sum),
-    *(ops.reduce_window_max, ops.reduce_window_min),
-)
-
-
 def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
     """A float from 1 to 2, less 1, whose digits are an integer: that integer, scaled.
 
@@ -228,7 +222,8 @@ RULES: dict[Op, Rule] = {
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,
     **dict.fromkeys((op for op in ops.stated() if op.reduces), _reduce),
-    **dict.fromkeys(WINDOWS, over_nothing),
+    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), over_nothing),
+    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), over_nothing),
     ops.dynamic_update_slice: _of_nothing(1),
     **dict.fromkeys(ops.SCATTERS, _of_nothing(2)),
     ops.select_and_scatter_add: _select_and_scatter,

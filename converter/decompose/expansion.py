@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from converter import decompositions
 from converter.decompositions.complex.complex_rules import in_reals, is_known_real
-from converter.decompositions.registered import DecompositionFunction, Expansion, is_of_complex
+from converter.decompositions.registered import OWN_EXPANSIONS, DecompositionFunction, Expansion
 from converter.errors import Unsupported
 from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, Constants, OfHeld, is_key
 from converter.frontend.diagnostics import fitting
@@ -99,7 +99,8 @@ def _in_reals(node: Node, meaning: OfHeld) -> Any:
     function = in_reals(primitive, types, real, whole, node.params)
     if function is not None:
         return _expansion_traced(function, node.inputs)
-    if is_of_complex(primitive.name) or not any(is_complex(aval.dtype) for aval in types):
+    own = OWN_EXPANSIONS.get(primitive.name)
+    if (own and own.of_complex) or not any(is_complex(aval.dtype) for aval in types):
         return _expanded(decompositions.find_decomposition(primitive.name), node, types)
     return None
 
@@ -113,10 +114,7 @@ COMPARED = {"eq": jnp.all, "ne": jnp.any}
 
 
 def represent(graph: Graph) -> bool:
-    """Write out all that has to do with keys, in place; whether there was anything.
-
-    What is written may have to do with keys again.
-    """
+    """Write out what has to do with keys, in place, until nothing has; whether anything had."""
     changed = False
     while found := {node.op for node in graph.walk() if _holds_keys(node)}:
         changed |= sweep(graph, dict.fromkeys(found, _prng_keys_written)).changed

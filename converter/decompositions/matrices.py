@@ -87,7 +87,7 @@ def geqrf(x: jax.Array) -> Packed:
     """``R`` from the diagonal on with the reflections below it, and their factors ``tau``.
 
     Column by column, with LAPACK's signs and factors, so that ``R`` is JAX's (Golub and Van Loan,
-    Matrix Computations, 4th edition, algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
+    algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
     taus = jnp.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
     return repeat(taus.shape[-1], _reflected, (x, taus))

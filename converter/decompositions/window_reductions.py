@@ -153,9 +153,8 @@ POOLED_AXES = 3
 
 
 def is_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
-    window = zip(
-        params["window_dimensions"], params["window_strides"], params["padding"], strict=True
-    )
+    names = ("window_dimensions", "window_strides", "padding")
+    window = zip(*(params[name] for name in names), strict=True)
     axes = sum(size != 1 or stride != 1 or tuple(pads) != (0, 0) for size, stride, pads in window)
     return not is_float(avals[0].dtype) or not 0 < axes <= POOLED_AXES
 

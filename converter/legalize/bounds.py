@@ -130,10 +130,7 @@ def _filler(value: Any, dtype: np.dtype) -> Any:
 
 
 def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
-    """A dropped window goes to rows appended for it, which are cut off again.
-
-    ``doubted`` says that a promise may not be kept.
-    """
+    """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     sizes = scatter_window(numbers, x.rank, updates.shape)

@@ -138,9 +138,7 @@ class Builder:
         return self.const(number, self.operand().dtype)
 
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
-        """1-D of int64: a constant, unless a named dimension is among them, which is computed from
-        the inputs' shapes.
-        """
+        """1-D of int64: a constant, or computed from the inputs' shapes if some have names."""
         numbers = tuple(numbers)
         if not any(map(dims.is_symbolic, numbers)):
             return self.const(np.asarray(numbers, np.int64))

@@ -117,16 +117,12 @@ def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
-@lowers(ops.split, since=18)
-def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    even = len(set(sizes)) == 1
-    inputs = [x] if even else [x, b.ints(sizes)]
-    return b.ops("Split", inputs, len(sizes), axis=axis, num_outputs=len(sizes) if even else None)
-
-
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)
+    """From opset 18 on the number of equal parts is enough."""
+    even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
+    inputs = [x] if even else [x, b.ints(sizes)]
+    return b.ops("Split", inputs, count, axis=axis, num_outputs=count if even else None)
 
 
 NAMES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid"}

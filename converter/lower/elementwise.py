@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partialmethod
+from functools import partial, partialmethod
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.builder import Builder
-from converter.lower.lowerings import OLDEST, Lowering, lowers, table, unsupported
+from converter.lower.lowerings import OLDEST, lowers, table, unsupported
 
 
 class Term:
@@ -97,14 +97,11 @@ Formula: TypeAlias = Callable[..., Term]
 def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
     """Register operations without parameters by formulas of their operands."""
     for op, formula in rows.items():
-        lowers(op, since=since)(_lowering(formula))
+        lowers(op, since=since)(partial(_of_terms, formula))
 
 
-def _lowering(formula: Formula) -> Lowering:
-    def lowering(b: Builder, *xs: ir.Value) -> ir.Value:
-        return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
-
-    return lowering
+def _of_terms(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
+    return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
 
 
 def either(operator: str, formula: Formula) -> Formula:

@@ -49,7 +49,8 @@ def _(
     shared, pointed = n.operand_batching_dims, n.start_index_map
     wide = [d for d in pointed if not dims.same(slice_sizes[d], 1)]
     rest = [d for d in range(rank) if d not in (*shared, *pointed)]
-    if short := _cut_axes(slice_sizes, b.operand().shape, rest):  # not indexed, nor taken whole
+    short = [d for d in _cut_axes(slice_sizes, b.operand().shape) if d in rest]
+    if short:  # not indexed, nor taken whole
         ends = b.ints(tuple(slice_sizes[d] for d in short))
         x = b.op("Slice", x, b.ints([0] * len(short)), ends, b.ints(short))
     before = b.operand(1).rank - 1
@@ -84,10 +85,9 @@ def _gathered_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tu
     ]
 
 
-def _cut_axes(sizes: Shape, shape: Shape, axes: Sequence[int] | None = None) -> list[int]:
-    """The axes, of some or of all, that are not taken whole."""
-    axes = range(len(shape)) if axes is None else axes
-    return [d for d in axes if not dims.same(sizes[d], shape[d])]
+def _cut_axes(sizes: Shape, shape: Shape) -> list[int]:
+    """The axes that are not taken whole."""
+    return [d for d in range(len(shape)) if not dims.same(sizes[d], shape[d])]
 
 
 def _widened(
@@ -175,9 +175,8 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
         return indices
     if given == 0:
         return b.expand(b.const(0, np.int64), (), (*where, columns))
-    pads = np.zeros((2, len(where) + 1), np.int64)
-    pads[1, -1] = columns - given
-    return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
+    pads = [0] * (2 * len(where) + 1) + [columns - given]
+    return b.op("Pad", indices, b.ints(pads), b.const(0, np.int64))
 
 
 # --------------------------------------------------------------------------------- dynamic slices

@@ -49,14 +49,7 @@ def lowers(
     ignores: Iterable[str] = (),
     add: Callable[[Any, int, Owner], None] = add_own,
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations.
-
-    Args:
-        operations: what it writes.
-        since: the opset that brought what it writes; of several rules the newest is taken.
-        ignores: parameters that it knowingly does not read. A node with any other is refused.
-        add: where to.
-    """
+    """Register a rule for one or more operations, ours or one from outside."""
 
     def register(lowering: Lowering) -> Lowering:
         parameters = inspect.signature(lowering).parameters.values()
@@ -85,8 +78,6 @@ def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
 def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | None:
     """The newest rule for an operation at this opset: one from outside, else ours; a composite
     without any is the operator that it names, its parameters the attributes.
-
-    ``claimed`` are the names of users' own primitives in the program.
     """
     for rules in (outside.rules_of.find(op, claimed) or {}, OWN_RULES.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:

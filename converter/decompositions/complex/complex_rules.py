@@ -1,8 +1,6 @@
 """What primitives do to complex numbers, by primitive.
 
-A function takes the operands by position, a ``Pair`` for each that is complex, and the primitive's
-parameters by keyword; it gives the result, a ``Pair`` if that is complex, or one for each output.
-It owns every parameter, as an expansion does.
+A function is an expansion that takes and gives a ``Pair`` for each array that is complex.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.registered import DecompositionFunction, Expansion, registering
+from converter.decompositions.registered import Decorator, Expansion, registering
 from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
 from converter.ir.op import Linear
@@ -32,14 +30,12 @@ SIGNED = frozenset({ops.neg, ops.scatter_sub, ops.sub})
 """Operations that may change the sign of a zero, of those that do the same to both parts."""
 
 
-def meaning(
-    *primitives: str, ignores: Iterable[str] = (), packed: bool = False
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register a function for one or more primitives; what it ignores is given by name."""
+def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
+    """Register a function for one or more primitives."""
     return registering(MEANINGS.__setitem__, primitives, ignores, packed=packed)
 
 
-def meanings(rows: Mapping[str, DecompositionFunction], ignores: Iterable[str] = ()) -> None:
+def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
     """Register functions of operands alone."""
     for primitive, function in rows.items():
         meaning(primitive, ignores=ignores)(function)
@@ -59,12 +55,12 @@ def in_reals(
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.named(primitive.name)
-    each = partial(_each_of, _rewriting_bound(primitive, whole))
+    each = partial(_each_of, partial(_bound, primitive, whole))
     if op.linear is Linear.TOGETHER:
         stays = op not in SIGNED and any(real) and list(real) == complexes
         return _on_pairs(each, complexes, real if stays else None)
     if op.linear is Linear.EACH:
-        return _on_pairs(_rewriting_product(primitive, whole), complexes, real)
+        return _on_pairs(partial(_rewriting_product, primitive, whole), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(each, complexes, (False, True))
     of_real = MEANINGS.get(name + REAL) if all(real) else None
@@ -100,12 +96,9 @@ def _on_pairs(
     return call
 
 
-def _rewriting_bound(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
-    def call(*xs: Any) -> list[Any]:
-        found = primitive.bind(*xs, **primitive.get_bind_params(dict(params)))
-        return list(found) if primitive.multiple_results else [found]
-
-    return call
+def _bound(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
+    found = primitive.bind(*xs, **primitive.get_bind_params(dict(params)))
+    return list(found) if primitive.multiple_results else [found]
 
 
 def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
@@ -116,21 +109,16 @@ def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
     return [Pair(re, im) for re, im in zip(*halves, strict=True)]
 
 
-def _rewriting_product(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
+def _rewriting_product(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
     """Four products of real numbers, or two where an operand is real, or one."""
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}
-    call = _rewriting_bound(primitive, {**params, **real})
-
-    def product(x: Any, y: Any) -> list[Any]:
-        if not (isinstance(x, Pair) and isinstance(y, Pair)):
-            return _each_of(call, x, y)
-        (aa,), (bb,), (ab,), (ba,) = (
-            call(*pair) for pair in ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
-        )
-        return [Pair(aa - bb, ab + ba)]
-
-    return product
+    call = partial(_bound, primitive, {**params, **real})
+    if not (isinstance(x, Pair) and isinstance(y, Pair)):
+        return _each_of(call, x, y)
+    pairs = ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
+    (aa,), (bb,), (ab,), (ba,) = (call(*pair) for pair in pairs)
+    return [Pair(aa - bb, ab + ba)]
 
 
 def _listed(found: Any) -> list[Any]:
