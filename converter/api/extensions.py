@@ -44,7 +44,8 @@ def rule(
         since: the opset that brought what it writes; of several rules the newest is taken.
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
-    return rules.rules_from_outside(_meant(operations), since, ignores)
+    add = rules.add_from_outside
+    return rules.lowers(*_meant(operations), since=since, ignores=ignores, add=add)
 
 
 def expansion(

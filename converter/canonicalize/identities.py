@@ -99,12 +99,6 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
-WINDOWS = (
-    *(ops.conv_general_dilated, ops.reduce_window_sum),
-    *(ops.reduce_window_max, ops.reduce_window_min),
-)
-
-
 def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
     """A float from 1 to 2, less 1, whose digits are an integer: that integer, scaled.
 
@@ -125,10 +119,9 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
 def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
     """What is below the bits of 1, where that is all there is besides."""
     one = int(np.ones((), dtype).view(node.out.dtype))
-    for side, other in ((0, 1), (1, 0)):
-        digits = node.inputs[other]
-        most = (1 << jnp.finfo(dtype).nmant) - 1
-        if scalar(node.inputs[side]) == one and known_range(digits).within(0, most):
+    most = (1 << jnp.finfo(dtype).nmant) - 1
+    for number, digits in (node.inputs, node.inputs[::-1]):
+        if scalar(number) == one and known_range(digits).within(0, most):
             return digits
     return None
 
@@ -229,7 +222,8 @@ RULES: dict[Op, Rule] = {
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,
     **dict.fromkeys((op for op in ops.stated() if op.reduces), _reduce),
-    **dict.fromkeys(WINDOWS, over_nothing),
+    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), over_nothing),
+    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), over_nothing),
     ops.dynamic_update_slice: _of_nothing(1),
     **dict.fromkeys(ops.SCATTERS, _of_nothing(2)),
     ops.select_and_scatter_add: _select_and_scatter,

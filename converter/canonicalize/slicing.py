@@ -105,10 +105,7 @@ def _pad(node: Node, _: Editor) -> Value | None:
 
 
 def _static_indexing_gather(node: Node, editor: Editor) -> Value | None:
-    """``x[:, 1]``, ``x[..., 4:]`` and ``x[..., ::2]`` where a size has a name.
-
-    jnp writes those as a ``gather`` with constant indices.
-    """
+    """``x[:, 1]``, ``x[..., 4:]`` or ``x[..., ::2]`` where a size has a name: jnp gathers."""
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     array = indices.const

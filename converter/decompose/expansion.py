@@ -8,6 +8,7 @@ how they are moved, becomes operations on the numbers they hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 
 from converter import decompositions
 from converter.decompositions.complex.complex_rules import in_reals, is_known_real
-from converter.decompositions.registered import DecompositionFunction, Expansion, is_of_complex
+from converter.decompositions.registered import OWN_EXPANSIONS, DecompositionFunction, Expansion
 from converter.errors import Unsupported
 from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, Constants, OfHeld, is_key
 from converter.frontend.diagnostics import fitting
@@ -35,26 +36,17 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
 
     def written(node: Node, editor: Editor) -> Sequence[Value] | None:
         closed = _instead(node, claimed)
-        return None if closed is None else inlined(closed, node, editor.nodes, constants, claimed)
+        if closed is None:
+            return None
+        decomposer = Decomposer(constants, node.source, claimed=claimed)
+        return decomposer.inline(closed, node.inputs, editor.nodes)
 
     stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
     stand_for_more = set(filter(only, stand_for_more))
     return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written))
 
 
-def inlined(
-    closed: Any,
-    node: Node,
-    nodes: list[Node],
-    constants: Constants | None = None,
-    claimed: frozenset[str] = frozenset(),
-) -> list[Value]:
-    """Append what stands in a node's place, decomposed; returns its outputs."""
-    written = Decomposer(constants or Constants([], Names()), node.source)
-    written.claimed = claimed
-    return written.inline(closed, node.inputs, nodes)
-
-
+@dataclass(eq=False)
 class Decomposer(Inliner):
     """Writes jaxprs that stand in the place of a node, which is where all of them come from."""
 
@@ -101,15 +93,14 @@ def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> 
 def _in_reals(node: Node, meaning: OfHeld) -> Any:
     """The jaxpr of what a node does to complex numbers, for arrays as the graph has them."""
     primitive, types = meaning.primitive, meaning.types
-    real = [
-        is_complex(aval.dtype) and is_known_real(value)
-        for aval, value in zip(types, node.inputs, strict=True)
-    ]
+    pairs = zip(types, node.inputs, strict=True)
+    real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
     whole = {**node.params, **meaning.hints}
     function = in_reals(primitive, types, real, whole, node.params)
     if function is not None:
         return _expansion_traced(function, node.inputs)
-    if is_of_complex(primitive.name) or not any(is_complex(aval.dtype) for aval in types):
+    own = OWN_EXPANSIONS.get(primitive.name)
+    if (own and own.of_complex) or not any(is_complex(aval.dtype) for aval in types):
         return _expanded(decompositions.find_decomposition(primitive.name), node, types)
     return None
 
@@ -123,10 +114,7 @@ COMPARED = {"eq": jnp.all, "ne": jnp.any}
 
 
 def represent(graph: Graph) -> bool:
-    """Write out all that has to do with keys, in place; whether there was anything.
-
-    What is written may have to do with keys again.
-    """
+    """Write out what has to do with keys, in place, until nothing has; whether anything had."""
     changed = False
     while found := {node.op for node in graph.walk() if _holds_keys(node)}:
         changed |= sweep(graph, dict.fromkeys(found, _prng_keys_written))
@@ -134,7 +122,8 @@ def represent(graph: Graph) -> bool:
 
 
 def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
-    return inlined(_expansion_traced(_on_numbers(node), node.inputs), node, editor.nodes)
+    closed = _expansion_traced(_on_numbers(node), node.inputs)
+    return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
 def _holds_keys(node: Node) -> bool:

@@ -1,12 +1,12 @@
 """Primitives that have no operator in ONNX, as the JAX functions that say what they mean.
 
 A function here is plain ``jax.lax`` and knows no graph; it is traced in the place of the primitive.
+Golub and Van Loan are those of Matrix Computations, 4th edition, 2013.
 """
 
 from __future__ import annotations
 
 from converter.decompositions import (
-    bessel,
     computation,
     elimination,
     grouped_products,

@@ -6,17 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.matrices import (
-    Index,
-    diagonal,
-    entry,
-    matrix_times,
-    outer,
-    repeat,
-    row,
-    with_column,
-    with_row,
-)
+from converter.decompositions import matrices
+from converter.decompositions.matrices import Index, entry, repeat, row, with_column, with_row
 from converter.decompositions.registered import decomposition
 from converter.errors import Unsupported
 
@@ -25,30 +16,25 @@ from converter.errors import Unsupported
 def cholesky(x: jax.Array) -> jax.Array:
     """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
 
-    Of complex numbers ``L.T`` is the adjoint, and the diagonal is taken for real.
-
-    Column by column, each by one product of a matrix with a vector (Golub and Van Loan, Matrix
-    Computations, 4th edition, algorithm 4.2.1). Of ``x`` the lower triangle is read; the
-    other one stays, as LAPACK leaves it.
+    Column by column, each by one product of a matrix with a vector (Golub and Van Loan, algorithm
+    4.2.1). Of ``x`` the lower triangle is read; the other one stays, as LAPACK leaves it. Of
+    complex numbers ``L.T`` is the adjoint, and the diagonal is taken for real.
     """
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
 
     def step(j: Index, known: jax.Array) -> jax.Array:
-        rest = entry(x, j) - matrix_times(known, jnp.conj(row(known, j)))
+        rest = entry(x, j) - matrices.matrix_times(known, jnp.conj(row(known, j)))
         scaled = rest / jnp.sqrt(jnp.real(entry(rest, j)))[..., None]
         if jnp.iscomplexobj(x):
             scaled = jnp.where(rows == j, scaled.real, scaled)
         return with_column(known, j, jnp.where(rows >= j, scaled, jnp.zeros_like(scaled)))
 
     result = repeat(size, step, jnp.zeros_like(x))
-    definite = jnp.all(jnp.real(diagonal(result)) > 0, axis=-1)
+    definite = jnp.all(jnp.real(matrices.diagonal(result)) > 0, axis=-1)
     result = jnp.where(rows[:, None] >= rows, result, x)
-    return jnp.where(definite[..., None, None], result, jnp.full_like(x, _undefined(x)))
-
-
-def _undefined(x: jax.Array) -> complex | float:
-    return complex(jnp.nan, jnp.nan) if jnp.iscomplexobj(x) else jnp.nan
+    undefined = complex(jnp.nan, jnp.nan) if jnp.iscomplexobj(x) else jnp.nan
+    return jnp.where(definite[..., None, None], result, jnp.full_like(x, undefined))
 
 
 @decomposition("cholesky_update")
@@ -85,8 +71,8 @@ Eliminated = tuple[jax.Array, jax.Array, jax.Array]
 def lu(x: jax.Array) -> Eliminated:
     """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
 
-    Elimination by columns with partial pivoting (Golub and Van Loan, Matrix Computations, 4th
-    edition, algorithm 3.4.1). Of entries of the same size the first is the pivot, as in LAPACK.
+    Elimination by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Of entries
+    of the same size the first is the pivot, as in LAPACK.
     """
     *stack, height, width = x.shape
     rows, columns = lax.iota(jnp.int32, height), lax.iota(jnp.int32, width)
@@ -105,7 +91,11 @@ def lu(x: jax.Array) -> Eliminated:
         factors = lead / jnp.where(top == 0, jnp.ones_like(top), top)
         known = with_column(known, k, jnp.where(rows > k, factors, lead))
         inside = (rows > k)[:, None] & (columns > k)
-        return jnp.where(inside, known - outer(factors, row(known, k)), known), pivots, order
+        return (
+            jnp.where(inside, known - matrices.outer(factors, row(known, k)), known),
+            pivots,
+            order,
+        )
 
     none = jnp.zeros((*stack, count), jnp.int32)
     return repeat(count, step, (x, none, jnp.broadcast_to(rows, (*stack, height))))
@@ -153,9 +143,8 @@ def triangular_solve(
 ) -> jax.Array:
     """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
 
-    Row by row, from the one that has one unknown (Golub and Van Loan, Matrix Computations, 4th
-    edition, algorithms 3.1.1 and 3.1.2). The other triangle of ``a`` is not read, and with
-    ``unit_diagonal`` the diagonal neither.
+    Row by row, from the one that has one unknown (Golub and Van Loan, algorithms 3.1.1, 3.1.2). The
+    other triangle of ``a`` is not read, and with ``unit_diagonal`` the diagonal neither.
     """
     if conjugate_a:
         a = jnp.conj(a)
@@ -186,11 +175,9 @@ def tridiagonal_solve(
     to the right.
     """
     if perturb_singular:
-        raise Unsupported(
-            "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
-        )
-    diagonals = [jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above)]
-    low, mid, up = diagonals
+        why = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
+        raise Unsupported(why)
+    low, mid, up = (jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above))
     right = jnp.moveaxis(b, -2, 0)
     up = jnp.concatenate([up[:-1], jnp.zeros_like(up[:1])])
     start: Arrays = (mid[0], up[0], right[0])

@@ -7,14 +7,17 @@ An axis that ``vmap`` names has a number once it is mapped. Names that are left 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.registered import guard
+from converter.decompositions.registered import decomposition
+
+guard = partial(decomposition, guards=True)
 
 PLATFORM = "cpu"
 """What ``lax.platform_dependent`` takes a file for: everything else may need its kernels."""
@@ -49,18 +52,17 @@ guard("unvmap_max")(lambda x: jnp.max(x))
 
 # ------------------------------------------------------------------------------------- collectives
 
-
-def _collective(primitive: str, reduce: Callable[[jax.Array, Sequence[int]], jax.Array]) -> None:
-    @guard(primitive, ignores=("axis_index_groups",))
-    def reduced(x: jax.Array, *, axes: Sequence[int | str]) -> jax.Array:
-        numbers = [axis for axis in axes if isinstance(axis, int)]
-        return reduce(x, numbers) if numbers else x
+DEVICES = ("axis_name", "axis_index_groups", "axis_size")
 
 
-_collective("psum", lax.reduce_sum)
-_collective("psum_invariant", lax.reduce_sum)
-_collective("pmax", lax.reduce_max)
-_collective("pmin", lax.reduce_min)
+def _collective(reduce: Any, x: jax.Array, *, axes: Sequence[int | str]) -> Any:
+    numbers = [axis for axis in axes if isinstance(axis, int)]
+    return reduce(x, numbers) if numbers else x
+
+
+guard("psum", "psum_invariant", ignores=DEVICES)(partial(_collective, lax.reduce_sum))
+guard("pmax", ignores=DEVICES)(partial(_collective, lax.reduce_max))
+guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 
 
 @guard("preduced", "pvary", "reduced_vary_cast", "vary_unreduced_cast", ignores=("axes",))
@@ -90,19 +92,17 @@ def ppermute(*xs: jax.Array, perm: Sequence[tuple[int, int]]) -> tuple[jax.Array
     return xs if perm else tuple(jnp.zeros_like(x) for x in xs)
 
 
-@guard("all_gather_invariant", ignores=("axis_name", "axis_size"))
-@guard("all_gather", "all_gather_reduced", ignores=("axis_name", "axis_index_groups", "axis_size"))
+@guard("all_gather", "all_gather_invariant", "all_gather_reduced", ignores=DEVICES)
 def all_gather(*xs: jax.Array, all_gather_dimension: int, tiled: bool) -> tuple[jax.Array, ...]:
     return xs if tiled else tuple(jnp.expand_dims(x, all_gather_dimension) for x in xs)
 
 
-@guard("all_to_all", ignores=("axis_name", "axis_index_groups"))
+@guard("all_to_all", ignores=DEVICES)
 def all_to_all(x: jax.Array, *, split_axis: int, concat_axis: int, tiled: bool) -> jax.Array:
     """The axis that is split has one element, unless it is tiled."""
     return x if tiled else jnp.moveaxis(x, split_axis, concat_axis)
 
 
-@guard("unreduced_reduce_scatter", ignores=("axis_name", "axis_index_groups", "axis_size"))
-@guard("reduce_scatter", ignores=("axis_name", "axis_index_groups", "axis_size"))
+@guard("reduce_scatter", "unreduced_reduce_scatter", ignores=DEVICES)
 def reduce_scatter(x: jax.Array, *, scatter_dimension: int, tiled: bool) -> jax.Array:
     return x if tiled else jnp.squeeze(x, scatter_dimension)

@@ -36,10 +36,8 @@ def _angles(p: jax.Array, q: jax.Array, both: jax.Array) -> tuple[jax.Array, ...
 
     Of a complex ``both`` the direction comes besides: the second line is turned into it first.
 
-    It is the smaller of the angles. A small one moves little and so rounds little (Rutishauser,
-    The Jacobi method for real symmetric matrices, Numer. Math. 9, 1966).
-
-    Golub and Van Loan, Matrix Computations, 4th edition, algorithm 8.5.1.
+    Of the angles the smaller one, which moves and rounds little (Rutishauser, The Jacobi method for
+    real symmetric matrices, Numer. Math. 9, 1966; Golub and Van Loan, algorithm 8.5.1).
     """
     if jnp.iscomplexobj(both):
         size = jnp.abs(both)
@@ -115,9 +113,7 @@ def _scale(x: jax.Array) -> jax.Array:
 def eigh(
     x: jax.Array, *, lower: bool, sort_eigenvalues: bool, subset_by_index: tuple[int, int] | None
 ) -> State:
-    """Eigenvectors in columns and eigenvalues, these in ascending order.
-
-    Complex matrices are Hermitian ones.
+    """Eigenvectors in columns, and eigenvalues in ascending order, of Hermitian matrices.
 
     Jacobi's method (Golub and Van Loan, section 8.5). One triangle of ``x`` is read. The signs of
     the vectors are as they come: nothing determines them.
@@ -173,12 +169,8 @@ def svd(
     """
     height, width = x.shape[-2:]
     if height < width:
-        values, *vectors = svd(
-            adjoint(x),
-            full_matrices=full_matrices,
-            compute_uv=compute_uv,
-            subset_by_index=subset_by_index,
-        )
+        wanted = {"full_matrices": full_matrices, "compute_uv": compute_uv}
+        values, *vectors = svd(adjoint(x), **wanted, subset_by_index=subset_by_index)
         return (values, *(adjoint(v) for v in reversed(vectors)))
     if width == 0:
         return _empty(x, full_matrices, compute_uv)

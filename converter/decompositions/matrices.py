@@ -72,12 +72,11 @@ def outer(x: jax.Array, y: jax.Array) -> jax.Array:
     return x[..., :, None] * y[..., None, :]
 
 
-def diagonal(x: jax.Array, right: int = 0) -> jax.Array:
-    """The diagonal of square matrices, or the one so many places to the right of it."""
+def diagonal(x: jax.Array) -> jax.Array:
+    """The diagonal of square matrices."""
     size = x.shape[-1]
     flat = x.reshape(*x.shape[:-2], size * size)
-    count = size - right
-    return lax.slice_in_dim(flat, right, right + (count - 1) * (size + 1) + 1, size + 1, axis=-1)
+    return lax.slice_in_dim(flat, 0, size * size, size + 1, axis=-1)
 
 
 Packed = tuple[jax.Array, jax.Array]
@@ -88,7 +87,7 @@ def geqrf(x: jax.Array) -> Packed:
     """``R`` from the diagonal on with the reflections below it, and their factors ``tau``.
 
     Column by column, with LAPACK's signs and factors, so that ``R`` is JAX's (Golub and Van Loan,
-    Matrix Computations, 4th edition, algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
+    algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
     taus = jnp.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
     return repeat(taus.shape[-1], _reflected, (x, taus))
@@ -136,15 +135,11 @@ def _reflected(k: Index, state: Packed) -> Packed:
     length = _norm(jnp.stack([top, rest], -1), -1)
     bare, level = (rest == 0) & (jnp.imag(top) == 0), jnp.real(top)
     end = jnp.where(bare, level, jnp.where(level < 0, length, -length))
-    tau = jnp.where(
-        bare, jnp.zeros_like(top), (end - top) / jnp.where(bare, jnp.ones_like(end), end)
-    )
+    tau = jnp.where(bare, 0, (end - top) / jnp.where(bare, 1, end))
     below = below / jnp.where(bare, jnp.ones_like(top), top - end)[..., None]
     mirror = jnp.where(rows == k, jnp.ones_like(below), below)
-    moved = known - outer(
-        jnp.conj(tau)[..., None] * mirror, matrix_times(known.mT, jnp.conj(mirror))
-    )
-    known = jnp.where(columns > k, moved, known)
+    gone = outer(jnp.conj(tau)[..., None] * mirror, matrix_times(known.mT, jnp.conj(mirror)))
+    known = jnp.where(columns > k, known - gone, known)
     packed = jnp.where(rows == k, end[..., None], jnp.where(rows > k, below, line))
     which = lax.iota(jnp.int32, taus.shape[-1]) == k
     return with_column(known, k, packed), jnp.where(which, tau[..., None], taus)

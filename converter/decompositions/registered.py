@@ -18,6 +18,7 @@ from converter.ir import ops, outside
 from converter.ir.op import Op
 
 DecompositionFunction = Callable[..., Any]
+Decorator = Callable[[DecompositionFunction], DecompositionFunction]
 Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 
@@ -67,25 +68,15 @@ OWN_EXPANSIONS: dict[str, Expansion] = {}
 """By primitive."""
 
 
-def decomposition(
-    *primitives: str, ignores: Iterable[str] = (), only: Applies = always, of_complex: bool = False
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register one of ours for one or more primitives; ``only`` asks whether it applies."""
-    add = OWN_EXPANSIONS.__setitem__
-    return registering(add, primitives, ignores, applies=only, of_complex=of_complex)
-
-
-def guard(
-    *primitives: str, ignores: Iterable[str] = ()
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register what is traced in the place of primitives that guard, mark or spread values."""
-    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, guards=True)
+def decomposition(*primitives: str, ignores: Iterable[str] = (), **more: Any) -> Decorator:
+    """Register one of ours for one or more primitives; ``more`` are fields of its `Expansion`."""
+    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, **more)
 
 
 def registering(
     add: Callable[[Any, Expansion], None], names: Iterable[Any], ignores: Iterable[str], **more: Any
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Add a function under some names; ``more`` is said of it as an `Expansion`."""
+) -> Decorator:
+    """Add a function under some names; ``more`` are fields of its `Expansion`."""
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         for name in names:
@@ -102,15 +93,7 @@ def read_by(function: DecompositionFunction) -> frozenset[str]:
 
 
 def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
-    """The expansion of a primitive: one from outside, else ours.
-
-    ``claimed`` are the names of users' own primitives in the program.
-    """
+    """The expansion of a primitive: one from outside, else ours."""
     named = ops.named(op)
     found: Expansion | None = outside.expansions.find(named, claimed)
     return found or (None if named.domain == "user" else OWN_EXPANSIONS.get(named.name))
-
-
-def is_of_complex(primitive: str) -> bool:
-    """Whether our expansion of a primitive holds for complex numbers too."""
-    return primitive in OWN_EXPANSIONS and OWN_EXPANSIONS[primitive].of_complex

@@ -53,16 +53,11 @@ def _hashed(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
     return threefry2x32(k1, k2, x1, x2)
 
 
-def _is_partitionable() -> bool:
-    return bool(jax.threefry_partitionable.value)
-
-
 def _counts(shape: Shape) -> jax.Array:
     """The place of each element in the row of all. The upper halves of these numbers are zero: no
     array of 2**32 elements comes out of a file.
     """
-    size = math.prod(shape)
-    return lax.iota(np.uint32, size).reshape(shape)
+    return lax.iota(np.uint32, math.prod(shape)).reshape(shape)
 
 
 def _halves(keys: jax.Array, size: Any) -> jax.Array:
@@ -92,14 +87,14 @@ def random_fold_in(keys: jax.Array, data: jax.Array) -> jax.Array:
 
 @decomposition("random_split")
 def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
-    if _is_partitionable():
+    if jax.threefry_partitionable.value:
         return jnp.stack(_hashed(keys, np.uint32(0), _counts(shape), len(shape)), -1)
     return _halves(keys, 2 * math.prod(shape)).reshape(*keys.shape[:-1], *shape, 2)
 
 
 @decomposition("random_bits")
 def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
-    if not _is_partitionable():
+    if not jax.threefry_partitionable.value:
         return _bits_in_a_row(keys, bit_width, shape)
     high, low = _hashed(keys, np.uint32(0), _counts(shape), len(shape))
     return _joined(high, low) if bit_width == 64 else (high ^ low).astype(f"uint{bit_width}")

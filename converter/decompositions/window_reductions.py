@@ -57,14 +57,11 @@ def reduce_window(
         found = [jnp.where(x_inside & y_inside, z, jnp.where(x_inside, x, y)) for z, x, y in both]
         return *found, x_inside | y_inside
 
-    room = pads(padding, base_dilation)
-    padded = [lax.pad(x, v, room) for x, v in zip(operands[:count], first, strict=True)]
-    how = (window_dimensions, window_strides, window_dilation)
-    if not any(any(pad) for pad in room):
-        found = in_windows(padded, combine, *how)
+    if not any(map(any, pads(padding, base_dilation))):
+        found = in_windows(operands[:count], first, combine, *window)
         return combine([jnp.broadcast_to(v, found[0].shape) for v in first], found)
-    inside = lax.pad(jnp.ones(operands[0].shape, bool), False, room)
-    found = in_windows([*padded, inside], combine_inside, *how)
+    inside = jnp.ones(operands[0].shape, bool)
+    found = in_windows([*operands[:count], inside], [*first, False], combine_inside, *window)
     start = [jnp.broadcast_to(v, found[0].shape) for v in (*first, jnp.asarray(True))]
     return combine_inside(start, found)[:count]
 
@@ -91,10 +88,9 @@ def select_and_gather_add(
         first = xs[0] >= ys[0] if above else xs[0] <= ys[0]
         return tuple(jnp.where(first, x, y) for x, y in zip(xs, ys, strict=True))
 
-    room = pads(padding, base_dilation)
     fillers = [jnp.asarray(v, operand.dtype) for v in (-np.inf if above else np.inf, 0)]
-    padded = [lax.pad(x, v, room) for x, v in zip((operand, tangents), fillers, strict=True)]
-    found = in_windows(padded, combine, window_dimensions, window_strides, window_dilation)
+    window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    found = in_windows((operand, tangents), fillers, combine, *window)
     return combine([jnp.broadcast_to(v, found[0].shape) for v in fillers], found)[1]
 
 
@@ -114,12 +110,17 @@ def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, in
 
 def in_windows(
     xs: Sequence[jax.Array],
+    fillers: Sequence[Any],
     combine: Combine,
     size: Sequence[int],
     strides: Sequence[int],
+    padding: Pads,
+    base_dilation: Sequence[int],
     dilation: Sequence[int],
 ) -> Sequence[jax.Array]:
     """One axis after the other, from the last on: what starts at each place of the window."""
+    room = pads(padding, base_dilation)
+    xs = [lax.pad(x, jnp.asarray(v, x.dtype), room) for x, v in zip(xs, fillers, strict=True)]
     for axis in reversed(range(xs[0].ndim)):
         last = (size[axis] - 1) * dilation[axis]
         reach = xs[0].shape[axis] - last
@@ -152,14 +153,13 @@ POOLED_AXES = 3
 
 
 def is_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
-    window = zip(
-        params["window_dimensions"], params["window_strides"], params["padding"], strict=True
-    )
+    names = ("window_dimensions", "window_strides", "padding")
+    window = zip(*(params[name] for name in names), strict=True)
     axes = sum(size != 1 or stride != 1 or tuple(pads) != (0, 0) for size, stride, pads in window)
     return not is_float(avals[0].dtype) or not 0 < axes <= POOLED_AXES
 
 
-@decomposition("select_and_scatter_add", only=is_no_pool)
+@decomposition("select_and_scatter_add", applies=is_no_pool)
 def select_and_scatter_add(
     source: jax.Array,
     operand: jax.Array,
@@ -178,9 +178,8 @@ def select_and_scatter_add(
     filler, zero = (jnp.asarray(v, operand.dtype) for v in (extreme(operand.dtype), 0))
     padded = lax.pad(operand, filler, pads(padding))
     everywhere = jnp.ones(padded.shape, bool)
-    how = (window_dimensions, window_strides)
-    total = _scattered(padded, everywhere, source, zero, select_prim.bind, add, *how)
-    return _cropped(total, zero, padding)
+    window = (window_dimensions, window_strides, padding)
+    return _scattered(padded, everywhere, source, zero, select_prim.bind, add, *window)
 
 
 @decomposition("select_and_scatter")
@@ -201,17 +200,12 @@ def select_and_scatter(
     inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
     select = _of_one(combination(select_jaxpr, select_consts))
     scatter = _of_one(combination(scatter_jaxpr, scatter_consts))
-    how = (window_dimensions, window_strides)
-    total = _scattered(padded, inside, source, start, select, scatter, *how)
-    return _cropped(total, start, padding)
+    window = (window_dimensions, window_strides, padding)
+    return _scattered(padded, inside, source, start, select, scatter, *window)
 
 
 def _of_one(combine: Combine) -> Callable[..., jax.Array]:
     return lambda x, y: combine([x], [y])[0]
-
-
-def _cropped(x: jax.Array, filler: jax.Array, padding: Pads) -> jax.Array:
-    return lax.pad(x, filler, [(-low, -high, 0) for low, high in padding])
 
 
 def _scattered(
@@ -223,11 +217,12 @@ def _scattered(
     scatter: Callable[..., jax.Array],
     size: Sequence[int],
     strides: Sequence[int],
+    padding: Pads,
 ) -> jax.Array:
     """``start`` everywhere, and each element of the source where its window has selected.
 
     An element stays selected while ``select`` of it and the next is true; what is not ``inside``
-    takes no part.
+    takes no part. What was padded is cut off.
     """
     places = list(itertools.product(*map(range, size)))
     reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
@@ -244,7 +239,7 @@ def _scattered(
         around = _around(place, source.shape, strides, x.shape)
         spread, is_hit = lax.pad(source, start, around), lax.pad(hit, False, around)
         total = jnp.where(is_hit, scatter(total, spread), total)
-    return total
+    return lax.pad(total, start, [(-low, -high, 0) for low, high in padding])
 
 
 def _around(

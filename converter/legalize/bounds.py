@@ -13,6 +13,7 @@ index gives the start alone, and where a mask leaves out some of what is gathere
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,11 @@ KEEPS_APART = frozenset(
 
 def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
     """The rules for a graph; with ``strict`` no promise is believed."""
-    masked = _masked(graph)
-
-    def gather(node: Node, editor: Editor) -> Value | None:
-        return _bounds_gather(node, editor, strict or id(node.out) in masked)
-
-    def scatter(node: Node, editor: Editor) -> Value | None:
-        return _bounds_scatter(node, editor, strict)
-
-    found: dict[Op, Rule] = dict.fromkeys(ops.SCATTERS, scatter)
-    return {**found, ops.gather: gather, ops.dynamic_slice: _dynamic_slice}
+    return {
+        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, doubted=strict)),
+        ops.gather: partial(_bounds_gather, strict=strict, masked=_masked(graph)),
+        ops.dynamic_slice: _dynamic_slice,
+    }
 
 
 def _masked(graph: Graph) -> set[int]:
@@ -98,9 +94,9 @@ def _cases(cases: list[Value]) -> Iterator[Value]:
             yield from (v for v in case.node.inputs if id(v) not in kept)
 
 
-def _bounds_gather(node: Node, editor: Editor, doubted: bool) -> Value | None:
-    """``doubted`` says that a promise may not be kept."""
+def _bounds_gather(node: Node, editor: Editor, strict: bool, masked: set[int]) -> Value | None:
     x, indices = node.inputs
+    doubted = strict or id(node.out) in masked
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     sizes, pointed = node.params["slice_sizes"], numbers.start_index_map
     limits = _limits(x.shape, sizes, pointed)

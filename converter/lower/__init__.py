@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 import onnx_ir as ir
@@ -19,7 +19,6 @@ from converter.lower import (
     reduce,
     shape,
     special,
-    windowing,
 )
 from converter.lower.builder import Builder, Shared, typed
 from converter.opsets import IR_VERSIONS, OPSETS
@@ -50,7 +49,8 @@ def lower(
         refused=refused,
         lines=lines,
         claimed=graph.claimed(),
-        taken=frozenset(p for name in names for p in _prefixes(name)),
+        # of ``a_b_c``: ``a``, ``a_b``, ``a_b_c``
+        taken=frozenset(p for name in names for p in accumulate(name.split("_"), "{}_{}".format)),
     )
     builder = Builder(shared, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
@@ -73,11 +73,6 @@ def lower(
     return ir.Model(
         body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo", metadata_props=said
     )
-
-
-def _prefixes(name: str) -> Iterable[str]:
-    """``a_b_c`` -> ``a``, ``a_b``, ``a_b_c``."""
-    return accumulate(name.split("_"), "{}_{}".format)
 
 
 def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:

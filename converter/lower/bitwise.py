@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.ir import Value, ops
+from converter.ir import ops
 from converter.ir.dtypes import is_float, is_integer
 from converter.lower.builder import Builder
-from converter.lower.formula import Term, formulas
+from converter.lower.elementwise import Term, formulas
 from converter.lower.lowerings import lowers, unsupported
 from converter.targets.schemas import operator
 
@@ -100,8 +99,9 @@ def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
     bits = x.dtype.itemsize * 8
     wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
     bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
-    if _is_within(b.operand(1), bits):
-        moved = bare.apply("BitShift", bare.number(b.operand(1).const), direction=direction)
+    known = b.operand(1).const
+    if known is not None and np.all((known >= 0) & (known < bits)):
+        moved = bare.apply("BitShift", bare.number(known), direction=direction)
     else:
         amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
         enough = amount < bits  # C++ leaves larger shifts undefined
@@ -110,17 +110,9 @@ def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
     return moved if x.dtype == wide else moved.cast(f"uint{bits}").cast(x.dtype)
 
 
-def _is_within(amount: Value, bits: int) -> bool:
-    """Whether it is known that fewer bits than there are move."""
-    return amount.kind == "const" and bool(np.all((amount.const >= 0) & (amount.const < bits)))
-
-
-def _shift_rule(b: Builder, x: ir.Value, by: ir.Value, *, direction: str) -> ir.Value:
-    return _shift(b, Term(b, x), by, direction).value
-
-
-lowers(ops.shift_left)(partial(_shift_rule, direction="LEFT"))
-lowers(ops.shift_right_logical)(partial(_shift_rule, direction="RIGHT"))
+@lowers(ops.shift_left, ops.shift_right_logical)
+def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
+    return _shift(b, Term(b, x), by, "LEFT" if b.node.op is ops.shift_left else "RIGHT").value
 
 
 @lowers(ops.shift_right_arithmetic)

@@ -138,26 +138,20 @@ class Builder:
         return self.const(number, self.operand().dtype)
 
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
-        """1-D of int64: a constant, unless a named dimension is among them."""
+        """1-D of int64: a constant, or computed from the inputs' shapes if some have names."""
         numbers = tuple(numbers)
         if not any(map(dims.is_symbolic, numbers)):
             return self.const(np.asarray(numbers, np.int64))
-        main = Builder(self.shared, self.shared.main)
-        return Arithmetic(main, self.shared.sizes, self.shared.origins).shape(numbers)
+        shared, main = self.shared, Builder(self.shared, self.shared.main)
+        return Arithmetic(main.op, main.ints, shared.sizes, shared.origins).shape(numbers)
+
+    shape = ints
 
     # ------------------------------------------------------------------------------------ shapes
 
-    def dim(self, dim: Dim) -> ir.Value:
-        """A dimension as int64 [1], computed from the inputs' shapes where it is symbolic."""
-        return self.ints([dim])
-
-    def shape(self, shape: Shape) -> ir.Value:
-        """A shape as int64 [rank]."""
-        return self.ints(shape)
-
     def places(self, size: Dim) -> ir.Value:
         """0, 1 … up to a size, in int64."""
-        zero, end = self.const(0, np.int64), self.squeeze(self.dim(size), [0])
+        zero, end = self.const(0, np.int64), self.squeeze(self.ints([size]), [0])
         return self.op("Range", zero, end, self.const(1, np.int64))
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
@@ -184,7 +178,7 @@ class Builder:
             x = self.squeeze(x, set(range(len(before))) - set(bare[0]))
             return self.unsqueeze(x, set(range(len(after))) - set(bare[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
-        return self.op("Reshape", x, self.shape(after), allowzero=1 if may_be_empty else None)
+        return self.op("Reshape", x, self.ints(after), allowzero=1 if may_be_empty else None)
 
     def unsqueeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
         axes = list(axes)
@@ -205,7 +199,7 @@ class Builder:
         new = len(after) - len(before)
         pairs = zip(before, after[new:], strict=True)
         wanted = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
-        return self.op("Expand", x, self.shape(wanted))
+        return self.op("Expand", x, self.ints(wanted))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
         """To an end that means "to the first element and with it"."""

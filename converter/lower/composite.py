@@ -1,4 +1,4 @@
-"""Rules for what the recognisers and the layout write."""
+"""Rules for what the recognisers and the layout write, convolutions and pools among it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import onnx_ir as ir
 
 from converter.ir import dims, ops
+from converter.ir.dtypes import is_float
 from converter.ir.formulas import ResizeKind
 from converter.lower.builder import Builder
-from converter.lower.formula import Term
-from converter.lower.lowerings import lowers, table
+from converter.lower.elementwise import Term
+from converter.lower.lowerings import lowers, table, unsupported
 from converter.targets.schemas import operator
 
 table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
@@ -116,16 +117,12 @@ def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
-@lowers(ops.split, since=18)
-def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    even = len(set(sizes)) == 1
-    inputs = [x] if even else [x, b.ints(sizes)]
-    return b.ops("Split", inputs, len(sizes), axis=axis, num_outputs=len(sizes) if even else None)
-
-
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    return b.ops("Split", [x, b.ints(sizes)], len(sizes), axis=axis)
+    """From opset 18 on the number of equal parts is enough."""
+    even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
+    inputs = [x] if even else [x, b.ints(sizes)]
+    return b.ops("Split", inputs, count, axis=axis, num_outputs=count if even else None)
 
 
 NAMES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid"}
@@ -175,4 +172,75 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
     before, after = b.operand().shape, b.out.shape
     whole = all(dims.divides(before[i], after[i]) is not None for i in axes)
     repeated = REPEATED if whole and kinds[0][0] == "nearest" else {}
-    return b.op("Resize", x, None, None, b.shape(after), **(ATTRIBUTES[kinds[0]] | repeated))
+    return b.op("Resize", x, None, None, b.ints(after), **(ATTRIBUTES[kinds[0]] | repeated))
+
+
+# -------------------------------------------------------------------------- pools and convolutions
+
+
+@lowers(ops.max_pool, ops.max_pool_scatter, ops.avg_pool, ops.sum_pool)
+def _(
+    b: Builder,
+    x: ir.Value,
+    *source: ir.Value,
+    size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    include_pad: bool = True,
+) -> ir.Value:
+    """What is ONNX's default is left out. A sum is an average of as many as the window has."""
+    pads = [low for low, _ in padding] + [high for _, high in padding]
+    window = {
+        "kernel_shape": size,
+        "strides": strides,
+        "pads": pads if any(pads) else None,
+        "dilations": dilation if any(d != 1 for d in dilation) else None,
+    }
+    if b.node.op is ops.max_pool:
+        return b.op("MaxPool", x, **window)
+    if source:
+        return _scattered_to_maxima(b, b.ops("MaxPool", [x], 2, **window)[1], *source)
+    mean = b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
+    return mean if b.node.op is ops.avg_pool else b.op("Mul", mean, b.like(math.prod(size)))
+
+
+def _scattered_to_maxima(b: Builder, places: ir.Value, source: ir.Value) -> ir.Value:
+    """Sums of a source where ``MaxPool`` says that each maximum is, in the flat operand."""
+    shape, given = b.operand(0).shape, b.operand(1).shape
+    flat, few = (dims.size_product(shape),), (dims.size_product(given),)
+    zeros = b.expand(b.like(0), (), flat)
+    where, values = (b.reshape(v, given, few) for v in (places, source))
+    total = b.op("ScatterElements", zeros, where, values, axis=0, reduction="add")
+    return b.reshape(total, flat, shape)
+
+
+@lowers(ops.conv, ops.conv_transpose)
+def _(
+    b: Builder,
+    *xs: ir.Value,
+    strides: Any,
+    padding: Any = (),
+    cuts: Any = (),
+    dilation: Any,
+    groups: int,
+) -> ir.Value:
+    """``cuts`` is what each end loses; below zero the end gains ``output_padding``.
+
+    Without a kernel's size the operator asks its second operand, whatever names are in it.
+    """
+    name = operator(b.node.op)
+    if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):
+        why = f"{b.shared.target.name} has no {name} for it, and the kernel's size is not known"
+        raise unsupported(b.node, b.opset, why)
+    kernel, ends = b.operand(1).shape[2:], padding or [(low, max(high, 0)) for low, high in cuts]
+    return b.op(
+        name,
+        *xs,
+        kernel_shape=kernel if dims.all_static(kernel) else None,
+        strides=strides,
+        pads=[low for low, _ in ends] + [high for _, high in ends],
+        output_padding=[max(-high, 0) for _, high in cuts] if cuts else None,
+        dilations=dilation,
+        group=groups,
+    )

@@ -109,7 +109,7 @@ def _counted(
     carried = Graph(body.inputs[: len(state)], body.outputs, body.nodes)
     inner, inputs = b.subgraph("loop", carried, (("round", (), np.int64), ("go", (), np.bool_)))
     count, go, *before = inputs
-    rounds = b.squeeze(b.dim(length), [0])
+    rounds = b.squeeze(b.ints([length]), [0])
     taken = [_control_taken(inner, x, count, rounds if reverse else None) for x in scanned]
     graph = inner.close("loop", inputs, [go, *inner.inline(body, [*before, *taken])])
     # That it goes on may be left out by the standard; its evaluator then does not begin.

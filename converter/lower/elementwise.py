@@ -1,9 +1,11 @@
-"""Elementwise rules: mostly a table."""
+"""Elementwise rules: mostly tables, and formulas in an arithmetic of ONNX values."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, partialmethod
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +13,103 @@ import onnx_ir as ir
 
 from converter.ir import ops
 from converter.ir.dtypes import is_float
+from converter.ir.op import Op
 from converter.lower.builder import Builder
-from converter.lower.formula import Term, formulas
-from converter.lower.lowerings import lowers, table, unsupported
+from converter.lower.lowerings import OLDEST, lowers, table, unsupported
+
+
+class Term:
+    """An ONNX value with operators; numbers become constants of ``dtype``, which results keep.
+
+    By default it is that of the first operand of the node being lowered.
+    """
+
+    def __init__(self, b: Builder, value: ir.Value, dtype: Any = None) -> None:
+        self._b = b
+        self.value = value
+        self.dtype = np.dtype(b.operand().dtype if dtype is None else dtype)
+
+    def apply(self, op: str, *others: TermOperand, **attributes: Any) -> Term:
+        values = [self._lift(other) for other in others]
+        return self._term(self._b.op(op, self.value, *values, **attributes))
+
+    def _after(self, op: str, number: float) -> Term:
+        return self.number(number).apply(op, self)
+
+    __add__ = partialmethod(apply, "Add")
+    __sub__ = partialmethod(apply, "Sub")
+    __mul__ = partialmethod(apply, "Mul")
+    __truediv__ = partialmethod(apply, "Div")
+    __lt__ = partialmethod(apply, "Less")
+    __le__ = partialmethod(apply, "LessOrEqual")
+    __ge__ = partialmethod(apply, "GreaterOrEqual")
+    __and__ = partialmethod(apply, "And")
+    __or__ = partialmethod(apply, "Or")
+    equals = partialmethod(apply, "Equal")
+    __radd__ = partialmethod(_after, "Add")
+    __rsub__ = partialmethod(_after, "Sub")
+    __rmul__ = partialmethod(_after, "Mul")
+    __rtruediv__ = partialmethod(_after, "Div")
+    __neg__ = partialmethod(apply, "Neg")
+    __abs__ = partialmethod(apply, "Abs")
+    __invert__ = partialmethod(apply, "Not")
+    is_nan = partialmethod(apply, "IsNaN")
+
+    def _term(self, value: ir.Value) -> Term:
+        return Term(self._b, value, self.dtype)
+
+    def _lift(self, operand: TermOperand) -> ir.Value:
+        return operand.value if isinstance(operand, Term) else self.number(operand).value
+
+    def number(self, number: float | np.ndarray) -> Term:
+        return self._term(self._b.const(number, self.dtype))
+
+    def cast(self, dtype: Any) -> Term:
+        return Term(self._b, self._b.cast(self.value, dtype), dtype)
+
+    def has(self, operator: str) -> bool:
+        """Whether the target's operator takes the dtype."""
+        return self._b.takes(operator, self.dtype)
+
+    def where(self, yes: TermOperand, no: TermOperand) -> Term:
+        """``yes`` where this condition holds, else ``no``; a number is of the other's dtype."""
+        kind = next((term for term in (yes, no) if isinstance(term, Term)), self)
+        return kind._term(self._b.op("Where", self.value, kind._lift(yes), kind._lift(no)))
+
+    def polynomial(self, coefficients: Sequence[TermOperand]) -> Term:
+        """Horner's rule, highest power first."""
+        first, *rest = coefficients
+        total = first if isinstance(first, Term) else self.number(first)
+        for coefficient in rest:
+            total = total * self + coefficient
+        return total
+
+    def ratio(self, of: tuple[Sequence[float], Sequence[float]]) -> Term:
+        """Of two polynomials."""
+        above, below = of
+        return self.polynomial(above) / self.polynomial(below)
+
+
+TermOperand: TypeAlias = Term | float
+Formula: TypeAlias = Callable[..., Term]
+
+
+def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
+    """Register operations without parameters by formulas of their operands."""
+    for op, formula in rows.items():
+        lowers(op, since=since)(partial(_of_terms, formula))
+
+
+def _of_terms(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
+    return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
+
+
+def either(operator: str, formula: Formula) -> Formula:
+    """The operator of that name, and the formula where the target has no kernel of it."""
+    return lambda x: x.apply(operator) if x.has(operator) else formula(x)
+
+
+# ---------------------------------------------------------------------------------------- the rules
 
 _NAMED_ALIKE = (
     *(ops.abs, ops.add, ops.ceil, ops.cos, ops.div, ops.exp, ops.floor, ops.log, ops.max, ops.min),

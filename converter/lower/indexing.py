@@ -49,8 +49,9 @@ def _(
     shared, pointed = n.operand_batching_dims, n.start_index_map
     wide = [d for d in pointed if not dims.same(slice_sizes[d], 1)]
     rest = [d for d in range(rank) if d not in (*shared, *pointed)]
-    if short := _cut_axes(slice_sizes, b.operand().shape, rest):  # not indexed, nor taken whole
-        ends = b.shape(tuple(slice_sizes[d] for d in short))
+    short = [d for d in _cut_axes(slice_sizes, b.operand().shape) if d in rest]
+    if short:  # not indexed, nor taken whole
+        ends = b.ints(tuple(slice_sizes[d] for d in short))
         x = b.op("Slice", x, b.ints([0] * len(short)), ends, b.ints(short))
     before = b.operand(1).rank - 1
     loose = [i for i in range(before) if i not in n.start_indices_batching_dims]
@@ -84,10 +85,9 @@ def _gathered_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tu
     ]
 
 
-def _cut_axes(sizes: Shape, shape: Shape, axes: Sequence[int] | None = None) -> list[int]:
-    """The axes, of some or of all, that are not taken whole."""
-    axes = range(len(shape)) if axes is None else axes
-    return [d for d in axes if not dims.same(sizes[d], shape[d])]
+def _cut_axes(sizes: Shape, shape: Shape) -> list[int]:
+    """The axes that are not taken whole."""
+    return [d for d in range(len(shape)) if not dims.same(sizes[d], shape[d])]
 
 
 def _widened(
@@ -175,9 +175,8 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: i
         return indices
     if given == 0:
         return b.expand(b.const(0, np.int64), (), (*where, columns))
-    pads = np.zeros((2, len(where) + 1), np.int64)
-    pads[1, -1] = columns - given
-    return b.op("Pad", indices, b.ints(pads.ravel()), b.const(0, np.int64))
+    pads = [0] * (2 * len(where) + 1) + [columns - given]
+    return b.op("Pad", indices, b.ints(pads), b.const(0, np.int64))
 
 
 # --------------------------------------------------------------------------------- dynamic slices
@@ -189,7 +188,7 @@ def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Valu
     if not axes:
         return x
     first = _starts_inside(b, starts, axes, slice_sizes)
-    after = b.op("Add", first, b.shape(tuple(slice_sizes[d] for d in axes)))
+    after = b.op("Add", first, b.ints(tuple(slice_sizes[d] for d in axes)))
     return b.op("Slice", x, first, after, b.ints(axes))
 
 
@@ -200,7 +199,7 @@ def _starts_inside(
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
     limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
-    return b.op("Max", b.op("Min", joined, b.shape(limits)), b.ints([0]))
+    return b.op("Max", b.op("Min", joined, b.ints(limits)), b.ints([0]))
 
 
 def _update_slice(
@@ -220,7 +219,7 @@ def _joined_around(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
 ) -> ir.Value:
     """What lies before, the update and what lies after."""
-    after = b.op("Add", first, b.dim(b.operand(1).shape[axis]))
+    after = b.op("Add", first, b.ints([b.operand(1).shape[axis]]))
     head = b.op("Slice", x, b.ints([0]), first, b.ints([axis]))
     tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints([axis]))
     return b.op("Concat", head, update, tail, axis=axis)

@@ -12,7 +12,7 @@ nothing of the result, ended in the trace (``converter.frontend.inline.HINTS``).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -30,47 +30,33 @@ Lowering = Callable[..., Any]
 OLDEST = 17
 
 
-def _entry(lowering: Lowering, ignores: Iterable[str]) -> Owner:
-    """It reads its keyword-only parameters; a catch-all would let others vanish."""
-    parameters = inspect.signature(lowering).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        raise ConverterError(f"a rule has to name its parameters: {lowering}")
-    return Owner(lowering, read_by(lowering), frozenset(ignores))
-
-
 OWN_RULES: dict[Op, dict[int, Owner]] = {}
 """By operation, then by the opset that brought what each writes."""
 
 
+def add_own(op: Op, since: int, rule: Owner) -> None:
+    OWN_RULES.setdefault(op, {})[since] = rule
+
+
+def add_from_outside(op: Op | str, since: int, rule: Owner) -> None:
+    """Such a rule goes before ours at every opset that allows it."""
+    outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: rule})
+
+
 def lowers(
-    *operations: Op, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: Any,
+    since: int = OLDEST,
+    ignores: Iterable[str] = (),
+    add: Callable[[Any, int, Owner], None] = add_own,
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule of ours for one or more operations.
-
-    Args:
-        operations: what it writes.
-        since: the opset that brought what it writes; of several rules the newest is taken.
-        ignores: parameters that it knowingly does not read. A node with any other is refused.
-    """
+    """Register a rule for one or more operations, ours or one from outside."""
 
     def register(lowering: Lowering) -> Lowering:
-        entry = _entry(lowering, ignores)
+        parameters = inspect.signature(lowering).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # which would let others vanish
+            raise ConverterError(f"a rule has to name its parameters: {lowering}")
         for op in operations:
-            OWN_RULES.setdefault(op, {})[since] = entry
-        return lowering
-
-    return register
-
-
-def rules_from_outside(
-    operations: Sequence[Op | str], since: int, ignores: Iterable[str]
-) -> Callable[[Lowering], Lowering]:
-    """Register a rule that goes before ours at every opset that allows it."""
-
-    def register(lowering: Lowering) -> Lowering:
-        entry = _entry(lowering, ignores)
-        for op in operations:
-            outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: entry})
+            add(op, since, Owner(lowering, read_by(lowering), frozenset(ignores)))
         return lowering
 
     return register
@@ -82,9 +68,7 @@ def table(rows: dict[Op, str], **attributes: float) -> None:
     ``attributes`` are parameters that are attributes of the same name, and their defaults.
     """
     for op, name in rows.items():
-        OWN_RULES.setdefault(op, {})[OLDEST] = Owner(
-            _renamed(name, attributes), frozenset(attributes)
-        )
+        add_own(op, OLDEST, Owner(_renamed(name, attributes), frozenset(attributes)))
 
 
 def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
@@ -94,8 +78,6 @@ def _renamed(name: str, attributes: dict[str, float]) -> Lowering:
 def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | None:
     """The newest rule for an operation at this opset: one from outside, else ours; a composite
     without any is the operator that it names, its parameters the attributes.
-
-    ``claimed`` are the names of users' own primitives in the program.
     """
     for rules in (outside.rules_of.find(op, claimed) or {}, OWN_RULES.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:
@@ -129,7 +111,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
 
 def unsupported(node: Node, opset: int, why: str = "") -> Unsupported:
     """The error for a node that cannot be written, with all that a user needs to find it."""
-    types = ", ".join(_type(v) for v in node.inputs)
+    types = ", ".join(v.type_text() for v in node.inputs)
     brought = {*OWN_RULES.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
     needed = [since for since in brought if since > opset]
     no_rule = "there is no rule for it (converter.rule and converter.expansion register others)"
@@ -154,10 +136,6 @@ def named_dimensions(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, given in params.items():
         each = given if isinstance(given, (tuple, list)) else (given,)
         yield from ((name, dim) for dim in filter(dims.is_symbolic, each))
-
-
-def _type(value: Any) -> str:
-    return f"{value.dtype}[{','.join(map(str, value.shape))}]"
 
 
 SINCE = {

@@ -20,7 +20,7 @@ from converter.ir import Graph, Value, dims, ops
 from converter.ir.dtypes import highest, is_float, lowest
 from converter.ir.op import Op
 from converter.lower.builder import Builder
-from converter.lower.formula import Term
+from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, unsupported
 from converter.lower.special import lowered_log1p
 from converter.targets.schemas import operator
@@ -39,27 +39,18 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
 
 
-def _count(b: Builder, x: ir.Value, axes: Axes) -> ir.Value:
-    """How many hold, as int32."""
+@lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
+def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    """By how many hold; all do if none is false."""
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
-    return b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
-
-
-@lowers(ops.reduce_or)
-def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    return b.cast(_count(b, x, axes), np.bool_)
-
-
-@lowers(ops.reduce_and)
-def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """None is false."""
-    return b.op("Not", b.cast(_count(b, b.op("Not", x), axes), np.bool_))
-
-
-@lowers(ops.reduce_xor)
-def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    return b.cast(b.op("Mod", _count(b, x, axes), b.const(2, np.int32)), np.bool_)
+    every = b.node.op is ops.reduce_and
+    counted = b.cast(b.op("Not", x) if every else x, np.int32)
+    count = b.op("ReduceSum", counted, b.ints(axes), keepdims=0)
+    if b.node.op is ops.reduce_xor:
+        count = b.op("Mod", count, b.const(2, np.int32))
+    found = b.cast(count, np.bool_)
+    return b.op("Not", found) if every else found
 
 
 def _place(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str) -> ir.Value:
@@ -107,10 +98,10 @@ def _rounds(
     moved = inner.op("Pad", before, inner.op("Mul", step, b.ints(pads)), b.like(neutral))
     after = combine(Term(inner, before), Term(inner, moved)).value
     longer = inner.op("Add", step, step)
-    again = inner.squeeze(inner.op("Less", longer, b.dim(size)), [0])
+    again = inner.squeeze(inner.op("Less", longer, b.ints([size])), [0])
     body = inner.close("loop", inputs, [again, longer, after])
     first = b.ints([1])
-    go = b.squeeze(b.op("Less", first, b.dim(size)), [0])
+    go = b.squeeze(b.op("Less", first, b.ints([size])), [0])
     return b.ops("Loop", [None, go, first, x], 2, body=body)[1]
 
 
@@ -136,7 +127,7 @@ lowers(ops.cumprod, since=26)(partial(_operator, name="CumProd"))
 @lowers(ops.sort)
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
     """Stable passes from the last key to the first; then every operand is gathered once."""
-    size = b.dim(b.out.shape[dimension])
+    size = b.ints([b.out.shape[dimension]])
     keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
     if len(xs) == 1 and keys == [xs[0]]:
         return [_top(b, xs[0], size, dimension, largest=False)[0]]
@@ -180,11 +171,11 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     """``total`` asks for JAX's order of all floats: NaN above the others, -0.0 below 0.0."""
     axis = axis % b.operand().rank
     if not total:
-        return _taken(b, *_top(b, x, b.dim(k), axis))
-    zero, size = b.op("Equal", x, b.like(0)), b.dim(b.operand().shape[axis])
+        return _taken(b, *_top(b, x, b.ints([k]), axis))
+    zero, size = b.op("Equal", x, b.like(0)), b.ints([b.operand().shape[axis]])
     sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
     keys = [*_keys(b, x, b.operand()), sign]
-    places = _sort_order(b, keys, size, b.dim(k), axis, largest=True)
+    places = _sort_order(b, keys, size, b.ints([k]), axis, largest=True)
     return _taken(b, b.op("GatherElements", x, places, axis=axis), places)
 
 
@@ -193,14 +184,14 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     """With ``total``, by the bits, which order all floats once those below zero are turned."""
     axis = axis % b.operand().rank
     if not total:
-        return _taken(b, *_top(b, x, b.dim(k), axis))
+        return _taken(b, *_top(b, x, b.ints([k]), axis))
     kind = np.dtype(f"int{jnp.finfo(b.operand().dtype).bits}")
     wide = max(kind, np.dtype(np.int32))  # Where has no kernel for int16
     bits = b.op("BitCast", x, to=ir.DataType.from_numpy(kind))
     bits = bits if kind == wide else b.cast(bits, wide)
     turned = b.op("BitwiseXor", bits, b.const(np.iinfo(kind).max, wide))
     key = b.op("Where", b.op("Less", bits, b.const(0, wide)), turned, bits)
-    places = _top(b, key, b.dim(k), axis)[1]
+    places = _top(b, key, b.ints([k]), axis)[1]
     return _taken(b, b.op("GatherElements", x, places, axis=axis), places)
 
 
@@ -216,7 +207,7 @@ def _(
 ) -> list[ir.Value]:
     if not aggregate_to_topk:
         raise unsupported(b.node, b.opset, "only the aggregated top k are defined by their values")
-    return _taken(b, *_top(b, x, b.dim(k), reduction_dimension, is_max_k))
+    return _taken(b, *_top(b, x, b.ints([k]), reduction_dimension, is_max_k))
 
 
 def _top(

@@ -42,7 +42,7 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
     cut, steps = cut_axes(b.node), strides or (1,) * b.out.rank
     starts, ends, by = (tuple(p[a] for a in cut) for p in (start_indices, limit_indices, steps))
-    return b.op("Slice", x, b.shape(starts), b.shape(ends), b.ints(cut), b.ints(by))
+    return b.op("Slice", x, b.ints(starts), b.ints(ends), b.ints(cut), b.ints(by))
 
 
 @lowers(ops.tile)
@@ -52,7 +52,7 @@ def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.dim_as_value)
 def _(b: Builder, *, dim: Any) -> ir.Value:
-    return b.cast(b.squeeze(b.dim(dim), [0]), b.out.dtype)
+    return b.cast(b.squeeze(b.ints([dim]), [0]), b.out.dtype)
 
 
 @lowers(ops.rev)
@@ -66,3 +66,32 @@ def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> i
     line = line if dtype == np.int64 else b.cast(line, dtype)
     lean = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))
     return b.expand(b.reshape(line, lean[:1], lean), lean, shape)
+
+
+@lowers(ops.pad)
+def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
+    """Interior padding first, then the edges, as JAX orders them; negative ones crop."""
+    shape = list(b.operand().shape)
+    for axis, (_, _, inner) in enumerate(padding_config):
+        if inner:
+            x = _spread_apart(b, x, filler, shape, axis, inner)
+    edges = [p[side] for side in (0, 1) for p in padding_config]
+    if all(dims.same(e, 0) for e in edges):
+        return x
+    return b.op("Pad", x, b.ints(edges), filler)
+
+
+def _spread_apart(
+    b: Builder, x: ir.Value, filler: ir.Value, shape: list[dims.Dim], axis: int, inner: int
+) -> ir.Value:
+    """``inner`` fillers between neighbours along an axis; updates ``shape``."""
+    size = shape[axis]
+    apart = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    columns = [0] * len(apart) * 2
+    columns[len(apart) + axis + 1] = inner
+    wide = b.op("Pad", b.reshape(x, tuple(shape), apart), b.ints(columns), filler)
+    padded = (*shape[: axis + 1], inner + 1, *shape[axis + 1 :])
+    merged = (*shape[:axis], dims.as_dim(size * (inner + 1)), *shape[axis + 1 :])
+    shape[axis] = dims.as_dim(size * (inner + 1) - inner)
+    flat = b.reshape(wide, padded, merged)
+    return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Protocol
 
 import onnx_ir as ir
 
@@ -14,14 +13,6 @@ from converter.errors import SpecError
 from converter.ir import dims
 from converter.ir.dims import Dim, Shape
 from converter.ir.named_sizes import Origin
-
-
-class Writer(Protocol):
-    """What writes into the main graph."""
-
-    def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value: ...
-
-    def ints(self, numbers: Iterable[Dim]) -> ir.Value: ...
 
 
 @dataclass(frozen=True)
@@ -38,90 +29,76 @@ class Size:
         return not self.negated and self.low >= 0
 
 
+@dataclass(frozen=True)
 class Arithmetic:
     """What a dimension is.
 
-    ``known`` holds by their texts what is written already, ``origins`` the inputs and axes that
-    names are read off.
+    ``write`` writes an operator into the main graph, ``ints`` numbers. ``known`` holds by their
+    texts what is written already, ``origins`` the inputs and axes that names are read off.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        known: dict[str, ir.Value],
-        origins: Mapping[str, tuple[ir.Value, Origin]],
-    ) -> None:
-        self._b = writer
-        self._known = known
-        self._origins = origins
-        self._rules: dict[str, Callable[[Size, Size], Size]] = {
-            "add": self._add,
-            "sub": lambda x, y: self._add(x, _negative(y)),
-            "mul": self._multiply,
-            "pow": lambda x, y: Size(self._op("Pow", x, y), x.low if x.is_positive else -math.inf),
-            "floordiv": self._divide,
-            "mod": lambda x, y: Size(self._op("Mod", x, y), 0 if y.low > 0 else -math.inf),
-            "max": lambda x, y: self._extreme("Max", x, y),
-            "min": lambda x, y: self._extreme("Min", x, y),
-        }
+    write: Callable[..., ir.Value]
+    ints: Callable[[Sequence[int]], ir.Value]
+    known: dict[str, ir.Value]
+    origins: Mapping[str, tuple[ir.Value, Origin]]
 
     def dim(self, dim: Dim) -> ir.Value:
         if dims.is_static(dim):
-            return self._b.ints([dim])
+            return self.ints([dim])
         key = str(dim)
-        if key not in self._known:
-            self._known[key] = self._written(dims.fold_dims(dim, self._leaf, self._apply))
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = self._written(dims.fold_dims(dim, self._leaf, self._apply))
+        return self.known[key]
 
     def shape(self, shape: Shape) -> ir.Value:
         """Several as int64 [rank], numbers that follow each other as one constant."""
         key = dims.shape_text(shape) + ","
-        if key not in self._known:
+        if key not in self.known:
             parts: list[ir.Value] = []
             for fixed, run in groupby(shape, dims.is_static):
                 some = list(run)
-                parts += [self._b.ints(some)] if fixed else [self.dim(dim) for dim in some]
-            joined = self._b.op("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
-            self._known[key] = joined
-        return self._known[key]
+                parts += [self.ints(some)] if fixed else [self.dim(dim) for dim in some]
+            joined = self.write("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
+            self.known[key] = joined
+        return self.known[key]
 
     def _leaf(self, leaf: str | int) -> Size:
         return Size(leaf, leaf) if isinstance(leaf, int) else Size(self._name(leaf), 1)
 
     def _name(self, name: str) -> ir.Value:
-        if name not in self._known:
-            if name not in self._origins:
+        if name not in self.known:
+            if name not in self.origins:
                 raise SpecError(
                     f"dimension '{name}' cannot be read off any input's shape; give one input an "
                     f"axis that is '{name}', a multiple of it, or linear in it"
                 )
-            value, origin = self._origins[name]
-            size = self._b.op("Shape", value, start=origin.axis, end=origin.axis + 1)
+            value, origin = self.origins[name]
+            size = self.write("Shape", value, start=origin.axis, end=origin.axis + 1)
             if not dims.same(origin.rest, 0):
-                size = self._b.op("Sub", size, self.dim(origin.rest))
+                size = self.write("Sub", size, self.dim(origin.rest))
             if origin.factor != 1:
-                size = self._b.op("Div", size, self._b.ints([origin.factor]))
-            self._known[name] = size
-        return self._known[name]
+                size = self.write("Div", size, self.ints([origin.factor]))
+            self.known[name] = size
+        return self.known[name]
 
     def _apply(self, op: str, operands: list[Size]) -> Size:
         numbers = [size.value for size in operands]
         if all(isinstance(number, int) for number in numbers):
             number = dims.INTEGER[op](*numbers)
             return Size(number, number)
-        return _negative(operands[0]) if op == "neg" else self._rules[op](*operands)
+        return _negative(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
 
     def _op(self, name: str, *operands: Size) -> ir.Value:
         """One operator, once for the same operands."""
         values = [self._written(size) for size in operands]
         key = f"{name}({', '.join(str(v.name) for v in values)})"
-        if key not in self._known:
-            self._known[key] = self._b.op(name, *values)
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = self.write(name, *values)
+        return self.known[key]
 
     def _written(self, size: Size) -> ir.Value:
         if isinstance(size.value, int):
-            return self._b.ints([size.value])
+            return self.ints([size.value])
         return self._op("Neg", _negative(size)) if size.negated else size.value
 
     def _add(self, x: Size, y: Size) -> Size:
@@ -168,6 +145,18 @@ class Arithmetic:
                 return one if name == "Max" else other
         below = -math.inf if x.negated or y.negated else min(x.low, y.low)
         return Size(self._op(name, x, y), below)
+
+
+SIZE_RULES: dict[str, Callable[[Arithmetic, Size, Size], Size]] = {
+    "add": Arithmetic._add,
+    "sub": lambda a, x, y: a._add(x, _negative(y)),
+    "mul": Arithmetic._multiply,
+    "pow": lambda a, x, y: Size(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
+    "floordiv": Arithmetic._divide,
+    "mod": lambda a, x, y: Size(a._op("Mod", x, y), 0 if y.low > 0 else -math.inf),
+    "max": lambda a, x, y: a._extreme("Max", x, y),
+    "min": lambda a, x, y: a._extreme("Min", x, y),
+}
 
 
 def _negative(size: Size) -> Size:

@@ -8,8 +8,7 @@ import numpy as np
 
 from converter.ir import ops
 from converter.lower import coefficients as c
-from converter.lower.coefficients import ATAN, LANCZOS
-from converter.lower.formula import Term, either, formulas
+from converter.lower.elementwise import Term, either, formulas
 
 
 def lowered_expm1(x: Term) -> Term:
@@ -41,7 +40,7 @@ def lowered_atan(x: Term) -> Term:
     base = big.where(math.pi / 2, middle.where(math.pi / 4, x.number(0)))
     lost = big.where(ATAN_LOST, middle.where(ATAN_LOST / 2, x.number(0)))
     square = z * z
-    ratio = square.ratio(ATAN)
+    ratio = square.ratio(c.ATAN)
     return lowered_sign(x) * (base + (z * square * ratio + lost + z))
 
 
@@ -133,7 +132,7 @@ def _lgamma(x: Term) -> Term:
     reflect = x < 0.5
     z = reflect.where(-x, x - 1)
     total = z.number(LANCZOS_FIRST)
-    for i, coefficient in enumerate(LANCZOS):
+    for i, coefficient in enumerate(c.LANCZOS):
         total = total + coefficient / (z + (i + 1))
     t, log_t = _special_shifted(z)
     log_y = (z + 0.5 - t / log_t) * log_t + total.apply("Log") + math.log(2 * math.pi) / 2
@@ -152,7 +151,7 @@ def _digamma(x: Term) -> Term:
     reflect = x < 0.5
     z = reflect.where(-x, x - 1)
     top, bottom = z.number(0), z.number(LANCZOS_FIRST)
-    for i, coefficient in enumerate(LANCZOS):
+    for i, coefficient in enumerate(c.LANCZOS):
         step = z + (i + 1)
         top = top - coefficient / (step * step)
         bottom = bottom + coefficient / step

@@ -22,7 +22,7 @@ from converter.fuse import (
 from converter.ir import Graph, ops
 from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, siblings
-from converter.legalize import arithmetic
+from converter.legalize import deviations
 from converter.pipeline import steps
 from converter.pipeline.settings import Settings
 from converter.weight_folding.weight_programs import hoist_weight_programs
@@ -244,7 +244,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "arithmetic",
         "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
-        steps.swept(arithmetic.RULES),
+        steps.swept(deviations.ARITHMETIC),
         after=("deviations",),
     ),
     Pass(

@@ -25,15 +25,8 @@ from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
-from converter.weight_folding.linearity import (
-    CONVOLUTIONS,
-    WAYS,
-    LinearPart,
-    Way,
-    channel_vector,
-    is_tame,
-    keeps_finite,
-)
+from converter.weight_folding import linearity
+from converter.weight_folding.linearity import CONVOLUTIONS, WAYS, LinearPart
 
 DEPTH = 12
 """How many operations a factor is carried through."""
@@ -57,17 +50,11 @@ class WeightAffine:
         self._weights, self._fold = weights, fold
         self._readers: dict[int, list[Node | None]] = {}
         self._home: dict[int, Graph] = {}
-        self._read(graph)
-
-    def _read(self, graph: Graph) -> None:
-        for node in graph.nodes:
-            self._home[id(node)] = graph
-            for value in node.inputs:
-                self._readers.setdefault(id(value), []).append(node)
-            for body in node.bodies.values():
-                self._read(body)
-        for value in graph.outputs:
-            self._readers.setdefault(id(value), []).append(None)
+        for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
+            self._home.update((id(node), one) for node in one.nodes)
+            read = [(v, node) for node in one.nodes for v in node.inputs]
+            for value, reader in (*read, *((v, None) for v in one.outputs)):
+                self._readers.setdefault(id(value), []).append(reader)
 
     # ---------------------------------------------------------------------------------- the rules
 
@@ -76,13 +63,13 @@ class WeightAffine:
         wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and is_tame(other, divides):
+            if self._is_fixed(other) and linearity.is_tame(other, divides):
                 spread, how = _affine_folding_spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
                 parts = self._scaled(LinearPart(node, index, factor), editor, DEPTH) or []
                 # To multiply only constants with another gains little: (x * 2) * 3.
                 useful = any(scalar(part.value) is None for part in parts)
-                if useful and keeps_finite(other, divides):
+                if useful and linearity.keeps_finite(other, divides):
                     return self._without(node, index, node.op, parts, editor)
         return None
 
@@ -107,18 +94,10 @@ class WeightAffine:
             return None
         ways = WAYS[inner.op](inner, part.other, editor)
         for way in sorted(ways, key=lambda way: not self._is_fixed(way[0].value)):
-            if (parts := self._all(way, editor, depth - 1)) is not None:
-                return parts
+            found = [self._scaled(operand, editor, depth - 1) for operand in way]
+            if None not in found:
+                return [change for changes in found for change in changes or ()]
         return None
-
-    def _all(self, way: Way, editor: Editor, depth: int) -> list[LinearPart] | None:
-        parts: list[LinearPart] = []
-        for part in way:
-            found = self._scaled(part, editor, depth)
-            if found is None:
-                return None
-            parts += found
-        return parts
 
     def _shifted(self, part: LinearPart, op: Op, editor: Editor) -> tuple[LinearPart, Op] | None:
         """The bias before an operand that a shift can go into, and how it does."""
@@ -129,7 +108,7 @@ class WeightAffine:
             ways = WAYS[inner.op](inner, part.other, editor)
             return self._shifted(ways[0][0], op, editor) if ways else None
         if inner.op in CONVOLUTIONS:
-            vector = channel_vector(inner, part.other, editor)
+            vector = linearity.channel_vector(inner, part.other, editor)
             free = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
             return (LinearPart(inner, 2, vector), op) if vector is not None and free else None
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from converter.canonicalize.constant_folding import all_outputs, boundary, computable
+from converter.canonicalize import all_outputs, boundary, computable
 from converter.ir import Graph, Value, const
 from converter.ir.evaluation import CEILING, compute, size_in_bytes
 from converter.ir.names import Names

@@ -6,6 +6,7 @@ They are in the order of their real parts, then of their imaginary ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jax import lax
 
 from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.decompositions.computation import Combine, combined, lines
-from converter.decompositions.window_reductions import Pads, in_windows, pads
+from converter.decompositions.window_reductions import Pads, in_windows
 from converter.ir.complex_pairs import Pair, is_complex, parts, real_dtype, whole_number
 
 
@@ -134,16 +135,12 @@ meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 Combined = Callable[[Any, Any], Any]
 
 
-def _later(compare: Combined) -> Callable[[Pair, Pair], Pair]:
-    def either(x: Pair, y: Pair) -> Pair:
-        first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
-        return chosen(first, x, y)
-
-    return either
+def _later(compare: Combined, x: Pair, y: Pair) -> Pair:
+    first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
+    return chosen(first, x, y)
 
 
-meaning("max")(_later(lax.gt))
-meaning("min")(_later(lax.lt))
+meanings({"max": partial(_later, lax.gt), "min": partial(_later, lax.lt)})
 
 
 @meaning("sort")
@@ -162,18 +159,14 @@ def _alone(combine: Combined) -> Combine:
     return lambda xs, ys: (combine(*xs, *ys),)
 
 
-def _order_reduced(combine: Combined) -> Callable[..., Pair]:
+def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Neighbours are combined until one is left."""
-
-    def reduced(x: Pair, *, axes: tuple[int, ...]) -> Pair:
-        (found,) = combined(_alone(combine), [lines(whole_number(x), axes)])
-        return parts(found[..., 0])
-
-    return reduced
+    (found,) = combined(_alone(combine), [lines(whole_number(x), axes)])
+    return parts(found[..., 0])
 
 
-meaning("reduce_max")(_order_reduced(lax.max))
-meaning("reduce_min")(_order_reduced(lax.min))
+meaning("reduce_max")(partial(_order_reduced, lax.max))
+meaning("reduce_min")(partial(_order_reduced, lax.min))
 
 
 @meaning("reduce_prod")
@@ -181,41 +174,35 @@ def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     if 0 in x.re.shape:
         left = lax.reduce_prod(x.re, axes)
         return Pair(left, jnp.zeros_like(left))
-    return _order_reduced(lax.mul)(x, axes=axes)
+    return _order_reduced(lax.mul, x, axes=axes)
 
 
-def _cumulative(combine: Combined) -> Callable[..., Pair]:
-    def running(x: Pair, *, axis: int, reverse: bool) -> Pair:
-        return parts(lax.associative_scan(combine, whole_number(x), axis=axis, reverse=reverse))
-
-    return running
+def _cumulative(combine: Combined, x: Pair, *, axis: int, reverse: bool) -> Pair:
+    return parts(lax.associative_scan(combine, whole_number(x), axis=axis, reverse=reverse))
 
 
-meaning("cumprod")(_cumulative(lax.mul))
-meaning("cummax")(_cumulative(lax.max))
-meaning("cummin")(_cumulative(lax.min))
+meaning("cumprod")(partial(_cumulative, lax.mul))
+meaning("cummax")(partial(_cumulative, lax.max))
+meaning("cummin")(partial(_cumulative, lax.min))
 
 
-def _extreme(combine: Combined, start: float) -> Callable[..., Pair]:
-    def reduce_window(
-        x: Pair,
-        *,
-        window_dimensions: Sequence[int],
-        window_strides: Sequence[int],
-        padding: Pads,
-        base_dilation: Sequence[int],
-        window_dilation: Sequence[int],
-    ) -> Pair:
-        whole = whole_number(x)
-        padded = lax.pad(whole, jnp.asarray(start, whole.dtype), pads(padding, base_dilation))
-        window = (window_dimensions, window_strides, window_dilation)
-        return parts(*in_windows([padded], _alone(combine), *window))
-
-    return reduce_window
+def _extreme(
+    combine: Combined,
+    start: float,
+    x: Pair,
+    *,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Pads,
+    base_dilation: Sequence[int],
+    window_dilation: Sequence[int],
+) -> Pair:
+    window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    return parts(*in_windows([whole_number(x)], [start], _alone(combine), *window))
 
 
-meaning("reduce_window_max")(_extreme(lax.max, -jnp.inf))
-meaning("reduce_window_min")(_extreme(lax.min, jnp.inf))
+meaning("reduce_window_max")(partial(_extreme, lax.max, -jnp.inf))
+meaning("reduce_window_min")(partial(_extreme, lax.min, jnp.inf))
 
 
 @meaning("gather")
@@ -247,8 +234,7 @@ def scatter_mul(
     length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
     none = jnp.zeros_like(x.re)
     angle = lax.scatter_add(none, indices, angles[1], dimension_numbers, mode=mode)
-    touched = lax.scatter_add(
-        none, indices, jnp.ones_like(updates.re), dimension_numbers, mode=mode
-    )
+    ones = jnp.ones_like(updates.re)
+    touched = lax.scatter_add(none, indices, ones, dimension_numbers, mode=mode)
     moved = quarter_turned(jnp.sqrt(length), angles[0] + angle)
     return Pair(*(jnp.where(touched > 0, m, old) for m, old in zip(moved, x, strict=True)))

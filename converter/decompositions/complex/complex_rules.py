@@ -1,19 +1,18 @@
 """What primitives do to complex numbers, by primitive.
 
-A function takes the operands by position, a ``Pair`` for each that is complex, and the primitive's
-parameters by keyword; it gives the result, a ``Pair`` if that is complex, or one for each output.
-It owns every parameter, as an expansion does.
+A function is an expansion that takes and gives a ``Pair`` for each array that is complex.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.registered import DecompositionFunction, Expansion, registering
+from converter.decompositions.registered import Decorator, Expansion, registering
 from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
 from converter.ir.op import Linear
@@ -31,14 +30,12 @@ SIGNED = frozenset({ops.neg, ops.scatter_sub, ops.sub})
 """Operations that may change the sign of a zero, of those that do the same to both parts."""
 
 
-def meaning(
-    *primitives: str, ignores: Iterable[str] = (), packed: bool = False
-) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register a function for one or more primitives; what it ignores is given by name."""
+def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
+    """Register a function for one or more primitives."""
     return registering(MEANINGS.__setitem__, primitives, ignores, packed=packed)
 
 
-def meanings(rows: Mapping[str, DecompositionFunction], ignores: Iterable[str] = ()) -> None:
+def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
     """Register functions of operands alone."""
     for primitive, function in rows.items():
         meaning(primitive, ignores=ignores)(function)
@@ -58,13 +55,14 @@ def in_reals(
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.named(primitive.name)
+    each = partial(_each_of, partial(_bound, primitive, whole))
     if op.linear is Linear.TOGETHER:
         stays = op not in SIGNED and any(real) and list(real) == complexes
-        return _on_pairs(_each(primitive, whole), complexes, real if stays else None)
+        return _on_pairs(each, complexes, real if stays else None)
     if op.linear is Linear.EACH:
-        return _on_pairs(_rewriting_product(primitive, whole), complexes, real)
+        return _on_pairs(partial(_rewriting_product, primitive, whole), complexes, real)
     if name == "div" and real[1]:
-        return _on_pairs(_each(primitive, whole), complexes, (False, True))
+        return _on_pairs(each, complexes, (False, True))
     of_real = MEANINGS.get(name + REAL) if all(real) else None
     found = of_real or MEANINGS.get(name)
     if found is None or found.unknown(params):
@@ -98,43 +96,29 @@ def _on_pairs(
     return call
 
 
-def _rewriting_bound(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
-    def call(*xs: Any) -> list[Any]:
-        found = primitive.bind(*xs, **primitive.get_bind_params(dict(params)))
-        return list(found) if primitive.multiple_results else [found]
-
-    return call
-
-
-def _each(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
-    """The primitive on the real parts, and on the imaginary ones."""
-    call = _rewriting_bound(primitive, params)
-    return lambda *xs: _each_of(call, *xs)
+def _bound(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
+    found = primitive.bind(*xs, **primitive.get_bind_params(dict(params)))
+    return list(found) if primitive.multiple_results else [found]
 
 
 def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """Of real numbers alone, whose imaginary parts stay zero, the first is enough."""
+    """The real parts, and the imaginary ones: of real numbers alone these stay zero."""
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
     halves = [call(*(x[i] if isinstance(x, Pair) else x for x in xs)) for i in (0, 1)]
     return [Pair(re, im) for re, im in zip(*halves, strict=True)]
 
 
-def _rewriting_product(primitive: Any, params: Mapping[str, Any]) -> ComplexFunction:
+def _rewriting_product(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
     """Four products of real numbers, or two where an operand is real, or one."""
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}
-    call = _rewriting_bound(primitive, {**params, **real})
-
-    def product(x: Any, y: Any) -> list[Any]:
-        if not (isinstance(x, Pair) and isinstance(y, Pair)):
-            return _each_of(call, x, y)
-        (aa,), (bb,), (ab,), (ba,) = (
-            call(*pair) for pair in ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
-        )
-        return [Pair(aa - bb, ab + ba)]
-
-    return product
+    call = partial(_bound, primitive, {**params, **real})
+    if not (isinstance(x, Pair) and isinstance(y, Pair)):
+        return _each_of(call, x, y)
+    pairs = ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
+    (aa,), (bb,), (ab,), (ba,) = (call(*pair) for pair in pairs)
+    return [Pair(aa - bb, ab + ba)]
 
 
 def _listed(found: Any) -> list[Any]:

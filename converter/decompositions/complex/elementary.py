@@ -14,15 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.complex.algebra import (
-    chosen,
-    divided,
-    is_ordinary,
-    one_like,
-    quarter_turned,
-    sides,
-    size,
-)
+from converter.decompositions.complex import algebra
+from converter.decompositions.complex.algebra import divided, one_like, quarter_turned, sides, size
 from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.ir.complex_pairs import Pair
 
@@ -40,8 +33,7 @@ def signed(x: jax.Array, like: jax.Array) -> jax.Array:
 def root(x: Pair) -> Pair:
     """The root in the first quadrant, of ``x`` with its imaginary part's magnitude.
 
-    By the half angle, from the side that does not cancel (Kahan, Branch Cuts for Complex Elementary
-    Functions, 1987).
+    By the half angle, from the side that does not cancel.
     """
     high = jnp.abs(x.im)
     long = jnp.sqrt(jnp.abs(x.re) / 2 + size(x) / 2)
@@ -87,7 +79,7 @@ def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
     """
     large, small = sides(x)
     near = (large > 0.5) & (large < 2)
-    ratio = small / jnp.where(is_ordinary(large), large, 1)
+    ratio = small / jnp.where(algebra.is_ordinary(large), large, 1)
     far = jnp.log(large) + jnp.log1p(ratio * ratio) / 2
     return jnp.where(near, jnp.log1p(jnp.where(near, above_one, 0)) / 2, far)
 
@@ -152,7 +144,7 @@ def tanh(x: Pair) -> Pair:
     length = high * high + wide * wide
     inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * wide / length)
     far = jnp.abs(x.re) > FAR
-    return chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
+    return algebra.chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
 
 
 def _roots(x: Pair) -> tuple[Pair, Pair]:
