@@ -198,12 +198,8 @@ def tidy(model: ir.Model, target: Target) -> ir.Model:
     Identities stay: the lowering writes one only where an output needs a name of its own.
     """
     target.settle(model)
-    clean_up = Sequential(
-        common.CommonSubexpressionEliminationPass(),
-        common.RemoveUnusedNodesPass(),
-        common.TopologicalSortPass(),
-    )
-    clean_up(model)
+    merge, drop = common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()
+    Sequential(merge, drop, common.TopologicalSortPass())(model)
     return model
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
 from jax.extend.core import Primitive
 
-from converter.decompositions.registered import (
-    Applies,
-    DecompositionFunction,
-    always,
-    registering,
-)
+from converter.decompositions.registered import Applies, DecompositionFunction, always, registering
 from converter.frontend.calls import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
@@ -44,7 +39,7 @@ def rule(
         since: the opset that brought what it writes; of several rules the newest is taken.
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
-    return rules.rules_from_outside(_meant(operations), since, ignores)
+    return rules.rules_from_outside([*map(_meant, operations)], since, ignores)
 
 
 def expansion(
@@ -63,7 +58,8 @@ def expansion(
         ignores: parameters that it knowingly does not read. A primitive with any other stays.
         only: is asked with the types of the operands and the parameters whether it applies.
     """
-    return registering(outside.expansions.add, _meant(primitives), ignores, applies=only)
+    meant = [*map(_meant, primitives)]
+    return registering(outside.expansions.add, meant, ignores, applies=only)
 
 
 @contextmanager
@@ -78,9 +74,7 @@ def extensions() -> Iterator[None]:
         yield
 
 
-def _meant(operations: Sequence[Meant]) -> list[Op | str]:
-    return [op if isinstance(op, str) else _operation(op) for op in operations]
-
-
-def _operation(primitive: Primitive) -> Op | str:
-    return ops.of_user(primitive) if is_users(primitive) else ops.named(primitive.name)
+def _meant(op: Meant) -> Op | str:
+    if isinstance(op, str):
+        return op
+    return ops.of_user(op) if is_users(op) else ops.named(op.name)

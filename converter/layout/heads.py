@@ -9,22 +9,14 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.origins import source_behind
-from converter.ir.rewrite import Editor, Rule
+from converter.ir.rewrite import Editor, Takes
 from converter.layout.pooling import as_image, from_image
-from converter.targets import Target
 
 
-def rotary_rule(opset: int, target: Target) -> Rule:
-    """Rotary embeddings as 4-D operators, or where there is none as plain arithmetic."""
-
-    def rule(node: Node, editor: Editor) -> Value:
-        there = target.supports("RotaryEmbedding", node.out.dtype, opset)
-        return (_rotary_heads if there else _rotary_plain)(node, editor)
-
-    return rule
-
-
-def _rotary_heads(node: Node, editor: Editor) -> Value:
+def rotary_operands(node: Node, editor: Editor, has: Takes) -> Value:
+    """A rotary embedding as a 4-D operator, or where there is none as plain arithmetic."""
+    if not has("RotaryEmbedding", node.out.dtype):
+        return _rotary_plain(node, editor)
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
     flat, order = as_image(editor, x, (seq, width))

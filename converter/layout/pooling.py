@@ -26,30 +26,28 @@ from converter.ir.rewrite import Editor, Rule, inverse_order
 from converter.ir.scalars import scalar
 from converter.layout.convolution import Pads, pad_space, window_slice
 from converter.targets import Target
+from converter.targets.schemas import operator
 
 DILATED_AVERAGE_SINCE = 19
 
 
 @dataclass(frozen=True)
 class PoolKind:
-    """What is done with a window: the pooling, ONNX's operator for it, the binary operation, and
-    what pads in a dtype. Over a whole axis it is a reduction.
+    """What is done with a window: the pooling, the binary operation, and what pads in a dtype.
+    Over a whole axis it is a reduction.
     """
 
     pool: Op
-    operator: str
     combine: Op
     identity: Callable[[Any], Any]
     reduction: Op
 
 
 KINDS = {
-    ops.reduce_window_max: PoolKind(ops.max_pool, "MaxPool", ops.max, lowest, ops.reduce_max),
+    ops.reduce_window_max: PoolKind(ops.max_pool, ops.max, lowest, ops.reduce_max),
     # Of the negated values.
-    ops.reduce_window_min: PoolKind(ops.max_pool, "MaxPool", ops.min, highest, ops.reduce_min),
-    ops.reduce_window_sum: PoolKind(
-        ops.sum_pool, "AveragePool", ops.add, lambda dtype: 0, ops.reduce_sum
-    ),
+    ops.reduce_window_min: PoolKind(ops.max_pool, ops.min, highest, ops.reduce_min),
+    ops.reduce_window_sum: PoolKind(ops.sum_pool, ops.add, lambda dtype: 0, ops.reduce_sum),
 }
 
 
@@ -71,7 +69,7 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
         exact = strict or not _all_hold_elements(node)
         fits = known_to_fit([x.shape[a] for a in window.axes], window.params)
-        by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
+        by_slices = (exact and kind.pool is ops.max_pool) or (strict and not fits)
         if by_slices or not _pools(kind, x.dtype, window, opset, target):
             return _sliced(editor, x, window, kind)
         if node.op is ops.reduce_window_min:
@@ -105,7 +103,7 @@ def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, targ
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
-        and target.takes(kind.operator, dtype, opset)
+        and target.takes(operator(kind.pool), dtype, opset)
         and len(window.axes) <= 3
         and any(s != 1 for s in window.params["size"])
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
