@@ -179,6 +179,5 @@ def unstaged(
     def call(*args: Any, **named: Any) -> Any:
         return jax.tree.unflatten(out_tree, run(*jax.tree.leaves((args, named))))
 
-    structs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), fn.args_info)
-    positional, named = structs
-    return call, list(positional), named
+    args, named = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), fn.args_info)
+    return call, list(args), named

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.rewrite import Editor
 
 
-@dataclass(frozen=True)
-class ContractedOperand:
+class ContractedOperand(NamedTuple):
     """A value and the label of each of its axes."""
 
     value: Value

@@ -42,8 +42,7 @@ def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
     x = editor.transpose(x, numbers.lhs_spec)
     w = editor.transpose(w, numbers.rhs_spec)
     batch_groups = node.params["batch_group_count"]
-    if batch_groups > 1:
-        x = _batch_to_channels(editor, x, batch_groups)
+    x = _batch_to_channels(editor, x, batch_groups)
     window = ConvolutionWindow(
         strides=tuple(node.params["window_strides"]),
         padding=tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in node.params["padding"]),

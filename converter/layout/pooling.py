@@ -116,10 +116,8 @@ def _all_hold_elements(node: Node) -> bool:
     A window that starts in padding reaches past it, and does not step over the operand.
     """
     p, shape = node.params, node.inputs[0].shape
-    dilations = p["window_dilation"]
-    for size, d, pads, length in zip(
-        p["window_dimensions"], dilations, p["padding"], shape, strict=True
-    ):
+    axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
+    for size, d, pads, length in axes:
         if not dims.all_static(pads) or max(pads) > (size - 1) * d:
             return False
         if d > 1 and max(pads) > 0 and not (dims.is_static(length) and length >= d):
@@ -147,10 +145,8 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindo
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
     size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
     padding: Pads = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
-    flat = [v for pair in padding for v in pair]
-    small = dims.all_static(flat) and all(
-        0 <= v < s for pair, s in zip(padding, size, strict=True) for v in pair
-    )
+    ends = [(v, s) for pair, s in zip(padding, size, strict=True) for v in pair]
+    small = all(dims.is_static(v) and 0 <= v < s for v, s in ends)
     if not small or any(s != 1 for s in spread):
         x = pad_space(editor, x, padding, spread, filler, first=0)
         padding = ((0, 0),) * rank

@@ -9,7 +9,6 @@ matrix product) is transposed once more.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import NamedTuple
 
 from converter.ir import Graph, Node, Value, ops
@@ -104,6 +103,5 @@ def _together(editor: Editor, family: Family) -> Value:
     usual, count = family.usual, len(family.parts)
     counted = (Factor(family.axis, usual.size, count),)
     source = editor.resolve(usual.seen.base)
-    seen = replace(usual.seen, base=source, groups=(counted, *usual.seen.groups))
-    seen = replace(seen, starts=(0,) * source.rank)
+    seen = View(source, (counted, *usual.seen.groups), (0,) * source.rank)
     return write(editor, seen, (count, *usual.out.shape))

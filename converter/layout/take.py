@@ -31,11 +31,10 @@ def _take(node: Node, editor: Editor) -> Value | None:
     taken = (*x.shape[:axis], *where, *x.shape[axis + 1 :])
     inputs = [x, editor.reshape(source, where)]
     out = editor.add(ops.take, inputs, taken, x.dtype, {"axis": axis})
-    collapsed = axis in numbers.collapsed_slice_dims
     # axes of the result: those of the indices in their places, those of the operand in the others
     batch = list(range(axis, axis + len(where)))
     kept = [i for i in range(len(taken)) if i not in batch]
-    if not collapsed:
+    if axis not in numbers.collapsed_slice_dims:
         kept.insert(axis, -1)
     order = [(kept if i in numbers.offset_dims else batch).pop(0) for i in range(node.out.rank)]
     turned = editor.transpose(out, [i for i in order if i >= 0])

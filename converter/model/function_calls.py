@@ -136,9 +136,7 @@ def _runs_of(line: np.ndarray, period: int) -> Iterator[Run]:
     same = np.concatenate([[0], (line[:-period] == line[period:]).astype(int), [0]])
     edges = np.flatnonzero(np.diff(same)).reshape(-1, 2)
     for start, stop in edges[edges[:, 1] - edges[:, 0] >= period]:
-        run = Run(int(start), period, int(stop - start) + period)
-        if run.saved > 0:
-            yield run
+        yield Run(int(start), period, int(stop - start) + period)
 
 
 # ------------------------------------------------------------------------------------- instances

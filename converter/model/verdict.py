@@ -107,12 +107,10 @@ class Verdict(dict[str, Errors]):
         return not self.differences
 
     def __repr__(self) -> str:
-        count = len(self.differences)
-        heading = (
-            "passed" if self.passed else f"not passed, {count} differences: {self.differences[0]}"
-        )
-        errors = (
-            f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest"
-            for name, e in self.items()
-        )
-        return "\n".join([heading, *errors])
+        lines = ["passed"]
+        if not self.passed:
+            first = self.differences[0]
+            lines = [f"not passed, {len(self.differences)} differences: {first}"]
+        for name, e in self.items():
+            lines.append(f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest")
+        return "\n".join(lines)

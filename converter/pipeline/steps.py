@@ -96,8 +96,7 @@ def registered(graph: Graph, settings: Settings) -> bool:
     changed = spelling.recognise(graph, chosen, settings.opset)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.opset:
-            found = recognised(**{entry.name: entry.recogniser})(graph, settings)
-            changed = found or changed
+            changed |= recognised(**{entry.name: entry.recogniser})(graph, settings)
     return changed
 
 
@@ -140,9 +139,8 @@ def recur(graph: Graph, settings: Settings) -> bool:
 
 def group(graph: Graph, settings: Settings) -> None:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
-    if not settings.fuses("group_norm"):
-        return
-    if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
+    bare = (group_norm.is_bare(node, settings.takes) for node in graph.walk())
+    if not (settings.fuses("group_norm") and any(bare)):
         return
     steps = (
         (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
@@ -163,13 +161,12 @@ def attend(graph: Graph, settings: Settings) -> bool:
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
-    if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
-        return False
-    if not recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings):
-        return False
-    recognised(affine.AFFINE)(graph, settings)
-    swept(norm_layout.BATCH)(graph, settings)
-    return True
+    roots = graph.count(ops.rsqrt) or graph.count(ops.sqrt)
+    found = bool(roots) and recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
+    if found:
+        recognised(affine.AFFINE)(graph, settings)
+        _swept(graph, norm_layout.BATCH)
+    return found
 
 
 SPELLED_OUT = (ops.gelu, ops.rotary)

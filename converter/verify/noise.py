@@ -101,9 +101,9 @@ class _Mover:
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        if node.op.any_zero:
-            return [self._either_zero(y) for y in self._moved(node, args, sizes)]
-        return self._moved(node, args, sizes)
+        results = self._moved(node, args, sizes)
+        is_open = node.op.any_zero or node.op.rounding is Rounding.FUNCTION
+        return [self._either_zero(y) for y in results] if is_open else results
 
     def _moved(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         rounding = node.op.rounding
@@ -124,8 +124,7 @@ class _Mover:
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in run_node(node, args, sizes)]
         floor = args[0].dtype.type(1) if node.op is ops.logistic else None
-        moved = [self._off(y, exact, floor) for y in results]
-        return [self._either_zero(y) for y in moved] if rounding is Rounding.FUNCTION else moved
+        return [self._off(y, exact, floor) for y in results]
 
     def _either_zero(self, value: Any) -> Any:
         """Zeros of either sign."""
