@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def to_onnx(
     subject = Subject(
         fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
     )
-    about, dump = metadata_of(metadata), _Dump(os.environ.get("CONVERTER_DUMP"))
+    about, dump = metadata_of(metadata), _dumping(os.environ.get("CONVERTER_DUMP"))
     graph = subject.trace()
     runtime.refuse_open(graph)
     dump("trace", graph)
@@ -198,25 +199,19 @@ def tidy(model: ir.Model, target: Target) -> ir.Model:
     Identities stay: the lowering writes one only where an output needs a name of its own.
     """
     target.settle(model)
-    clean_up = Sequential(
-        common.CommonSubexpressionEliminationPass(),
-        common.RemoveUnusedNodesPass(),
-        common.TopologicalSortPass(),
-    )
-    clean_up(model)
+    merge, drop = common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()
+    Sequential(merge, drop, common.TopologicalSortPass())(model)
     return model
 
 
-class _Dump:
-    """Writes each stage as text into ``CONVERTER_DUMP``, where that is set."""
+def _dumping(folder: str | None) -> Callable[[str, object], None]:
+    """What writes each stage as text into ``CONVERTER_DUMP``, where that is set."""
+    numbers = count()
 
-    def __init__(self, folder: str | None) -> None:
-        self._folder = Path(folder) if folder else None
-        self._count = 0
+    def dump(stage: str, content: object) -> None:
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            name = f"{next(numbers):02}_{stage.replace(' ', '_')}.txt"
+            (Path(folder) / name).write_text(f"{content}\n")
 
-    def __call__(self, stage: str, content: object) -> None:
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            name = f"{self._count:02}_{stage.replace(' ', '_')}.txt"
-            (self._folder / name).write_text(f"{content}\n")
-        self._count += 1
+    return dump

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
 from jax.extend.core import Primitive
 
-from converter.decompositions.registered import (
-    Applies,
-    DecompositionFunction,
-    always,
-    registering,
-)
+from converter.decompositions.registered import Applies, DecompositionFunction, always, registering
 from converter.frontend.calls import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
@@ -45,7 +40,7 @@ def rule(
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
     add = rules.add_from_outside
-    return rules.lowers(*_meant(operations), since=since, ignores=ignores, add=add)
+    return rules.lowers(*map(_meant, operations), since=since, ignores=ignores, add=add)
 
 
 def expansion(
@@ -64,7 +59,8 @@ def expansion(
         ignores: parameters that it knowingly does not read. A primitive with any other stays.
         only: is asked with the types of the operands and the parameters whether it applies.
     """
-    return registering(outside.expansions.add, _meant(primitives), ignores, applies=only)
+    meant = [*map(_meant, primitives)]
+    return registering(outside.expansions.add, meant, ignores, applies=only)
 
 
 @contextmanager
@@ -79,9 +75,7 @@ def extensions() -> Iterator[None]:
         yield
 
 
-def _meant(operations: Sequence[Meant]) -> list[Op | str]:
-    return [op if isinstance(op, str) else _operation(op) for op in operations]
-
-
-def _operation(primitive: Primitive) -> Op | str:
-    return ops.of_user(primitive) if is_users(primitive) else ops.named(primitive.name)
+def _meant(op: Meant) -> Op | str:
+    if isinstance(op, str):
+        return op
+    return ops.of_user(op) if is_users(op) else ops.named(op.name)

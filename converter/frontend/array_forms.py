@@ -82,14 +82,14 @@ def given(array: Any, struct: Any) -> Any:
 
 
 def key_kind(avals: Iterable[Any]) -> str:
-    """The name of the keys' dtype or of complex numbers, where these are among them."""
-    found = (a.dtype.name if is_key(a) else COMPLEX for a in avals if is_held(a))
+    """The name of the keys' dtype or of complex numbers, where these are among them.
+
+    The graph has other numbers in the place of either.
+    """
+    found = (
+        a.dtype.name if is_key(a) else COMPLEX for a in avals if is_key(a) or is_complex(a.dtype)
+    )
     return next(found, "")
-
-
-def is_held(aval: Any) -> bool:
-    """Whether the graph has other numbers in an array's place."""
-    return is_key(aval) or is_complex(aval.dtype)
 
 
 @lru_cache
@@ -102,7 +102,7 @@ def _compiled(primitive: Any, **params: Any) -> Callable[..., Any]:
 class OfHeld:
     """What a primitive does to keys or complex numbers, as a function of what the graph has.
 
-    ``kind`` is that of ``kind()``, ``types`` are the operands' in JAX, and ``own`` is the
+    ``kind`` is that of ``key_kind()``, ``types`` are the operands' in JAX, and ``own`` is the
     primitive's own meaning; ``hints`` are its parameters that nodes do not have.
     """
 
@@ -125,8 +125,8 @@ class OfHeld:
 # ------------------------------------------------------------------------- what a jaxpr reads
 
 
-def value_of(aval: Any, kind: Any) -> Value:
-    return Value(*graph_type(aval), kind=kind)
+def input_value(aval: Any, name: str = "") -> Value:
+    return Value(*graph_type(aval), "input", name)
 
 
 def literal(atom: Any) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import jax
 from jax.extend import core as jex
@@ -14,7 +14,7 @@ from jax.extend.core import Primitive
 from converter import decompositions
 from converter.decompositions.computation import scatter_apply
 from converter.decompositions.grouped_products import grouped_convolution
-from converter.frontend.array_forms import is_held
+from converter.frontend.array_forms import key_kind
 from converter.frontend.diagnostics import RAISED, first_line
 from converter.ir import ops, outside
 from converter.ir.dims import is_symbolic
@@ -159,22 +159,14 @@ def _raises(branch: Any) -> bool:
 PACKAGES = ("jax", "equinox")
 """Whose primitives are attributes of their modules, all of which are in memory with them."""
 
-_theirs: set[Primitive] = set()
-_users: WeakSet[Primitive] = WeakSet()
-
-_REFUSED = (
-    "primitive '{}' cannot be written: there is no rule for it (converter.rule and "
-    "converter.expansion register others), and its impl cannot be traced: {}"
-)
+_is_users: WeakKeyDictionary[Primitive, bool] = WeakKeyDictionary()
 
 
 def is_users(primitive: Primitive) -> bool:
     """Whether a primitive is neither of JAX's nor of Equinox's."""
-    if primitive not in _theirs and primitive not in _users:
-        _theirs.update(_held())
-        if primitive not in _theirs:
-            _users.add(primitive)
-    return primitive in _users
+    if primitive not in _is_users:
+        _is_users.update(dict.fromkeys(_held(), False))
+    return _is_users.setdefault(primitive, True)
 
 
 def _held() -> Iterator[Primitive]:
@@ -192,12 +184,16 @@ def users_own(eqn: Any, within: Collection[Any]) -> tuple[Any, str]:
     primitive = eqn.primitive
     if _is_registered(eqn):
         return None, ""
-    if primitive in within:
-        return None, _REFUSED.format(primitive.name, "it binds the primitive itself")
-    try:
-        return as_python(eqn), ""
-    except RAISED as error:
-        return None, _REFUSED.format(primitive.name, first_line(error))
+    why = "it binds the primitive itself"
+    if primitive not in within:
+        try:
+            return as_python(eqn), ""
+        except RAISED as error:
+            why = first_line(error)
+    return None, (
+        f"primitive '{primitive.name}' cannot be written: there is no rule for it (converter.rule "
+        f"and converter.expansion register others), and its impl cannot be traced: {why}"
+    )
 
 
 def _is_registered(eqn: Any) -> bool:
@@ -206,7 +202,7 @@ def _is_registered(eqn: Any) -> bool:
     Neither is for keys and complex numbers, in whose place the graph has others.
     """
     op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
-    if any(map(is_held, (*operands, *(v.aval for v in eqn.outvars)))):
+    if key_kind((*operands, *(v.aval for v in eqn.outvars))):
         return False
     found = decompositions.find_decomposition(op)
     is_expanded = found and not found.unknown(eqn.params) and found.applies(operands, eqn.params)

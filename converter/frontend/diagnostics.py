@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 from jax import errors, export
@@ -16,6 +16,8 @@ from converter.frontend.source_lines import line_of
 from converter.ir import Value
 from converter.ir.dims import Shape, is_symbolic, size_product
 from converter.ir.named_sizes import all_names, size_names
+
+T = TypeVar("T")
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
 Works: TypeAlias = Callable[[Mapping[str, int | str]], bool]
@@ -72,10 +74,11 @@ def refusal(
         map(is_symbolic, error.args)
     ):
         blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
-        found = blamed, _advice(text, blamed)
+        found = blamed, ""
     elif names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
-        blamed = _fewest(names, works)
-        found = blamed, _multiple(blamed, works) or _advice(text, blamed)
+        # Turned round: of several that would do, the last is named.
+        blamed = sorted(fewest(lambda some: works(dict.fromkeys(some, SIZE)), names[::-1]))
+        found = blamed, _multiple(blamed, works)
     else:
         found = _unequal(names, works) or _unlike(names, works, str(error))
     return _sentence(*found, text, line) if found else _looks(error, text, line)
@@ -92,7 +95,7 @@ def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Ite
             raise
         types, text = ", ".join(v.type_text() for v in operands), first_line(error)
         what = f"primitive '{name}' ({types}) cannot be written"
-        raise _sentence(named, _advice(text, named), text, line_of(sources), what) from error
+        raise _sentence(named, "", text, line_of(sources), what) from error
 
 
 def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
@@ -103,14 +106,20 @@ def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
         raise _sentence(odd, _advice("", odd), text, line_of(sources), what)
 
 
-def _fewest(names: Sequence[str], works: Works) -> list[str]:
-    """So few of the names that the function can be traced with numbers for them."""
-    blamed = list(names)
-    for name in names:
-        others = [other for other in blamed if other != name]
-        if others and works(dict.fromkeys(others, SIZE)):
-            blamed = others
-    return blamed
+def fewest(
+    works: Callable[[Sequence[T]], bool], items: Sequence[T], known: Sequence[T] = ()
+) -> list[T]:
+    """So few of the items that it works with them and what is known, but not with this alone.
+
+    By halves (QuickXplain; Junker, 2004).
+    """
+    if len(items) == 1:
+        return list(items)
+    early, late = items[: len(items) // 2], items[len(items) // 2 :]
+    needed = [] if works([*known, *early]) else fewest(works, late, [*known, *early])
+    if needed and works([*known, *needed]):
+        return needed
+    return fewest(works, early, [*known, *needed]) + needed
 
 
 def _multiple(names: Sequence[str], works: Works) -> str:
@@ -172,7 +181,7 @@ def _sentence(
     what: str = "the function cannot be traced",
 ) -> Unsupported:
     which = f"dimension{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
-    return Unsupported(f"{what} with the {which}: {text}; {advice}", line)
+    return Unsupported(f"{what} with the {which}: {text}; {advice or _advice(text, names)}", line)
 
 
 def first_line(error: Exception) -> str:

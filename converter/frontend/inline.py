@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -19,9 +19,9 @@ from converter.frontend.array_forms import (
     OfHeld,
     appending,
     graph_type,
+    input_value,
     key_kind,
     literal,
-    value_of,
 )
 from converter.frontend.calls import instead, is_users, unchecked, users_own
 from converter.frontend.diagnostics import fitting, refuse_equated
@@ -39,14 +39,12 @@ NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDime
 HINTS = frozenset(
     {
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
+        "out_dtype",  # what has one was replaced
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
         "is_stable",  # what sorts is stable
     }
 )
-
-UNSET = frozenset({"out_dtype"})
-"""Parameters that say nothing as long as they are ``None``."""
 
 DROPPED = {
     "check": "jax.experimental.checkify.check: a file raises nothing",
@@ -130,7 +128,7 @@ class Inliner:
 
     def inside(self, source: Any) -> Inliner:
         """What writes the jaxpr of an equation that comes from there."""
-        return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
+        return replace(self, sources=(source, *self.sources))
 
     def write(self, node: Node, nodes: list[Node]) -> list[Value]:
         """Append a node; returns its outputs."""
@@ -148,14 +146,13 @@ class Inliner:
             return inner.inline(closed, inputs, nodes)
         op, meaning = ops.of_user(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
-        types, source = _types(eqn.outvars), self.sources
-        node = make_node(op, inputs, types, params, meaning=meaning, source=source)
-        node.refusal = refusal
+        node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
+        node.source, node.refusal = self.sources, refusal
         return self.write(node, nodes)
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
         """A nested graph: the first arguments are captured from outside, the rest its inputs."""
-        inner = [value_of(v.aval, "input") for v in closed.jaxpr.invars[len(captured) :]]
+        inner = [input_value(v.aval) for v in closed.jaxpr.invars[len(captured) :]]
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
         return Graph(inner, outputs, nodes)
@@ -172,8 +169,8 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
-    hints = {k: v for k, v in eqn.params.items() if k in HINTS or (k in UNSET and v is None)}
-    params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in hints}
+    hints = {k: v for k, v in eqn.params.items() if k in HINTS}
+    params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in HINTS}
     op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if what := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)

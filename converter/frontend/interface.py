@@ -15,7 +15,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from converter.errors import SpecError
 from converter.frontend.array_forms import appending
-from converter.frontend.specs import Fill, Spec, arguments, by_place
+from converter.frontend.specs import Fill, Spec, arguments
 from converter.frontend.trace import trace
 from converter.ir import Graph, Value, make_node, ops
 from converter.ir.names import Names
@@ -29,7 +29,7 @@ class Interface:
     ``outputs`` at these places are channels-last in the function and channels-first in the file.
     """
 
-    fill: Fill = by_place
+    fill: Fill = lambda arrays: (tuple(arrays), {})
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
 
@@ -106,9 +106,10 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
     for place in _places([v.name for v in graph.inputs], names):
         inner = graph.inputs[place]
         first, last = _orders(inner, inner.name)
-        shape, kept = tuple(inner.shape[axis] for axis in first), (inner.shape, inner.dtype)
-        outer = Value(shape, inner.dtype, kind="input", name=inner.name)
-        node = make_node(ops.transpose, [outer], [kept], {"permutation": last})
+        outer = Value(tuple(inner.shape[a] for a in first), inner.dtype, "input", inner.name)
+        node = make_node(
+            ops.transpose, [outer], [(inner.shape, inner.dtype)], {"permutation": last}
+        )
         graph.inputs[place], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
@@ -178,6 +179,5 @@ def unstaged(
     def call(*args: Any, **named: Any) -> Any:
         return jax.tree.unflatten(out_tree, run(*jax.tree.leaves((args, named))))
 
-    structs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), fn.args_info)
-    positional, named = structs
-    return call, list(positional), named
+    args, named = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), fn.args_info)
+    return call, list(args), named

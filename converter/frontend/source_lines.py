@@ -48,10 +48,7 @@ def portable_line(node: Node) -> str:
 @cache
 def _within(file: str) -> str:
     path = Path(file)
-    for folder in _PACKAGES:
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).as_posix()
-    root = path.parent
+    root = next((Path(f) for f in _PACKAGES if path.is_relative_to(f)), path.parent)
     while (root / "__init__.py").is_file():
         root = root.parent
     return path.relative_to(root).as_posix()

@@ -32,10 +32,6 @@ Keys may be given by the numbers that they hold.
 """
 
 
-def by_place(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return tuple(arrays), {}
-
-
 @dataclass(frozen=True)
 class Arguments:
     """What a function is called with: the type and the path of every array, and how they and what
@@ -49,9 +45,7 @@ class Arguments:
 
 
 def arguments(
-    specs: Sequence[Spec],
-    kwargs: Mapping[str, Any] | None = None,
-    constraints: Sequence[str] = (),
+    specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None, constraints: Sequence[str] = ()
 ) -> Arguments:
     """Read what a user gives for each argument, and says of the dimensions that it names."""
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
@@ -64,20 +58,15 @@ def arguments(
     def is_spec(part: Any) -> bool:
         return part is not given and part is not given[0] and _is_leaf(part)
 
-    leaves, tree = jax.tree_util.tree_flatten_with_path(given, is_leaf=is_spec)
-    slots = [i for i, (path, leaf) in enumerate(leaves) if _is_array(path, leaf)]
-    scope = symbolic_scope.scope([leaves[i][1] for i in slots], constraints)
-    structs = [_struct(leaves[i][1], scope) for i in slots]
+    slots, fill = _slots(given, _is_array, is_spec)
+    scope = symbolic_scope.scope([leaf for _, leaf in slots], constraints)
+    structs = [_struct(leaf, scope) for _, leaf in slots]
 
-    def fill(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        every = [leaf for _, leaf in leaves]
-        for slot, struct, array in zip(slots, structs, arrays, strict=True):
-            every[slot] = given_as(array, struct)
-        positional, named = jax.tree_util.tree_unflatten(tree, every)
-        return positional, named
+    def fill_typed(arrays: Sequence[Any]) -> Any:
+        return fill([given_as(x, struct) for x, struct in zip(arrays, structs, strict=True)])
 
     texts = symbolic_scope.constraints(scope)
-    return Arguments(structs, [leaves[i][0] for i in slots], fill, texts)
+    return Arguments(structs, [path for path, _ in slots], fill_typed, texts)
 
 
 def _is_array(path: Path, leaf: Any) -> bool:
@@ -131,11 +120,9 @@ def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool
     """The names of arguments, and the path of each array in its own: ``x``, ``batch.image``."""
     count = 1 + max((path[1].idx for path in paths if not _is_named(path)), default=-1)
     positional = _positional_names(fn, count, skip_params)
-    named = [
-        (path[1].key if _is_named(path) else positional[path[1].idx], path_name(path[2:]))
-        for path in paths
-    ]
-    return [f"{argument}.{inner}" if inner else str(argument) for argument, inner in named]
+    owners = [str(p[1].key) if _is_named(p) else positional[p[1].idx] for p in paths]
+    inner = [path_name(path[2:]) for path in paths]
+    return [".".join(filter(None, pair)) for pair in zip(owners, inner, strict=True)]
 
 
 def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
@@ -168,29 +155,32 @@ def path_name(path: Any) -> str:
     return name
 
 
-def array_leaves(tree: Any) -> list[tuple[Any, Any]]:
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [(path, leaf) for path, leaf in leaves if is_array_like(leaf)]
+def _slots(
+    tree: Any, chosen: Callable[[Path, Any], bool], is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[tuple[Path, Any]], Callable[[Sequence[Any]], Any]]:
+    """(path, leaf) of what is chosen in a pytree, and what gives the pytree with others there."""
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
+    places = [i for i, pair in enumerate(leaves) if chosen(*pair)]
+
+    def fill(others: Sequence[Any]) -> Any:
+        filled = [leaf for _, leaf in leaves]
+        for place, other in zip(places, others, strict=True):
+            filled[place] = other
+        return jax.tree_util.tree_unflatten(treedef, filled)
+
+    return [leaves[i] for i in places], fill
 
 
 def array_slots(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
-    """(path, leaf) of every array in a pytree, and what gives the pytree with others there."""
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
-    slots = [i for i, (_, leaf) in enumerate(leaves) if is_array_like(leaf)]
-
-    def fill(arrays: Sequence[Any]) -> Any:
-        filled = [leaf for _, leaf in leaves]
-        for slot, array in zip(slots, arrays, strict=True):
-            filled[slot] = array
-        return jax.tree_util.tree_unflatten(treedef, filled)
-
-    return [(path_name(leaves[i][0]) or "param", leaves[i][1]) for i in slots], fill
+    """(path, array) of every array in a pytree, and what gives the pytree with others there."""
+    slots, fill = _slots(tree, lambda _, leaf: is_array_like(leaf))
+    return [(path_name(path), leaf) for path, leaf in slots], fill
 
 
-def _found_in(tree: Any) -> list[tuple[Any, Any]]:
+def _found_in(tree: Any) -> list[tuple[str, Any]]:
     """The arrays of something that need not be a pytree, such as a dictionary by functions."""
     try:
-        return array_leaves(tree)
+        return array_slots(tree)[0]
     except ValueError:
         return []
 
@@ -202,17 +192,15 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     their paths in ``model``.
     """
     inner = inspect.unwrap(fn)
-    found = array_leaves(inner)
+    found = array_slots(inner)[0]
     if found or not inspect.isfunction(inner):
-        return [(path_name(path), leaf) for path, leaf in found]
+        return found
     variables = inspect.getclosurevars(inner)
     scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
     named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
     trees = sum(any(path for path, _ in leaves) for leaves in named.values())
-    result: list[tuple[str, Any]] = []
-    for name, leaves in named.items():
-        for path, leaf in leaves:
-            parts = [name] if trees > 1 or not path else []
-            parts += [path_name(path)] if path else []
-            result.append((".".join(parts), leaf))
-    return result
+    return [
+        (".".join(filter(None, (name if trees > 1 or not path else "", path))), leaf)
+        for name, leaves in named.items()
+        for path, leaf in leaves
+    ]

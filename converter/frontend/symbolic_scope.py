@@ -45,9 +45,10 @@ def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicSc
 
 def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
     """Each constraint alone first, so that a sentence can name it."""
-    for texts in (*((text,) for text in constraints), constraints):
+    alone = [([text], [text]) for text in constraints]
+    for texts, spelled in (*alone, (list(constraints), _spelled(constraints))):
         try:
-            made = export.SymbolicScope(_spelled(texts) if len(texts) > 1 else texts)
+            made = export.SymbolicScope(spelled)
         except UNREADABLE as error:
             what = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
             raise SpecError(
@@ -60,7 +61,7 @@ def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.Sym
             raise SpecError(
                 f"constraint {text!r} speaks of {unknown[0]!r}, which no input's shape does"
             )
-    return made if len(constraints) > 1 else export.SymbolicScope(_spelled(constraints))
+    return made
 
 
 def _words(text: str) -> list[str]:

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
@@ -22,16 +22,15 @@ from converter.frontend.array_forms import (
     Constants,
     appending,
     graph_type,
+    input_value,
     is_key,
     parameter,
-    value_of,
 )
 from converter.frontend.inline import DROPPED, Inliner
 from converter.frontend.source_lines import is_users_line, line_of
 from converter.frontend.specs import (
     Spec,
     arguments,
-    array_leaves,
     array_slots,
     closed_over,
     input_names,
@@ -39,8 +38,6 @@ from converter.frontend.specs import (
 )
 from converter.ir import Graph, Node
 from converter.ir.names import Names
-
-T = TypeVar("T")
 
 _LOOKS = (TypeError, IndexError)
 """What JAX raises where a number is asked for that is not known: `jax.errors.JAXTypeError` and
@@ -65,7 +62,7 @@ def trace(
     """
     call: Callable[..., Any] = fn
     separate = params is not None
-    if params is None and array_leaves(fn):
+    if params is None and array_slots(fn)[0]:
         params, call = fn, operator.call
     given = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
@@ -80,10 +77,9 @@ def trace(
     if not closed.out_avals:
         raise SpecError("the function returns no array, so there is nothing for a file to compute")
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
-    values = [parameter(names.take(path), leaf) for path, leaf in abstract]
-    inputs = [value_of(s, "input") for s in given.structs]
-    for value, name in zip(inputs, input_names(fn, given.paths, separate), strict=True):
-        value.name = name
+    values = [parameter(names.take(path or "param"), leaf) for path, leaf in abstract]
+    own = input_names(fn, given.paths, separate)
+    inputs = [input_value(s, name) for s, name in zip(given.structs, own, strict=True)]
     numbers = {id(leaves[i][1]) for i in known}
     constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
@@ -95,9 +91,8 @@ def trace(
     outputs = inliner.inline(closed, read, nodes)
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
-    extra = constants.params()
-    parameters, named = [*values, *extra], output_names(out_tree)
-    return Graph(inputs, outputs, nodes, parameters, named, given.constraints)
+    parameters = [*values, *constants.params()]
+    return Graph(inputs, outputs, nodes, parameters, output_names(out_tree), given.constraints)
 
 
 def _trace_traced(
@@ -170,19 +165,33 @@ def _raised_at(error: Exception) -> str:
 # layers that are alike are treated alike.
 
 
-def _concretized(run: Callable[[Places], T], leaves: Sequence[tuple[str, Any]]) -> tuple[T, Places]:
+def _concretized(
+    run: Callable[[Places], Any], leaves: Sequence[tuple[str, Any]]
+) -> tuple[Any, Places]:
     """What ``run`` gives, and the places of the leaves that it was given with their numbers.
 
     Whatever ``run`` raises with all of them known is not about parameters, and is raised.
     """
+
+    def works(groups: Sequence[Places]) -> bool:
+        try:
+            run(_united(groups))
+        except _LOOKS:
+            return False
+        return True
+
     try:
         return run(frozenset()), frozenset()
     except _LOOKS:
         groups = _alike_leaves(leaves)
-        if not groups or not _works(run, frozenset().union(*groups)):
+        if not groups or not works(groups):
             raise
-    places = frozenset[int]().union(*_least(run, frozenset(), groups, is_new=False))
+    places = _united(diagnostics.fewest(works, groups))
     return run(places), places
+
+
+def _united(groups: Sequence[Places]) -> Places:
+    return frozenset().union(*groups)
 
 
 def _alike_leaves(leaves: Sequence[tuple[str, Any]]) -> list[Places]:
@@ -192,28 +201,3 @@ def _alike_leaves(leaves: Sequence[tuple[str, Any]]) -> list[Places]:
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             groups.setdefault(re.sub(r"\d+", "0", path), set()).add(place)
     return [frozenset(group) for group in groups.values()]
-
-
-def _least(
-    run: Callable[[Places], object], known: Places, groups: Sequence[Places], *, is_new: bool
-) -> list[Places]:
-    """So few of the groups that ``run`` works with them and what is known.
-
-    By halves (QuickXplain; Junker, 2004); ``is_new`` says that ``known`` has not been tried.
-    """
-    if is_new and _works(run, known):
-        return []
-    if len(groups) == 1:
-        return list(groups)
-    first, second = groups[: len(groups) // 2], groups[len(groups) // 2 :]
-    late = _least(run, known.union(*first), second, is_new=True)
-    early = _least(run, known.union(*late), first, is_new=bool(late))
-    return early + late
-
-
-def _works(run: Callable[[Places], object], known: Places) -> bool:
-    try:
-        run(known)
-    except _LOOKS:
-        return False
-    return True

@@ -1,7 +1,7 @@
 """Dimensions: plain integers, or JAX's symbolic expressions over named sizes.
 
 Everything that asks "is this known", "are these equal", "what is the product" about dimensions
-asks it here; ``lower/sizes.py`` turns the symbolic ones into ONNX arithmetic.
+asks it here; ``lower/size_arithmetic.py`` turns the symbolic ones into ONNX arithmetic.
 """
 
 from __future__ import annotations

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from converter.ir import Node, Value, dims, ops
 from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
-from converter.ir.rewrite import Editor, Rule
+from converter.ir.rewrite import Editor
 
 
-@dataclass(frozen=True)
-class ContractedOperand:
+class ContractedOperand(NamedTuple):
     """A value and the label of each of its axes."""
 
     value: Value
@@ -89,21 +88,16 @@ class MatrixProduct:
         return tuple(dims.size_product([self.sizes[a] for a in group]) for group in groups)
 
 
-def contraction_rule(fixed: set[int]) -> Rule:
-    """The rule, told which values (by id) are weights: transposing those costs nothing."""
-
-    def contract(node: Node, editor: Editor) -> Value:
-        dtype = _widest(node)
-        lhs, rhs = (
-            ContractedOperand(editor.convert(value, dtype), list(node.params[side]))
-            for value, side in zip(node.inputs, ("lhs", "rhs"), strict=True)
-        )
-        out = list(node.params["out"])
-        orders = (MatrixProduct(lhs, rhs, out), MatrixProduct(rhs, lhs, out))
-        made = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
-        return editor.convert(made, node.out.dtype)
-
-    return contract
+def as_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
+    """A contraction as a product; transposing ``fixed`` values (by id), weights, costs nothing."""
+    dtype, out = _widest(node), list(node.params["out"])
+    lhs, rhs = (
+        ContractedOperand(editor.convert(value, dtype), list(node.params[side]))
+        for value, side in zip(node.inputs, ("lhs", "rhs"), strict=True)
+    )
+    orders = (MatrixProduct(lhs, rhs, out), MatrixProduct(rhs, lhs, out))
+    made = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
+    return editor.convert(made, node.out.dtype)
 
 
 def _widest(node: Node) -> np.dtype:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,9 @@ from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
 from converter.ir.moves import rearrange
-from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule, inverse_order
-from converter.targets import Target
+from converter.ir.rewrite import Editor, Takes, inverse_order
 
 Pads = tuple[tuple[Dim, Dim], ...]
-ConvolutionTest = Callable[[np.dtype], bool]
 
 
 @dataclass(frozen=True)
@@ -39,20 +35,14 @@ class ConvolutionWindow:
     groups: int
 
 
-def convolution_rules(opset: int, target: Target) -> dict[Op, Rule]:
-    """By operation, for an opset and a target."""
-    takes = partial(target.takes, "Conv", opset=opset)
-    return {ops.conv_general_dilated: partial(_convolution, takes=takes)}
-
-
-def _convolution(node: Node, editor: Editor, takes: ConvolutionTest) -> Value:
+def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
+    """A convolution by the operator that can do it, or where there is none by its patches."""
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
     x = editor.transpose(x, numbers.lhs_spec)
     w = editor.transpose(w, numbers.rhs_spec)
     batch_groups = node.params["batch_group_count"]
-    if batch_groups > 1:
-        x = _batch_to_channels(editor, x, batch_groups)
+    x = _batch_to_channels(editor, x, batch_groups)
     window = ConvolutionWindow(
         strides=tuple(node.params["window_strides"]),
         padding=tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in node.params["padding"]),
@@ -66,21 +56,12 @@ def _convolution(node: Node, editor: Editor, takes: ConvolutionTest) -> Value:
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     wide = shape if x.rank == len(shape) else (*shape, 1)
-    known = is_float(x.dtype) and takes(x.dtype)  # integers have no operator
-    out = _convolution_written(editor, x, w, window, wide, known=known)
+    known = is_float(x.dtype) and takes("Conv", x.dtype)  # integers have no operator
+    if known or not dims.all_static(w.shape[2:]):
+        out = _by_operator(editor, x, w, window, wide)
+    else:
+        out = _by_patches(editor, x, w, window, wide)
     return editor.transpose(editor.reshape(out, shape), inverse_order(order))
-
-
-def _convolution_written(
-    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, *, known: bool
-) -> Value:
-    """By the operator that can do it, if there is one (``known``)."""
-    if dims.all_static(w.shape[2:]) and not known:
-        x = pad_space(editor, x, window.padding, window.spread)
-        return _by_patches(editor, x, w, window, shape)
-    pads = _transposed_pads(window, w.shape[2:])
-    emit = _plain if pads is None else _transposed
-    return emit(editor, x, w, window, shape, pads or window.padding)
 
 
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
@@ -91,10 +72,14 @@ def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
     return rearrange(editor, x, split, order, (each, groups * channels, *space))
 
 
-def _plain(
-    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, padding: Pads
+def _by_operator(
+    editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """``Conv``; a dilated or cropped input is padded by a node of its own."""
+    """``Conv``, for which a dilated or cropped input is padded by a node of its own."""
+    cuts = _transposed_pads(window, w.shape[2:])
+    if cuts is not None:
+        return _transposed(editor, x, w, window, shape, cuts)
+    padding = window.padding
     flat = [p for pair in padding for p in pair]
     if any(s != 1 for s in window.spread) or not dims.all_static(flat) or min(flat, default=0) < 0:
         x = pad_space(editor, x, padding, window.spread)
@@ -161,10 +146,10 @@ def _by_patches(
 ) -> Value:
     """A product with patches, where the runtime convolves no such numbers.
 
-    ``x`` is [batch, channels, space…], padded, ``w`` [out, in / groups, space…].
-
-    **Returns** a value of ``shape`` [batch, out, space…].
+    ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…], ``shape`` [batch, out,
+    space…].
     """
+    x = pad_space(editor, x, window.padding, window.spread)
     batch, _, *space = x.shape
     outs, ins, *kernel = w.shape
     groups, places = window.groups, math.prod(kernel)

@@ -5,26 +5,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.origins import source_behind
-from converter.ir.rewrite import Editor, Rule
+from converter.ir.rewrite import Editor, Takes
 from converter.layout.pooling import as_image, from_image
-from converter.targets import Target
 
 
-def rotary_rule(opset: int, target: Target) -> Rule:
-    """Rotary embeddings as 4-D operators, or where there is none as plain arithmetic."""
-
-    def rule(node: Node, editor: Editor) -> Value:
-        there = target.supports("RotaryEmbedding", node.out.dtype, opset)
-        return (_rotary_heads if there else _rotary_plain)(node, editor)
-
-    return rule
-
-
-def _rotary_heads(node: Node, editor: Editor) -> Value:
+def rotary_operands(node: Node, editor: Editor, has: Takes) -> Value:
+    """A rotary embedding as a 4-D operator, or where there is none as plain arithmetic."""
+    if not has("RotaryEmbedding", node.out.dtype):
+        return _rotary_plain(node, editor)
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
     flat, order = as_image(editor, x, (seq, width))
@@ -50,14 +44,14 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
     x, cos, sin = node.inputs
     seq, width = node.params["seq"], node.params["width"]
     interleaved = node.params["interleaved"]
-    join = _pairs if interleaved else _halves
+    join = partial(_joined_halves, editor, interleaved=interleaved)
     minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
-    straight, turned = join(editor, cos, cos, 1), join(editor, minus, sin, 1)
+    straight, turned = join([cos, cos], 1), join([minus, sin], 1)
     straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
     size, middle = x.shape[width], x.shape[width] // 2
     parts = ((0, size, 2), (1, size, 2)) if interleaved else ((0, middle), (middle, size))
     even, odd = (editor.slice(x, width, *part) for part in parts)
-    swapped = join(editor, odd, even, width)
+    swapped = join([odd, even], width)
     terms = [
         editor.binary(ops.mul, value, _heads_along(editor, table, x, seq, width))
         for value, table in ((x, straight), (swapped, turned))
@@ -65,15 +59,13 @@ def _rotary_plain(node: Node, editor: Editor) -> Value:
     return editor.binary(ops.add, *terms)
 
 
-def _halves(editor: Editor, first: Value, second: Value, axis: int) -> Value:
-    return editor.concatenate([first, second], axis)
-
-
-def _pairs(editor: Editor, first: Value, second: Value, axis: int) -> Value:
-    """first[0], second[0], first[1], second[1] … along an axis."""
-    shape = first.shape
+def _joined_halves(editor: Editor, halves: list[Value], axis: int, interleaved: bool) -> Value:
+    """One behind the other along an axis, or first[0], second[0], first[1], second[1] …"""
+    if not interleaved:
+        return editor.concatenate(halves, axis)
+    shape = halves[0].shape
     single = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    joined = editor.concatenate([editor.reshape(v, single) for v in (first, second)], axis + 1)
+    joined = editor.concatenate([editor.reshape(v, single) for v in halves], axis + 1)
     return editor.reshape(joined, (*shape[:axis], shape[axis] * 2, *shape[axis + 1 :]))
 
 

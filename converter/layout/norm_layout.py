@@ -7,21 +7,14 @@ where ``split`` writes [N, C, ...] as [N, G, ...], is for targets without ``Grou
 
 from __future__ import annotations
 
-from functools import partial
-
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, Takes
 from converter.ir.scalars import scalar
-from converter.targets import Target
 
 
-def norm_rules(opset: int, target: Target) -> dict[Op, Rule]:
-    """Those for group norms, for an opset and a target."""
-    return {ops.group_norm: partial(_group_norm, has=partial(target.supports, opset=opset))}
-
-
-def _group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
+def group_norm_operands(node: Node, editor: Editor, has: Takes) -> Value | None:
+    """A group norm with a bias, or where there is no operator with each group as a channel."""
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
     if dims.same(groups, channels) or has("GroupNormalization", x.dtype):

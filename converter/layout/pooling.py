@@ -26,30 +26,28 @@ from converter.ir.rewrite import Editor, Rule, inverse_order
 from converter.ir.scalars import scalar
 from converter.layout.convolution import Pads, pad_space, window_slice
 from converter.targets import Target
+from converter.targets.schemas import operator
 
 DILATED_AVERAGE_SINCE = 19
 
 
 @dataclass(frozen=True)
 class PoolKind:
-    """What is done with a window: the pooling, ONNX's operator for it, the binary operation, and
-    what pads in a dtype. Over a whole axis it is a reduction.
+    """What is done with a window: the pooling, the binary operation, and what pads in a dtype.
+    Over a whole axis it is a reduction.
     """
 
     pool: Op
-    operator: str
     combine: Op
     identity: Callable[[Any], Any]
     reduction: Op
 
 
 KINDS = {
-    ops.reduce_window_max: PoolKind(ops.max_pool, "MaxPool", ops.max, lowest, ops.reduce_max),
+    ops.reduce_window_max: PoolKind(ops.max_pool, ops.max, lowest, ops.reduce_max),
     # Of the negated values.
-    ops.reduce_window_min: PoolKind(ops.max_pool, "MaxPool", ops.min, highest, ops.reduce_min),
-    ops.reduce_window_sum: PoolKind(
-        ops.sum_pool, "AveragePool", ops.add, lambda dtype: 0, ops.reduce_sum
-    ),
+    ops.reduce_window_min: PoolKind(ops.max_pool, ops.min, highest, ops.reduce_min),
+    ops.reduce_window_sum: PoolKind(ops.sum_pool, ops.add, lambda dtype: 0, ops.reduce_sum),
 }
 
 
@@ -71,7 +69,7 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
         x, window = _prepared(node, editor, kind.identity(node.out.dtype))
         exact = strict or not _all_hold_elements(node)
         fits = known_to_fit([x.shape[a] for a in window.axes], window.params)
-        by_slices = (exact and kind.operator == "MaxPool") or (strict and not fits)
+        by_slices = (exact and kind.pool is ops.max_pool) or (strict and not fits)
         if by_slices or not _pools(kind, x.dtype, window, opset, target):
             return _sliced(editor, x, window, kind)
         if node.op is ops.reduce_window_min:
@@ -105,7 +103,7 @@ def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, targ
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
-        and target.takes(kind.operator, dtype, opset)
+        and target.takes(operator(kind.pool), dtype, opset)
         and len(window.axes) <= 3
         and any(s != 1 for s in window.params["size"])
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
@@ -118,10 +116,8 @@ def _all_hold_elements(node: Node) -> bool:
     A window that starts in padding reaches past it, and does not step over the operand.
     """
     p, shape = node.params, node.inputs[0].shape
-    dilations = p["window_dilation"]
-    for size, d, pads, length in zip(
-        p["window_dimensions"], dilations, p["padding"], shape, strict=True
-    ):
+    axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
+    for size, d, pads, length in axes:
         if not dims.all_static(pads) or max(pads) > (size - 1) * d:
             return False
         if d > 1 and max(pads) > 0 and not (dims.is_static(length) and length >= d):
@@ -149,10 +145,8 @@ def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindo
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
     size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
     padding: Pads = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
-    flat = [v for pair in padding for v in pair]
-    small = dims.all_static(flat) and all(
-        0 <= v < s for pair, s in zip(padding, size, strict=True) for v in pair
-    )
+    ends = [(v, s) for pair, s in zip(padding, size, strict=True) for v in pair]
+    small = all(dims.is_static(v) and 0 <= v < s for v, s in ends)
     if not small or any(s != 1 for s in spread):
         x = pad_space(editor, x, padding, spread, filler, first=0)
         padding = ((0, 0),) * rank

@@ -9,7 +9,7 @@ matrix product) is transposed once more.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import Factor, Group, View, along
@@ -17,8 +17,7 @@ from converter.ir.moves import above, cut_alike, write
 from converter.ir.rewrite import Editor, sweep
 
 
-@dataclass(frozen=True)
-class SiblingPart:
+class SiblingPart(NamedTuple):
     """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed."""
 
     out: Value
@@ -27,11 +26,10 @@ class SiblingPart:
     size: int
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """All parts of a value along one of its axes, and one that is turned as most of them are."""
 
-    parts: tuple[SiblingPart, ...]
+    parts: list[SiblingPart]
     usual: SiblingPart
     axis: int
 
@@ -83,16 +81,15 @@ def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
 
 def _siblings_alike(slices: list[SiblingPart | None], axis: int) -> Family | None:
     """The parts, if all are there and reshaped alike, and two of them transposed alike."""
-    parts = tuple(p for p in slices if p is not None)
+    parts = [p for p in slices if p is not None]
     if len(parts) < len(slices) or len(parts) < 2:
         return None
-    first, whole = parts[0], parts[0].seen.base.shape[axis]
-    same = all(p.size == first.size for p in parts)
-    complete = sorted(p.start for p in parts) == list(range(0, whole, first.size))
-    shapes = all(Counter(p.seen.groups) == Counter(first.seen.groups) for p in parts)
+    whole, size = parts[0].seen.base.shape[axis], parts[0].size
+    complete = sorted(p.start for p in parts) == list(range(0, whole, size))
+    alike = len({(p.size, frozenset(Counter(p.seen.groups).items())) for p in parts}) == 1
     groups, times = Counter(p.seen.groups for p in parts).most_common(1)[0]
     usual = next(p for p in parts if p.seen.groups == groups)
-    return Family(parts, usual, axis) if same and complete and shapes and times > 1 else None
+    return Family(parts, usual, axis) if complete and alike and times > 1 else None
 
 
 def _siblings_order(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
@@ -106,6 +103,5 @@ def _together(editor: Editor, family: Family) -> Value:
     usual, count = family.usual, len(family.parts)
     counted = (Factor(family.axis, usual.size, count),)
     source = editor.resolve(usual.seen.base)
-    seen = usual.seen._replace(base=source, groups=(counted, *usual.seen.groups))
-    seen = seen._replace(starts=(0,) * source.rank)
+    seen = View(source, (counted, *usual.seen.groups), (0,) * source.rank)
     return write(editor, seen, (count, *usual.out.shape))

@@ -136,9 +136,7 @@ def _runs_of(line: np.ndarray, period: int) -> Iterator[Run]:
     same = np.concatenate([[0], (line[:-period] == line[period:]).astype(int), [0]])
     edges = np.flatnonzero(np.diff(same)).reshape(-1, 2)
     for start, stop in edges[edges[:, 1] - edges[:, 0] >= period]:
-        run = Run(int(start), period, int(stop - start) + period)
-        if run.saved > 0:
-            yield run
+        yield Run(int(start), period, int(stop - start) + period)
 
 
 # ------------------------------------------------------------------------------------- instances
@@ -188,30 +186,24 @@ def _instances(of: Block, nodes: Sequence[ir.Node]) -> Iterator[Block]:
 
 def _alike(block: Block, last: ir.Node) -> Block | None:
     """The block that ends in a node, if going back from there finds the same."""
-    inside = set(block.nodes)
-    nodes: dict[ir.Node, ir.Node] = {}
+    inside, nodes = set(block.nodes), {block.last: last}
     operands: dict[ir.Value, ir.Value] = {}
-    waiting = [(block.last, last)]
-    while waiting:
-        ours, theirs = waiting.pop()
-        if ours in nodes:
-            if nodes[ours] is not theirs:
-                return None
-            continue
+    for ours in reversed(block.nodes):
+        theirs = nodes[ours]
         if _node_kind(ours) != _node_kind(theirs):
             return None
-        nodes[ours] = theirs
         for one, other in zip(ours.inputs, theirs.inputs, strict=True):
             if one is None or other is None:
                 continue  # of the same kind: both are
             first, second = one.producer(), other.producer()
             if first is None or first not in inside:
-                if operands.setdefault(one, other) is not other:
-                    return None
+                same = operands.setdefault(one, other) is other
             elif second is None or one.index() != other.index():
-                return None
+                same = False
             else:
-                waiting.append((first, second))
+                same = nodes.setdefault(first, second) is second
+            if not same:
+                return None
     if len(set(nodes.values())) < len(inside):
         return None
     return Block(

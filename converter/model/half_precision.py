@@ -46,10 +46,7 @@ ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"}
 
 
 def lower_precision(
-    model: ir.Model,
-    precision: Precision,
-    float32: Collection[str] = (),
-    target: str = DEFAULT,
+    model: ir.Model, precision: Precision, float32: Collection[str] = (), target: str = DEFAULT
 ) -> ir.Model:
     """Make a model with float32 values compute in half precision, in place.
 
@@ -77,8 +74,7 @@ def lower_precision(
     for value in model.graph.initializers.values():
         users = [node for node, _ in value.uses()]
         if value.dtype == WIDE and users and all(node in nodes for node in users):
-            value.dtype = half
-            value.const_value = _as(value.const_value, half)
+            _recast(value, half)
     _join(model.graph, nodes, half)
     find_target(target).settle(model)
     return model
@@ -166,17 +162,18 @@ def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
     return ir.node("Cast", [value], {"to": dtype.value}, outputs=[result])
 
 
-def _as(tensor: ir.TensorProtocol | None, dtype: ir.DataType) -> ir.LazyTensor:
-    """A tensor that is read, and cast, when it is needed."""
+def _recast(value: ir.Value, dtype: ir.DataType) -> None:
+    """Give an initializer another type; its tensor is read, and cast, when it is needed."""
+    tensor = value.const_value
     assert tensor is not None
 
     def load() -> ir.TensorProtocol:
-        return ir.tensor(
-            narrowed_array(tensor.numpy(), dtype.numpy()), dtype=dtype, name=tensor.name
-        )
+        array = narrowed_array(tensor.numpy(), dtype.numpy())
+        return ir.tensor(array, dtype=dtype, name=tensor.name)
 
     shape = ir.Shape(tensor.shape.numpy())
-    return ir.LazyTensor(load, dtype=dtype, shape=shape, name=tensor.name)
+    value.dtype = dtype
+    value.const_value = ir.LazyTensor(load, dtype=dtype, shape=shape, name=tensor.name)
 
 
 def narrowed_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -208,8 +205,7 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
             if isinstance(value.const_value, ir.ExternalTensor):
                 _widen(value)
             else:
-                value.dtype = WIDE
-                value.const_value = _as(value.const_value, WIDE)
+                _recast(value, WIDE)
     for node in list(model.graph):
         for value in node.outputs:
             if value.dtype == half:

@@ -46,10 +46,8 @@ class Report:
         lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
         lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
-        lines += [
-            f"would be fused at opset {opset}: {_counted(counts)}"
-            for opset, counts in self.newer.items()
-        ]
+        newer = self.newer.items()
+        lines += [f"would be fused at opset {opset}: {_counted(counts)}" for opset, counts in newer]
         lines += [f"function {f.name}: {f.nodes} nodes, {f.calls} calls" for f in self.functions]
         return "\n".join(lines)
 

@@ -71,11 +71,9 @@ def save(
     external_data: bool | None = None,
     written: Written | None = None,
 ) -> None:
-    """Write the model to ``path``, complete or not at all.
+    """Write the model to ``path``, complete or not at all, as ``Export.save`` is told to.
 
-    With ``external_data``, and above 2 GB if nothing is said, the weights go into ``<name>_data``
-    beside it; tensors of at most 1 KiB stay in the model. ``written(name, bytes)`` is called with
-    each file's bytes in their order, from a thread of its own: for a digest, without reading again.
+    Tensors of at most 1 KiB stay in the model. ``written`` serves a digest without reading again.
 
     Raises:
         SpecError: they are not to, and are larger than one file can be.

@@ -48,18 +48,17 @@ def compare(got: np.ndarray, wanted: np.ndarray) -> Errors:
 
 def _of_integers(got: np.ndarray, wanted: np.ndarray) -> Errors:
     """Differences are taken before anything is rounded: 2**53 and 2**53 + 1 are not the same."""
-    unequal = got != wanted
-    a, b = (x[unequal].astype(object) for x in (got, wanted))
-    worst = max((abs(int(x) - int(y)) for x, y in zip(a, b, strict=True)), default=0)
-    found = _of_numbers(*(x.astype(np.float64).ravel() for x in (got, wanted)))
-    scale = float(np.abs(wanted.astype(np.float64)).max()) if wanted.size else 0.0
-    return Errors(float(worst), worst / scale if scale else float(worst), found.cosine)
+    a, b = (x[got != wanted].astype(object) for x in (got, wanted))
+    worst = float(max(abs(a - b), default=0))
+    return _of_numbers(got.astype(np.float64).ravel(), wanted.astype(np.float64).ravel(), worst)
 
 
-def _of_numbers(a: np.ndarray, b: np.ndarray) -> Errors:
+def _of_numbers(a: np.ndarray, b: np.ndarray, known: float | None = None) -> Errors:
+    """Errors of finite numbers, of which the largest may be known better."""
     if not a.size:
         return Errors(0.0, 0.0, 1.0)
-    worst, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
+    worst = float(np.abs(a - b).max()) if known is None else known
+    scale = float(np.abs(b).max())
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
     cosine = float(a @ b) / norms if norms else float(np.array_equal(a, b))
     return Errors(worst, worst / scale if scale else worst, cosine)
@@ -108,12 +107,10 @@ class Verdict(dict[str, Errors]):
         return not self.differences
 
     def __repr__(self) -> str:
-        count = len(self.differences)
-        heading = (
-            "passed" if self.passed else f"not passed, {count} differences: {self.differences[0]}"
-        )
-        errors = (
-            f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest"
-            for name, e in self.items()
-        )
-        return "\n".join([heading, *errors])
+        lines = ["passed"]
+        if not self.passed:
+            first = self.differences[0]
+            lines = [f"not passed, {len(self.differences)} differences: {first}"]
+        for name, e in self.items():
+            lines.append(f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest")
+        return "\n".join(lines)

@@ -12,13 +12,7 @@ from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
 from converter.decompose.expansion import decompose, represent
-from converter.fuse import (
-    affine,
-    gelu,
-    layer_norm,
-    rotary,
-    softmax,
-)
+from converter.fuse import affine, gelu, layer_norm, rotary, softmax
 from converter.ir import Graph, ops
 from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, siblings

@@ -39,10 +39,7 @@ from converter.legalize import bounds, deviations, dtype_fallback
 from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
-from converter.weight_folding.weight_programs import (
-    weight_values,
-    weights_first,
-)
+from converter.weight_folding.weight_programs import weight_values, weights_first
 
 
 def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, Settings], None]:
@@ -66,19 +63,13 @@ def _swept(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
 
 
 def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
-    joined: dict[Op, Rule] = {}
-    for table in tables:
-        for op, rule in table.items():
-            joined[op] = _steps_either(joined[op], rule) if op in joined else rule
-    return joined
+    """Of several rules for an operation the first that can."""
 
-
-def _steps_either(one: Rule, other: Rule) -> Rule:
     def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
-        found = one(node, editor)
-        return other(node, editor) if found is None else found
+        found = (table[node.op](node, editor) for table in tables if node.op in table)
+        return next((values for values in found if values is not None), None)
 
-    return rule
+    return dict.fromkeys((op for table in tables for op in table), rule)
 
 
 def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Settings], bool]:
@@ -104,8 +95,7 @@ def registered(graph: Graph, settings: Settings) -> bool:
     changed = spelling.recognise(graph, chosen, settings.opset)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.opset:
-            found = recognised(**{entry.name: entry.recogniser})(graph, settings)
-            changed = found or changed
+            changed |= recognised(**{entry.name: entry.recogniser})(graph, settings)
     return changed
 
 
@@ -148,9 +138,8 @@ def recur(graph: Graph, settings: Settings) -> bool:
 
 def group(graph: Graph, settings: Settings) -> None:
     """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
-    if not settings.fuses("group_norm"):
-        return
-    if not any(group_norm.is_bare(node, settings.takes) for node in graph.walk()):
+    bare = (group_norm.is_bare(node, settings.takes) for node in graph.walk())
+    if not (settings.fuses("group_norm") and any(bare)):
         return
     steps = (
         (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
@@ -171,13 +160,12 @@ def attend(graph: Graph, settings: Settings) -> bool:
 
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
-    if not (graph.count(ops.rsqrt) or graph.count(ops.sqrt)):
-        return False
-    if not recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings):
-        return False
-    recognised(affine.AFFINE)(graph, settings)
-    swept(norm_layout.BATCH)(graph, settings)
-    return True
+    roots = graph.count(ops.rsqrt) or graph.count(ops.sqrt)
+    found = bool(roots) and recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
+    if found:
+        recognised(affine.AFFINE)(graph, settings)
+        _swept(graph, norm_layout.BATCH)
+    return found
 
 
 SPELLED_OUT = (ops.gelu, ops.rotary)
@@ -204,10 +192,14 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
 def take_onnx_operands(graph: Graph, settings: Settings) -> None:
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
-    turned = {ops.rotary: heads.rotary_rule(settings.opset, settings.runtime)}
-    convolved = convolution.convolution_rules(settings.opset, settings.runtime)
-    normed = norm_layout.norm_rules(settings.opset, settings.runtime)
-    swept(turned, convolved, resize_layout.RULES, normed)(graph, settings)
+    has = partial(settings.runtime.supports, opset=settings.opset)
+    rules: dict[Op, Rule] = {
+        ops.rotary: partial(heads.rotary_operands, has=has),
+        ops.conv_general_dilated: partial(convolution.convolution, takes=settings.takes),
+        ops.group_norm: partial(norm_layout.group_norm_operands, has=has),
+        **resize_layout.RULES,
+    }
+    _swept(graph, rules)
 
 
 def windows(graph: Graph, settings: Settings) -> None:
@@ -228,7 +220,8 @@ def shorten(graph: Graph, _: Settings) -> bool:
 
 
 def contract(graph: Graph, settings: Settings) -> bool:
-    return sweep(graph, {ops.einsum: contraction.contraction_rule(weight_values(graph))})
+    rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
+    return sweep(graph, {ops.einsum: rule})
 
 
 def absorb(graph: Graph, settings: Settings) -> bool:

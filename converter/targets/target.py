@@ -193,8 +193,7 @@ FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 FORMULAS: Mapping[Op, Missing] = {
     # Of several steps: in half precision each of them would be seen.
     **dict.fromkeys(
-        (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
-        Missing(HALF),
+        (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2), Missing(HALF)
     ),
     # Near their zeros what their formulas add up cancels.
     **dict.fromkeys((ops.digamma, ops.lgamma), Missing(FLOATS)),

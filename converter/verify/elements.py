@@ -45,18 +45,16 @@ class Judge:
 
         Both parts of a complex number, which are an axis of ``got``, may be off as the larger may.
         """
-        if self._noise is None:
-            return _apart(got, packed(wanted), _coarse(wanted))
-        own, is_pair = _rounding(wanted), is_complex(wanted.dtype)
-        wanted = packed(wanted)
-        bad = _apart(got, wanted, own)
-        spread = np.zeros(wanted.shape)
+        off, own, is_pair = _gap(got, packed(wanted)), _rounding(wanted), is_complex(wanted.dtype)
+        if self._noise is None:  # a rounding of the largest element, for all
+            return np.asarray(off > COARSE / ROUNDING * own.max(initial=0.0))
+        bad, spread = np.asarray(off > own), np.zeros(own.shape)
         for run in range(1, RUNS + 1):
             if not bad.any():
                 break
             spread = np.maximum(spread, _gap(self.run(run)[output], self.run(0)[output]))
             spread = spread.max(-1, keepdims=True) + 0 * own if is_pair else spread
-            bad = (spread < np.inf) & _apart(got, wanted, own + SCATTER * spread)
+            bad = (spread < np.inf) & (off > own + SCATTER * spread)
         return bad
 
     def first_wrong(
@@ -74,14 +72,14 @@ class Judge:
         return self._known[run]
 
 
-def _gap(moved: np.ndarray, plain: np.ndarray) -> np.ndarray:
+def _gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """How far apart by element; infinitely where they do not agree on what is no finite number.
 
     Integers and booleans are the same or infinitely far apart.
     """
-    if plain.dtype.kind in "biu":
-        return np.where(moved == plain, 0.0, np.inf)
-    a, b = _wide(moved), _wide(plain)
+    if other.dtype.kind in "biu":
+        return np.where(one == other, 0.0, np.inf)
+    a, b = _wide(one), _wide(other)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         finite = np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
@@ -99,22 +97,6 @@ def _rounding(wanted: np.ndarray) -> np.ndarray:
     info, size = jnp.finfo(wanted.dtype), np.abs(_wide(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
     return ROUNDING * (float(info.eps) * size + max(float(info.smallest_subnormal), FLUSHED))
-
-
-def _coarse(wanted: np.ndarray) -> np.ndarray:
-    """A rounding of the largest element, for all."""
-    own = _rounding(wanted)
-    return np.full(own.shape, COARSE / ROUNDING * own.max(initial=0.0))
-
-
-def _apart(got: np.ndarray, wanted: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """Where two arrays differ by more than a limit; NaN and infinities have to be the same."""
-    if wanted.dtype.kind in "biu":
-        return np.asarray(got != wanted)
-    a, b = _wide(got), _wide(wanted)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= limit
-    return np.asarray(~(near | (a == b) | (np.isnan(a) & np.isnan(b))))
 
 
 def _wide(x: np.ndarray) -> np.ndarray:

@@ -101,9 +101,9 @@ class _Mover:
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        if node.op.any_zero:
-            return [self._either_zero(y) for y in self._moved(node, args, sizes)]
-        return self._moved(node, args, sizes)
+        results = self._moved(node, args, sizes)
+        is_open = node.op.any_zero or node.op.rounding is Rounding.FUNCTION
+        return [self._either_zero(y) for y in results] if is_open else results
 
     def _moved(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         rounding = node.op.rounding
@@ -113,7 +113,7 @@ class _Mover:
         if node.op.divides and isinstance(node.meaning, OfHeld):
             args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
         floats = [x for x in args if is_float(x.dtype)]
-        exact = node not in self._divided and self._exact(rounding, floats)
+        exact = node not in self._divided and _stays_exact(rounding, floats)
         if rounding is Rounding.ADDS:
             return [self._added(node, args, exact, sizes)]
         if rounding is Rounding.CANCELS:
@@ -124,8 +124,7 @@ class _Mover:
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in run_node(node, args, sizes)]
         floor = args[0].dtype.type(1) if node.op is ops.logistic else None
-        moved = [self._off(y, exact, floor) for y in results]
-        return [self._either_zero(y) for y in moved] if rounding is Rounding.FUNCTION else moved
+        return [self._off(y, exact, floor) for y in results]
 
     def _either_zero(self, value: Any) -> Any:
         """Zeros of either sign."""
@@ -188,16 +187,6 @@ class _Mover:
             return self._pool[start : start + size].reshape(shape)
         return self._np.resize(self._pool[start:], shape)
 
-    def _exact(self, rounding: Rounding, args: Sequence[Any]) -> Any:
-        """Where an operation does not round, if its result is a number of few digits."""
-        if rounding in (Rounding.ONCE, Rounding.ADDS):  # IEEE 754 has one result
-            return reduce(operator.and_, [_is_short(x) for x in args], True)
-        if rounding is Rounding.FUNCTION:  # of 0, 1 and -1, if at all
-            return reduce(operator.and_, [_is_short(x) & (abs(x) <= 1) for x in args], True)
-        if rounding is Rounding.SUMS:
-            return reduce(operator.and_, [self._np.all(_is_short(x)) for x in args], True)
-        return False
-
 
 def _is_short(x: Any) -> Any:
     """Where numbers have so few digits that sums and products of two are exact.
@@ -207,3 +196,16 @@ def _is_short(x: Any) -> Any:
     digits = int(jnp.finfo(x.dtype).nmant)
     large = x * x.dtype.type(2.0 ** (digits - digits // 2) + 1)
     return large - (large - x) == x
+
+
+TESTS: Mapping[Rounding, Callable[[Any], Any]] = {
+    Rounding.ONCE: _is_short,  # IEEE 754 has one result
+    Rounding.ADDS: _is_short,
+    Rounding.FUNCTION: lambda x: _is_short(x) & (abs(x) <= 1),  # of 0, 1 and -1, if at all
+    Rounding.SUMS: lambda x: _is_short(x).all(),
+}
+"""Of which operands an operation does not round, if its result is a number of few digits."""
+
+
+def _stays_exact(rounding: Rounding, args: Sequence[Any]) -> Any:
+    return rounding in TESTS and reduce(operator.and_, map(TESTS[rounding], args), True)

@@ -95,7 +95,9 @@ def _allowed(graph: Graph, wanted: named_sizes.Sizes) -> dict[str, int]:
 
 
 def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
-    """**Raises** `CheckError` where given inputs are of sizes that the constraints exclude."""
+    """**Raises** `CheckError` where inputs are too many or few, or of sizes that are excluded."""
+    if len(inputs) != len(graph.inputs):
+        raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(inputs)}")
     found = named_sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
     if text := named_sizes.broken(graph.constraints, found):
         raise CheckError(f"the inputs do not obey the constraint {text!r}: {found}")

@@ -140,11 +140,8 @@ def _lent(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str
     **Raises** what a weight program raises, not what is wrapped around that.
     """
     held = ((name, value.const_value) for name, value in model.graph.initializers.items())
-    outside = {
-        name: tensor
-        for name, tensor in held
-        if tensor is not None and tensor.nbytes > INLINE and tensor.dtype in PLAIN
-    }
+    known = ((name, tensor) for name, tensor in held if tensor is not None)
+    outside = {name: t for name, t in known if t.nbytes > INLINE and t.dtype in PLAIN}
     given = {name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in outside.items()}
     options.add_external_initializers(list(given), list(given.values()))
     try:

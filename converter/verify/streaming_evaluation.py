@@ -31,7 +31,8 @@ def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *in
     trace = jax.make_jaxpr(lambda arrays, *args: fn(fill(arrays), *args), return_shape=True)
     closed, shape = trace(held, *inputs)
     jaxpr, count = closed.jaxpr, len(leaves)
-    names = {var: name for var, (name, _) in zip(jaxpr.invars[:count], leaves, strict=True)}
+    paths = [path or "param" for path, _ in leaves]
+    names = dict(zip(jaxpr.invars, paths, strict=False))
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(jaxpr.invars[count:], jax.tree.leaves(inputs), strict=True))
 

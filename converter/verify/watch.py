@@ -55,9 +55,7 @@ class Watch:
     """
 
     def __init__(
-        self,
-        retrace: Callable[[], Graph],
-        samples: Sequence[tuple[str, Sequence[Any]]],
+        self, retrace: Callable[[], Graph], samples: Sequence[tuple[str, Sequence[Any]]]
     ) -> None:
         noise = Noise(retrace)
         self._params = noise.params

@@ -16,7 +16,7 @@ from jax import lax
 
 import converter
 from converter.errors import ConverterError, Unsupported
-from converter.frontend.inline import HINTS, UNSET
+from converter.frontend.inline import HINTS
 from converter.frontend.trace import trace
 from converter.ir import Graph, make_node, ops
 from converter.lower import lower, lowerings
@@ -184,8 +184,7 @@ def test_no_parameter_vanishes(name):
     """Each is in the node, and known to the rule; or a hint that says nothing of the result."""
     params, graph = traced(name)
     node = next(n for n in graph.walk() if n.op.name == name)
-    unset = {k for k in UNSET & params.keys() if params[k] is None}
-    assert node.params.keys() == params.keys() - HINTS - unset
+    assert node.params.keys() == params.keys() - HINTS
     entry = lowerings.find_lowering(ops.named(name), 26)
     known = READ.get(name, set()) if entry is None or name in READ else entry.reads | entry.ignores
     assert node.params.keys() <= known, node.params.keys() - known

@@ -88,8 +88,7 @@ def extreme(node: Node, editor: Editor) -> Value | None:
     unsigned, least = dtype == np.uint64, node.op is ops.reduce_min
     x = widened_value(editor, _lines(node, editor), "int64", unsigned)
     x = _complement(editor, x) if least else x
-    types: list[tuple[dims.Shape, Any]]
-    types = [((*x.shape[:-1], 1), d) for d in (x.dtype, np.dtype(np.int32))]
+    types: list[Any] = [((*x.shape[:-1], 1), d) for d in (x.dtype, np.dtype(np.int32))]
     params = {"k": 1, "axis": x.rank - 1}
     top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
     return narrowed_value(editor, _complement(editor, top) if least else top, dtype, unsigned)

@@ -21,9 +21,11 @@ fused.
 
 from __future__ import annotations
 
+import operator
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import Flag, auto
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,9 +51,6 @@ MOVES_TRANSPOSITIONS = frozenset(
 Reshape only where it adds or removes axes of one."""
 
 
-Rewrite: TypeAlias = Callable[[ir.Model], None]
-
-
 class Moved(Flag):
     """What the optimiser may have moved down to a value: transpositions that leave the first axis
     where it is or not, and whether a conversion stood behind one."""
@@ -62,19 +61,21 @@ class Moved(Flag):
     CONVERTED = auto()
 
 
+Moves: TypeAlias = dict[ir.Value | None, Moved]
+
 Ranks: TypeAlias = "tuple[int, int] | None"
 """How many axes both operands of a product get, if they have to be others."""
 
 
-def _settled(ranks: Callable[[ir.Node, dict[ir.Value, Moved]], Ranks]) -> Rewrite:
+def _settled(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
     """Give operands of products as many axes as is asked for."""
 
     def settle(model: ir.Model) -> None:
-        moved: dict[ir.Value, Moved] = {}
+        moved: Moves = defaultdict(lambda: Moved.NOTHING)
         writer = _Writer(model.graph)
         for node in list(model.graph.all_nodes()):
             moved.update(dict.fromkeys(node.outputs, _products_moved(node, moved)))
-            if node.op_type == "MatMul" and not node.domain and None not in map(_rank, node.inputs):
+            if node.op_type == "MatMul" and not node.domain and all(map(_rank, node.inputs)):
                 wanted = ranks(node, moved)
                 if wanted is not None:
                     _products_reshape(node, wanted, writer)
@@ -90,12 +91,10 @@ def keep_digits(model: ir.Model) -> None:
             _keep_digits(node, writer)
 
 
-def _products_moved(node: ir.Node, moved: dict[ir.Value, Moved]) -> Moved:
+def _products_moved(node: ir.Node, moved: Moves) -> Moved:
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
         return Moved.NOTHING
-    before = Moved.NOTHING
-    for value in node.inputs:
-        before |= moved.get(value, Moved.NOTHING) if value is not None else Moved.NOTHING
+    before = reduce(operator.or_, [moved[value] for value in node.inputs], Moved.NOTHING)
     if node.op_type == "Transpose":
         order = node.attributes.get("perm")
         inner = order is not None and order.as_ints()[0] == 0
@@ -127,33 +126,35 @@ def _drops_first(node: ir.Node) -> bool:
     return before.shape[0] == 1 or not drops_ones
 
 
-def _rank(value: ir.Value | None) -> int | None:
-    return None if value is None or value.shape is None else value.shape.rank()
+def _rank(value: ir.Value | None) -> int:
+    """The number of axes, or zero where it is not known."""
+    return 0 if value is None or value.shape is None else value.shape.rank()
 
 
 @_settled
-def column(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+def column(node: ir.Node, moved: Moves) -> Ranks:
     """Of a vector, unless nothing computed the matrix."""
-    x, y = node.inputs
-    left, right = _rank(x) or 0, _rank(y) or 0
-    return (left, 2) if left > 1 and right == 1 and x and x.producer() is not None else None
+    left, right = map(_rank, node.inputs)
+    matrix = node.inputs[0]
+    turns = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
+    return (left, 2) if turns else None
 
 
 @_settled
-def equal_ranks(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
-    left, right = (_rank(v) or 0 for v in node.inputs)
-    errs = any(v is not None and _errs(v, moved) for v in node.inputs)
+def equal_ranks(node: ir.Node, moved: Moves) -> Ranks:
+    left, right = map(_rank, node.inputs)
+    errs = any(v is not None and _errs(v, moved[v]) for v in node.inputs)
     return (max(left, right),) * 2 if left != right and errs else None
 
 
 @_settled
-def stack(node: ir.Node, moved: dict[ir.Value, Moved]) -> Ranks:
+def stack(node: ir.Node, moved: Moves) -> Ranks:
     matrices = all(_rank(v) == 2 for v in node.inputs)
     return (3, 3) if matrices and _loses_output(node, moved) else None
 
 
 def _products_reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
-    left, right = (_rank(v) or 0 for v in node.inputs)
+    left, right = map(_rank, node.inputs)
     row, column = (left == 1), (right == 1)
     stack = range(max(ranks) - max(left, right, 2))
     writer.unsqueeze(node, 0, range(ranks[0] - left))
@@ -164,19 +165,17 @@ def _products_reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) ->
     writer.squeeze(node, lost)
 
 
-def _loses_output(node: ir.Node, moved: dict[ir.Value, Moved]) -> bool:
+def _loses_output(node: ir.Node, moved: Moves) -> bool:
     """Whether both operands may be turned, and one of them is an output of the graph."""
-    turned = all(moved.get(v, Moved.NOTHING) for v in node.inputs if v is not None)
+    turned = all(moved[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
     return turned and is_summed and any(v is not None and v.is_graph_output() for v in node.inputs)
 
 
-def _errs(value: ir.Value, moved: dict[ir.Value, Moved]) -> bool:
+def _errs(value: ir.Value, moved: Moved) -> bool:
     """Whether the fusion may take out a transposition that it cannot take in."""
-    state = moved.get(value, Moved.NOTHING)
-    if value.shape is None or value.shape.rank() < 3 or Moved.OUTER not in state:
-        return False
-    return Moved.CONVERTED in state or value.dtype == ir.DataType.FLOAT16
+    converted = Moved.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
+    return converted and Moved.OUTER in moved and _rank(value) >= 3
 
 
 def _keep_digits(node: ir.Node, writer: _Writer) -> None:
@@ -192,8 +191,8 @@ def _keep_digits(node: ir.Node, writer: _Writer) -> None:
             continue
         if number.shape is None or any(d != 1 for d in number.shape):
             continue
-        known = [(i, size) for i, size in enumerate(array.shape) if isinstance(size, int)]
-        long = [(i, size) for i, size in known if size > 1]
+        sizes = enumerate(array.shape)
+        long = [(i, size) for i, size in sizes if isinstance(size, int) and size > 1]
         if long:
             axis, size = long[-1]
             wide = [size] + [1] * (array.shape.rank() - axis - 1)
@@ -212,10 +211,7 @@ class _Writer:
 
     @cached_property
     def _names(self) -> Names:
-        graphs = (self._graph, *self._graph.subgraphs())
-        given = (v for graph in graphs for v in (*graph.inputs, *graph.initializers.values()))
-        results = (v for node in self._graph.all_nodes() for v in node.outputs)
-        return Names(str(v.name) for v in (*given, *results))
+        return Names(ir.convenience.create_value_mapping(self._graph))
 
     def unsqueeze(self, node: ir.Node, index: int, axes: Sequence[int]) -> None:
         value = node.inputs[index]
