@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -89,18 +90,24 @@ def test_pad(data):
     check(lambda x: lax.pad(x, 0.5, config), (5, 4, 6))
 
 
+SLICES = {
+    "shared": lambda size: [1],
+    "indexed": lambda size: [1, *range(1, size + 1)],
+    "whole": lambda size: [size, size, *range(1, size + 1)],
+}
+"""How much of an axis is taken, the usual most often."""
+
+
 @few
 @given(st.data())
 def test_gather(data):
     """Every axis of the operand is shared, indexed or whole; windows and layouts are drawn."""
     rank = data.draw(st.integers(1, 4))
-    shape = SIZES[:rank]
+    shape = tuple(data.draw(st.sampled_from((size, size, 1))) for size in SIZES[:rank])
     roles = [data.draw(st.sampled_from(["shared", "indexed", "whole"])) for _ in range(rank)]
     shared = [d for d in range(rank) if roles[d] == "shared"]
     indexed = data.draw(st.permutations([d for d in range(rank) if roles[d] == "indexed"]))
-    sizes = [
-        1 if roles[d] == "shared" else data.draw(st.integers(1, shape[d])) for d in range(rank)
-    ]
+    sizes = [data.draw(st.sampled_from(SLICES[roles[d]](shape[d]))) for d in range(rank)]
     collapsed = [
         d
         for d in range(rank)
@@ -112,9 +119,15 @@ def test_gather(data):
     numbers = lax.GatherDimensionNumbers(
         tuple(positions), tuple(collapsed), tuple(indexed), tuple(shared), tuple(places)
     )
-    mode = data.draw(st.sampled_from(["clip", "fill"]))
+    mode = data.draw(st.sampled_from(["clip", "fill", "promise_in_bounds"]))
     indices = _indices(data, where, [shape[d] for d in indexed])
-    check(lambda x, i: lax.gather(x, i, numbers, tuple(sizes), mode=mode), shape, indices)
+    last = np.array([shape[d] - sizes[d] for d in indexed], np.int32)
+
+    def fn(x: Any, i: Any) -> Any:
+        i = jnp.clip(i, 0, last) if mode == "promise_in_bounds" else i
+        return lax.gather(x, i, numbers, tuple(sizes), mode=mode)
+
+    check(fn, shape, indices)
 
 
 @few

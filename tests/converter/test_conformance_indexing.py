@@ -48,6 +48,9 @@ GATHERS = [
     Case("wide window", lambda x, i: lax.gather(
         x, jnp.stack([i, i], -1), lax.GatherDimensionNumbers((0, 2), (2,), (1, 2)), (3, 2, 1),
         mode="clip"), (X, I)),
+    Case("axis of one dropped", lambda x, i: lax.gather(
+        x[:1], i[:, None], lax.GatherDimensionNumbers((1,), (0, 2), (2,)), (1, 6, 1), mode="clip"),
+         ((5, 6, 7), I)),
     Case("no index", lambda x: lax.gather(
         x, jnp.zeros((2, 0), jnp.int32), lax.GatherDimensionNumbers((1, 2, 3), (), ()), (5, 6, 4)),
         (X,)),
