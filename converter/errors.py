@@ -1,7 +1,5 @@
 """What the converter raises. Every message says what was wrong, what was received, what to do."""
 
-from __future__ import annotations
-
 
 class ConverterError(Exception):
     """Base of all of the converter's own errors."""

@@ -1,7 +1,5 @@
 """Which step of a conversion changes a number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``to_onnx``: all the stages in a row."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter

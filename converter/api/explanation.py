@@ -1,7 +1,5 @@
 """What stands in the way of a conversion, all of it at once, before anything is written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

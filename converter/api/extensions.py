@@ -1,7 +1,5 @@
 """What is registered from outside, and for how long."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias

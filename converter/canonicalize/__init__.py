@@ -4,8 +4,6 @@ The one spelling is ``reshape`` for every change of shape, slices for ``split`` 
 numbers, ``einsum`` (labelled axes, no transposes around it) for ``dot_general``.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Container
 from typing import Any

@@ -1,7 +1,5 @@
 """Arithmetic that does nothing, that has a shorter name, or whose result has no elements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

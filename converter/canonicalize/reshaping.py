@@ -3,8 +3,6 @@
 ``einsum``, a contraction by axis labels, stands for ``dot_general``; transposes of it are labels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from converter.canonicalize.identities import over_nothing

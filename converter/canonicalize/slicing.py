@@ -3,8 +3,6 @@
 Indexing by numbers is slicing too.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise
 
 import numpy as np

@@ -4,8 +4,6 @@ A function here is plain ``jax.lax`` and knows no graph; it is traced in the pla
 Golub and Van Loan are those of Matrix Computations, 4th edition, 2013.
 """
 
-from __future__ import annotations
-
 from converter.decompositions import (
     computation,
     elimination,

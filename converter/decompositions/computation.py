@@ -1,7 +1,5 @@
 """Computations on scalars of the caller's, in reductions and scatters, on whole arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Cholesky and LU decompositions, and systems of linear equations."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import lax

@@ -1,7 +1,5 @@
 """Products in groups, of scaled blocks, and the high half of an integer product."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ An axis that ``vmap`` names has a number once it is mapped. Names that are left 
 ``jax.lax``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -6,8 +6,6 @@ met every other and all are where they began (Brent and Luk, The solution of sin
 symmetric eigenvalue problems on multiprocessor arrays, SIAM J. Sci. Stat. Comput. 6, 1985).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ All take stacks ``[..., rows, columns]`` of real or complex numbers. An index is
 where the loop is written out, else a traced one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -6,8 +6,6 @@ it or says that it ignores it. A primitive with any other stays as it is, and so
 expansion is not ``only`` for.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

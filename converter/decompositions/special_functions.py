@@ -4,8 +4,6 @@ The incomplete gamma functions are Cephes' (Moshier), DLMF 8.11.4 and 8.9.2, whi
 a power series, or a continued fraction where x is large. That of beta is found by Lentz' method.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps

@@ -5,8 +5,6 @@ JAX's setting ``jax_threefry_partitionable``. The generator is that of Salmon et
 random numbers: as easy as 1, 2, 3", 2011 (doi:10.1145/2063384.2063405).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Windows that are reduced by a computation of the caller's, or choose one of their elements."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

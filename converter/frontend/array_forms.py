@@ -5,8 +5,6 @@ end. No value of a graph has a key's dtype or a complex one. A node that has to 
 what JAX's primitive does to the keys or complex numbers themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """The jaxpr that says what an equation does: of a call, and of a primitive of a user's own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Why a function that can be traced with numbers cannot be with names in their place."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

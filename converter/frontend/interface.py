@@ -1,7 +1,5 @@
 """What is converted, and how the file's inputs and outputs are those of the function."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is never written, and what to do instead: by primitive, the reason that an error gives."""
 
-from __future__ import annotations
-
 from converter.frontend.array_forms import DRAWS, GENERATORS, WRITTEN
 
 _STARTED = ("all_gather", "all_to_all", "pbroadcast", "ppermute", "psum", "psum_invariant")

@@ -1,7 +1,5 @@
 """Where in the user's source an equation comes from."""
 
-from __future__ import annotations
-
 import re
 import sysconfig
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What a conversion is given: the shapes of inputs, and the names of what a function holds."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Named dimensions of inputs: the scope that they share, and what is said of them."""
 
-from __future__ import annotations
-
 import math
 import re
 import tokenize

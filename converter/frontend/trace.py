@@ -4,8 +4,6 @@ JAX traces the function and applies its own transformations; what comes back is 
 (``jit``, ``custom_jvp_call``, ``remat`` …) are inlined in ``frontend/inline.py``.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 import traceback

@@ -1,7 +1,5 @@
 """Activations that ONNX has an operator for, in the spellings of JAX, of Keras and by hand."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import lax

@@ -7,8 +7,6 @@ where ``w`` and ``b`` vary along the normalised axes only; those of a group norm
 vary along the channels.
 """
 
-from __future__ import annotations
-
 from converter.fuse.match import Uses, pair, proved
 from converter.ir import Node, Value, ops
 from converter.ir.axes import View, along

@@ -7,8 +7,6 @@ have a number for each channel of ``x`` [N, C, ...]. Runtimes compute the left s
 ``(x - mean) * s`` keeps digits that this loses where the mean is many deviations, so that it stays.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from converter.fuse.match import Uses, peel, proved

@@ -1,7 +1,5 @@
 """What a value rests on: constants alone, parameters, named sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@
 with the constants multiplied into either factor, and x taken out of the cubic.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

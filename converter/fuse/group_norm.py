@@ -9,8 +9,6 @@ space. ``w`` has a number for each channel. The third lets scales and biases in 
 before the channels are merged again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

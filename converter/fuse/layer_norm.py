@@ -9,8 +9,6 @@ arXiv:1607.06450] may be the difference of two products (``fuse/norm.py``), and 
 groups of others; RMSNorm is of Zhang & Sennrich, arXiv:1910.07467.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -5,8 +5,6 @@ numbers is compared, node by node, with what the same JAX traces for the resize 
 the same sizes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Parameters resized to a known size stay as they are: a weight program, computed 
 saved.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from converter.frontend.trace import source_line

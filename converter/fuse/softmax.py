@@ -5,8 +5,6 @@
 where ``s = x - max(x)``.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from converter.fuse.match import Applied, Uses, build_applied, operand, operands, proved

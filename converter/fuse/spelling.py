@@ -4,8 +4,6 @@ A spelling is traced and simplified as the user's function was, so that both tak
 then the two graphs are compared node by node. Equality of the graphs is the proof.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 They come before the converter's own, in the order in which they were registered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

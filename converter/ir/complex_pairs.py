@@ -1,7 +1,5 @@
 """A complex array as two real ones, and as one with a trailing axis of two."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -4,8 +4,6 @@ Everything that asks "is this known", "are these equal", "what is the product" a
 asks it here; ``lower/size_arithmetic.py`` turns the symbolic ones into ONNX arithmetic.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

@@ -1,7 +1,5 @@
 """What dtypes hold. bfloat16 is not one of numpy's own, so numpy alone cannot be asked."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

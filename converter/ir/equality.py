@@ -1,7 +1,5 @@
 """Common subexpressions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every node means, in JAX: a primitive is itself, a composite is its formula in jnp."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """The operations that the converter itself writes into graphs, as formulas in JAX."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

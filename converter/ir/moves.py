@@ -1,7 +1,5 @@
 """Operations that only move elements as views of their operands, and views as operations."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The sizes of named dimensions: where they are read off, and what is said of them beforehand."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Names that are all different."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 

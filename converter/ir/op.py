@@ -1,7 +1,5 @@
 """What an operation is: its name, whose it is, what it means in JAX and what is known of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """What a value is made from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is registered from outside: for an operation, or for what has a name."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """Between which numbers a value is known to lie."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 They give the states after each round, [T, 1, B, H], and after the last, [1, B, H].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import jax

@@ -1,7 +1,5 @@
 """Sweeping a graph with local rules, and making new nodes while at it."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Numbers that are known while converting."""
 
-from __future__ import annotations
-
 from converter.ir import ops
 from converter.ir.dims import Dim
 from converter.ir.nodes import Value

@@ -1,7 +1,5 @@
 """Elementwise operations broadcast their own operands; explicit broadcasts before them go."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops

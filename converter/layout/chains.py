@@ -4,8 +4,6 @@ A chain is a view of the value that it rearranges. Writing that down takes at mo
 reshape, a transpose and a reshape, each left out where it does nothing.
 """
 
-from __future__ import annotations
-
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above, cut_alike, cut_axes, plan, write

@@ -10,8 +10,6 @@ turned where that saves transposes, counted over its whole border:
     paid:  what else enters or leaves it, unless turning that moves axes of size one only
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """``einsum`` by axis labels becomes a matrix product with as few transposes as possible."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ batch. What ONNX's ``Conv`` and ``ConvTranspose`` lack is written as transposes,
 around them; those of weights are evaluated when the file is saved.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 4-D is [batch, heads, positions, width], 3-D [batch, positions, heads * width].
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

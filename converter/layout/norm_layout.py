@@ -5,8 +5,6 @@
 where ``split`` writes [N, C, ...] as [N, G, ...], is for targets without ``GroupNormalization``.
 """
 
-from __future__ import annotations
-
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, Takes

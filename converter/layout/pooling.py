@@ -4,8 +4,6 @@ Pooling wants floats as [batch, channels, space…] with at most three axes of s
 (integers, higher ranks) is separable: the windows of one axis after the other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Optimisers move transposes through ``Resize`` by themselves, so that channels la
 extra; nearest neighbours are copied one by one: slices of many elements are better gathered.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops

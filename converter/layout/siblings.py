@@ -6,8 +6,6 @@ brings the parts to the front, and n selections do. One that is turned another w
 matrix product) is transposed once more.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ jnp makes negative indices positive with a comparison, a sum and a selection. ON
 counts negative ones from the end itself, so these go.
 """
 
-from __future__ import annotations
-
 from jax import lax
 
 from converter.ir import Node, Value, dims, ops

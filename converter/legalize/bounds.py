@@ -10,8 +10,6 @@ index gives the start alone, and where a mask leaves out some of what is gathere
 (``where(i < n, x[i], 0)``), for the promise may be kept for the rest only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any

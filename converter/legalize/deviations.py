@@ -5,8 +5,6 @@ What a runtime adds to that are its quirks (``converter/targets``). Arithmetic t
 worth measuring is always exact.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import chain

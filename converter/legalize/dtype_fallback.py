@@ -5,8 +5,6 @@ back), booleans as 0 and 1, and operations of half precision in float32, rounded
 the target's table (``converter/targets``).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The walker: every node by its rule, types stamped in one place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Bits of integers and floats, for which opset 18 brought operators; logic of booleans."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules for what the recognisers and the layout write, convolutions and pools among it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

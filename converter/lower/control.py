@@ -1,7 +1,5 @@
 """Control flow: nested graphs that read the values around them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

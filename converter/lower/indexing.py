@@ -9,8 +9,6 @@ A cache that grows is a ``Concat`` and stays one: it was measured to take 0.94 t
 where ``Attention`` joins it itself (past and present), and other runtimes take only one output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

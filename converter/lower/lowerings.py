@@ -9,8 +9,6 @@ refused, so that what a future JAX adds to a primitive is never dropped unseen. 
 nothing of the result, ended in the trace (``converter.frontend.inline.HINTS``).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any

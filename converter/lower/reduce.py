@@ -5,8 +5,6 @@
 it; the one operator is written all the same. ``TopK`` puts the first of equals first: it is stable.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

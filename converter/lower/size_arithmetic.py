@@ -1,7 +1,5 @@
 """Named sizes in ONNX: int64 [1], read off the shapes of inputs, each computed once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Functions that ONNX or a target lacks, by formulas that are a few units in the last place off."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

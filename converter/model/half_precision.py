@@ -7,8 +7,6 @@ half precision; and the nodes that the caller names, because values as large as 
 seen there. Norms and softmax that are one node accumulate in float32 by their definition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Literal
 

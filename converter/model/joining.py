@@ -1,7 +1,5 @@
 """Two models in a row as one: what the first gives is what the second takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """What a conversion gives: the model, its graph, the report, and what the file says of itself."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

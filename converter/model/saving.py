@@ -1,7 +1,5 @@
 """Binding values to initializers and writing the file: lazily, atomically, the same every time."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping

@@ -7,8 +7,6 @@ written as it is read.
 Source: https://protobuf.dev/programming-guides/encoding, field numbers from onnx/onnx.proto.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

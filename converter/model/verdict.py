@@ -1,7 +1,5 @@
 """How far a file is from JAX: errors by output, and what rounding does not explain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

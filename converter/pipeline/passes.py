@@ -5,8 +5,6 @@ after each (``converter.bisect`` does). The order is checked against what the pa
 themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the passes run: rules that are swept over a graph, and what needs all of it at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 

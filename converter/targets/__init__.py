@@ -3,8 +3,6 @@
 Passes and rules ask a ``Target``, and know no runtime by name.
 """
 
-from __future__ import annotations
-
 import pkgutil
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """What ONNX's operators take, where that depends on the opset (``onnx.defs``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from converter.ir import ops

@@ -1,7 +1,5 @@
 """Is a file right? ONNX Runtime against JAX, by element, with and without its optimiser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

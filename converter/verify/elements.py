@@ -1,7 +1,5 @@
 """Which elements of a result are wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

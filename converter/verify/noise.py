@@ -9,8 +9,6 @@ many roundings inside, its operands too, which is how far they can carry (backwa
 that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a file is tried on: ordinary numbers, and those that show what ordinary ones hide."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """A function evaluated in JAX step by step, with no more parameters in memory than a step needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The first step of a conversion after which a number is another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

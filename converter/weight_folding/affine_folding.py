@@ -13,8 +13,6 @@ NaN: a divisor stays where its numbers have a zero, and where it has none yet bu
 zero by a sum with a positive number. What is given on saving is looked at again then, and refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from converter.ir import Graph, Node, Value, dims, ops

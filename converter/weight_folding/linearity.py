@@ -4,8 +4,6 @@ Not all factors and divisors may: finite weights have to stay finite.
 A factor has as many axes as what it multiplies, of one where it does not differ along them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

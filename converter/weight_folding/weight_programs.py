@@ -1,7 +1,5 @@
 """Weight programs: what depends on parameters alone is evaluated when the file is saved."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -4,6 +4,4 @@ What a primitive does to them is a short JAX function of both parts, by which de
 the primitive: no later pass knows of complex numbers.
 """
 
-from __future__ import annotations
-
 from converter.decompositions.complex import algebra, elementary, fourier

@@ -3,8 +3,6 @@
 They are in the order of their real parts, then of their imaginary ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 A function is an expansion that takes and gives a ``Pair`` for each array that is complex.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -6,8 +6,6 @@ is, and what is on one of the others is above it. The formulas are those of Kaha
 Complex Elementary Functions, 1987.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

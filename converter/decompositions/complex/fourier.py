@@ -9,8 +9,6 @@ Arrays have the real and the imaginary parts on a last axis of two, next to the 
 that both are one axis of a matrix product.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -11,8 +11,6 @@ mask (``masks``); then the node is written, its operands as [batch, heads, posit
 keys and values that were repeated are taken once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp

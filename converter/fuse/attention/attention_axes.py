@@ -5,8 +5,6 @@ keys is a batch or head axis, one of queries alone a position (or a group of hea
 keys), the softmax's own the key position; what only queries and keys have is the width.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import count
 

@@ -10,8 +10,6 @@ above the lowest number of its dtype; JAX has NaN there, or an average. A mask t
 have such rows is *lifted* (``lift``), by what is zero for all other rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -12,8 +12,6 @@ ONNX wants the gates of all weights behind each other, as rows: [directions, gat
 biases of inputs and states as [directions, 2 * gates * H]; inputs as [T, B, I].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce

@@ -8,8 +8,6 @@
 The new state is multiplied out, so that every way to write the equations is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations

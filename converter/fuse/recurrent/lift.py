@@ -1,7 +1,5 @@
 """The rounds of a loop as one more axis, where no round needs what another gave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Sequence
 
 from converter.ir import Graph, Node, Value, ops

@@ -8,8 +8,6 @@ So a second cell on top of the first is the next to be recognised. Where nothing
 products with the states, the rounds are one more axis, and there is no loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The gates of a recurrent cell are parts of one value, side by side, one behind t
 of their own. Logical axes are those of the cell's state, and behind them two more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

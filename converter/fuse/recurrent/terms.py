@@ -6,8 +6,6 @@ in any order and packing: one product of inputs and states side by side or one f
 in one or each on its own, in the loop's body or before the loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

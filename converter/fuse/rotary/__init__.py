@@ -9,8 +9,6 @@ one other axis. It is written so, in pairs, or turned, as ``x * cos + rotate(x) 
 shown to be equal (``halves``). The root is the last sum or the joining of the halves.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Operations by name. Each is made once, so that two are one where they are one object."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary

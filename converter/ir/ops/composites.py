@@ -1,7 +1,5 @@
 """Operations that the converter itself writes: what it recognises, and forms that ONNX has."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Primitives of JAX's that treat every element alike."""
 
-from __future__ import annotations
-
 import operator
 from functools import partial
 from typing import Any

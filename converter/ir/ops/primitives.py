@@ -1,7 +1,5 @@
 """Primitives of JAX's that move, choose, add up or control; those of one element are elsewhere."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

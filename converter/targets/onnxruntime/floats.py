@@ -1,7 +1,5 @@
 """Floats that ONNX Runtime gets wrong, written in another way."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Integers that ONNX Runtime gets wrong, written in another way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

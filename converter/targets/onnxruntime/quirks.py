@@ -1,7 +1,5 @@
 """What ONNX Runtime gets wrong, and how that is avoided; in this order."""
 
-from __future__ import annotations
-
 from converter.ir import ops
 from converter.targets.onnxruntime import floats, integers, products
 from converter.targets.target import Deviation, Quirk
