@@ -53,7 +53,7 @@ ROOMS = {
         *("tree", "load", "random", "synthetic"),
     ),
     "zoo": (
-        *("errors", "progress", "version", "processes"),
+        *("errors", "html", "progress", "version", "processes"),
         *("models", "registry", "images", "files", "runtime"),
         *(
             "checkpoints",

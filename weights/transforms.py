@@ -10,28 +10,36 @@ from weights.distributions import Float32, Shape, exact_periods, key_mask
 
 @dataclass(frozen=True)
 class Transform:
-    """A way between sources and a leaf.
+    """A way between sources and a leaf, one of this module, where it has that `name`.
 
     `source_shapes` gives the shape that each source must have, from the leaf's. `apply` gets the
     sources' values in the rule's order, `invert` gives them from the leaf's.
     """
 
+    name: str
     source_shapes: Callable[[Shape], tuple[Shape, ...]]
     apply: Callable[..., Float32]
     invert: Callable[[Float32], tuple[Float32, ...]]
 
+    def __reduce__(self) -> str:
+        return self.name  # pickled as the constant that it is
 
-SAME = Transform(lambda shape: (shape,), lambda values: values, lambda leaf: (leaf,))
+
+SAME = Transform("SAME", lambda shape: (shape,), lambda values: values, lambda leaf: (leaf,))
 
 UNBATCH = Transform(
-    lambda shape: ((1, *shape),), lambda values: values[0], lambda leaf: (leaf[None],)
+    "UNBATCH", lambda shape: ((1, *shape),), lambda values: values[0], lambda leaf: (leaf[None],)
 )
 
 PER_CHANNEL = Transform(
-    lambda shape: (shape[:1],), lambda values: values[:, None, None], lambda leaf: (leaf[:, 0, 0],)
+    "PER_CHANNEL",
+    lambda shape: (shape[:1],),
+    lambda values: values[:, None, None],
+    lambda leaf: (leaf[:, 0, 0],),
 )
 
 POINTWISE = Transform(
+    "POINTWISE",
     lambda shape: ((*shape, 1, 1),),
     lambda values: values[..., 0, 0],
     lambda leaf: (leaf[..., None, None],),
@@ -42,7 +50,7 @@ POINTWISE = Transform(
 # formats are to give the same bits, so whatever may have been masked gets positive zeros.
 PLUS_ZERO = np.float32(0)
 
-BIAS = replace(SAME, apply=lambda values: values + PLUS_ZERO)
+BIAS = replace(SAME, name="BIAS", apply=lambda values: values + PLUS_ZERO)
 
 
 def _third(shape: Shape) -> Shape:
@@ -50,21 +58,26 @@ def _third(shape: Shape) -> Shape:
 
 
 THIRDS = Transform(
+    "THIRDS",
     lambda shape: (_third(shape),) * 3,
     lambda *thirds: np.concatenate(thirds),
     lambda leaf: tuple(np.split(leaf, 3)),
 )
 
-BIAS_THIRDS = replace(THIRDS, apply=lambda *thirds: np.concatenate(thirds) + PLUS_ZERO)
+BIAS_THIRDS = replace(
+    THIRDS, name="BIAS_THIRDS", apply=lambda *thirds: np.concatenate(thirds) + PLUS_ZERO
+)
 
 # Two leaves share one source; each gives its part of it, and zeros for the other's.
 FIRST_THIRD = Transform(
+    "FIRST_THIRD",
     lambda shape: ((3 * shape[0], *shape[1:]),),
     lambda values: values[: values.shape[0] // 3],
     lambda leaf: (np.concatenate([leaf, np.zeros_like(leaf), np.zeros_like(leaf)]),),
 )
 
 LAST_THIRDS = Transform(
+    "LAST_THIRDS",
     lambda shape: ((shape[0] // 2 * 3, *shape[1:]),),
     lambda values: values[values.shape[0] // 3 :],
     lambda leaf: (np.concatenate([np.zeros_like(leaf[: leaf.shape[0] // 2]), leaf]),),
@@ -79,6 +92,7 @@ def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
 
 
 BIAS_OUTER_THIRDS = Transform(
+    "BIAS_OUTER_THIRDS",
     lambda shape: (_third(shape),) * 2,
     lambda query, value: np.concatenate([query, np.zeros_like(query), value]) + PLUS_ZERO,
     _split_outer,
@@ -92,7 +106,7 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
 
 
 MASKED = Transform(
-    lambda shape: (shape, shape), lambda values, mask: values * mask + PLUS_ZERO, _unmask
+    "MASKED", lambda shape: (shape, shape), lambda values, mask: values * mask + PLUS_ZERO, _unmask
 )
 
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from zoo.checkpoints.choice import read_weights
+from zoo.errors import BadRequest
 from zoo.progress import bar
 from zoo.registry.lookup import info
 
@@ -38,8 +39,8 @@ def from_pretrained(
     - `dtype`: of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary periods stay
       float32.
 
-    **Raises** `UnknownModel`, or a `WeightsError` if there are no weights, or if they are of
-    something else.
+    **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if there are no weights, or if
+    they are of something else.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
@@ -48,6 +49,11 @@ def from_pretrained(
     choice = read_weights(os.fspath(weights))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
+
+    if not _is_float(dtype):
+        raise BadRequest(
+            f"dtype {dtype!r} is no floating-point type: give one such as jnp.bfloat16."
+        )
 
     from weights import bind
     from zoo.checkpoints.load import load
@@ -61,3 +67,12 @@ def from_pretrained(
         }
     model = abstract(loaded.config, name=entry.name, preprocessing=entry.preprocessing)
     return bind(model, values)
+
+
+def _is_float(dtype: DTypeLike | None) -> bool:
+    import jax.numpy as jnp
+
+    try:
+        return dtype is None or jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
+    except TypeError:  # no dtype at all
+        return False

@@ -85,7 +85,7 @@ def export(
     if dry_run:
         plans = {name: partial(wanted, name, options) for name, options in jobs.items()}
         return foresee(plans, offline, json, "each file gets a manifest beside it, in .json")
-    if len(models or ()) == 1:
+    if models and len(jobs) == 1:
         return export_one(next(iter(jobs)), asked, json)
     return export_many(jobs, json)
 

@@ -1,13 +1,11 @@
 """`zoo list` and `zoo info`: which models there are, and everything about one."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
-from zoo.errors import UnknownModel
 from zoo.manifest.words import positions, steps
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import fitting, info
@@ -21,12 +19,9 @@ def list_models(
     json: options.Json = False,
 ) -> None:
     """List the models, with their size, their licence and where their weights come from."""
-    found: list[ModelInfo] = []
-    try:
-        found = fitting(patterns or ())
-    except UnknownModel as error:
-        print(error, file=sys.stderr)
-    print_result(json, found, show_models, lambda entries: list(map(record, entries)))
+    print_result(
+        json, fitting(patterns or ()), show_models, lambda entries: list(map(record, entries))
+    )
 
 
 def describe(model: options.Model, json: options.Json = False) -> None:
@@ -54,10 +49,9 @@ def show_models(entries: list[ModelInfo]) -> None:
     """One line a model."""
     from zoo.cli.tables import print_table
 
-    if entries:
-        headings = ("model", "family", ">params", ">input", "~licence", "weights from")
-        print_table(headings, map(row, entries))
-        print("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+    headings = ("model", "family", ">params", ">input", "~licence", "weights from")
+    print_table(headings, map(row, entries))
+    print("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
 
 
 def row(entry: ModelInfo) -> tuple[str, ...]:

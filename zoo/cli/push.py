@@ -21,12 +21,10 @@ def push(
     private: Annotated[
         bool, options.flag("--private", "Make the repository private if it has to be created.")
     ] = False,
-    apply: Annotated[
-        bool, options.flag("--apply", "Upload. Without it, only say what would be uploaded.")
-    ] = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Upload a verified folder to the hub as one commit, once you add --apply."""
+    """Upload a verified folder to the hub as one commit."""
     from zoo.hub.pull import BRANCH
     from zoo.hub.push import Target, commit, plan
 
@@ -34,11 +32,13 @@ def push(
         planned = plan(folder, Target(repo, revision or BRANCH, private), progress)
     if not json:
         show_plan(planned)
-    page = commit(planned) if apply else None
+    page = None if dry_run else commit(planned)
     if json:
         print_json(vars(planned) | {"committed": page})
     else:
-        print(f"committed: {page}" if apply else "nothing was uploaded: add --apply to do it")
+        print(
+            f"committed: {page}" if page else "nothing was uploaded: leave out --dry-run to do it"
+        )
 
 
 def show_plan(planned: Plan) -> None:

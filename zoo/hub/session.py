@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
+from zoo.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
 from zoo.registry.lookup import info
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from zoo.manifest.schema import Manifest, Variant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VisionModel:
     """A model with its preprocessing. Call it with pictures to get its outputs by name."""
 
@@ -29,6 +30,22 @@ class VisionModel:
     variant: Variant
     path: Path
     session: InferenceSession
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(output.name for output in self.session.get_outputs())
+        name = f"{self.manifest.model} in {self.variant.precision}"
+        return f"<VisionModel {name} on {self.session.get_providers()[0]}, which gives {outputs}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "precision": self.variant.precision,
+            "opset": self.variant.opset,
+            "inputs": ", ".join(map(str, self.variant.inputs)),
+            "outputs": ", ".join(map(str, self.variant.outputs)),
+            "runs on": ", ".join(self.session.get_providers()),
+            "file": self.path,
+        }
+        return html_table(self.manifest.model, facts.items())
 
     def preprocess(self, images: Pictures) -> NDArray[np.float32] | NDArray[np.uint8]:
         """What the session takes: `pixel_values [n, 3, H, W]`, or `image [n, H, W, 3]` in uint8.

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from weights.files import sha256
 from zoo.errors import BadRequest
 from zoo.files.staging import links
+from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Three
 from zoo.manifest.measured import Speeds, Verification
@@ -228,6 +229,18 @@ class Manifest(Model):
         if "all" in self.variants or (self.complete and not self.variants):
             raise ValueError("it has no variants, or one called 'all'")
         return self
+
+    def __repr__(self) -> str:
+        made = ", ".join(f"{name} (opset {v.opset})" for name, v in self.variants.items())
+        return f"<Manifest of {self.model}: {made}>"
+
+    def _repr_html_(self) -> str:
+        headings = ("file", "precision", "opset", "target", "nodes", "verified")
+        rows = (
+            (name, v.precision, v.opset, v.target, v.nodes, "yes" if v.passed else "no")
+            for name, v in self.variants.items()
+        )
+        return html_table(self.model, rows, headings)
 
     @cached_property
     def listed(self) -> dict[str, File]:

@@ -8,6 +8,7 @@ from weights.mapping import Naming
 from weights.namings.eqx import LEAVES
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published
+from zoo.html import html_table
 from zoo.models.config import Config, Preprocessing
 
 DATA = Path(__file__).parents[1] / "data"
@@ -27,7 +28,7 @@ class Licence:
     download: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ModelInfo:
     """One model of the zoo.
 
@@ -65,6 +66,21 @@ class ModelInfo:
     labels: str = ""
     published: Mapping[str, Config] = field(default_factory=dict)
     embedded: bool = False
+
+    def __repr__(self) -> str:
+        return f"<ModelInfo {self.name}: {self.config.text}, {self.parameters:,} parameters>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "family": self.family,
+            "parameters": f"{self.parameters:,}",
+            "architecture": self.config.text,
+            "pooler_output": self.pooler,
+            "checkpoint": self.file,
+            "licence": f"{self.licence.name}, {self.licence.page}",
+            "source": self.source,
+        }
+        return html_table(self.name, facts.items())
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def list_models(filter: str | None = None) -> list[str]:
 
 
 def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ()) -> list[str]:
-    """The models that a command is about: some by name, or all, or all that fit a pattern.
+    """The models that a command is about: some by name, family or pattern, or all of them.
 
     **Raises** `BadRequest` where that is none or not clear, `UnknownModel`.
     """
@@ -54,12 +54,18 @@ def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ())
             f"got {' '.join(names)} and --all or --filter: name models, or ask for all, or filter."
         )
     if names:
-        return list(dict.fromkeys(info(name).name for name in names))
+        return list(dict.fromkeys(model.name for name in names for model in _meant(name)))
     if not everything and not patterns:
         raise BadRequest(
             "no model was named: name one (`zoo list` shows them), or use --all or --filter."
         )
     return [model.name for model in fitting(patterns)]
+
+
+def _meant(name: str) -> list[ModelInfo]:
+    """The model of a name, or else those that it fits as a pattern or a family."""
+    found = _BY_NAME.get(name.casefold())
+    return fitting([name]) if found is None else [found]
 
 
 def fitting(patterns: Sequence[str]) -> list[ModelInfo]:
@@ -92,11 +98,13 @@ def info(name: str) -> ModelInfo:
     **Arguments:** its name, an alias, or how a hub calls it (`facebook/dinov2-small`, with or
     without the owner, or timm's name with or without its tag), in lower or upper case.
 
-    **Raises** `UnknownModel` with the nearest names.
+    **Raises** `UnknownModel` with the nearest names, `BadRequest` for what is no name.
 
     >>> zoo.info("facebook/dinov3-vits16-pretrain-lvd1689m").name
     'dinov3_vits16'
     """
+    if not isinstance(name, str):
+        raise BadRequest(f"got {name!r} for a model: give its name, such as 'dinov3_vits16'.")
     found = _BY_NAME.get(name.casefold())
     if found is None:
         raise UnknownModel(f"there is no model called {name!r}: {_nearest([name])}")

@@ -79,3 +79,6 @@ def test_wrong_use(tmp_path):
         zoo.from_pretrained("vit_digits", "random:x")
     with pytest.raises(WeightsNotFound, match="does not exist"):
         zoo.from_pretrained("vit_digits", tmp_path / "nothing.pth")
+    for dtype in ("int8", "nothing", bool, 7):
+        with pytest.raises(BadRequest, match="no floating-point type"):
+            zoo.from_pretrained("vit_digits", dtype=dtype)

@@ -58,9 +58,9 @@ def test_a_push(tmp_path):
         zoo = Command(tmp_path, hub.url)
         settings = {"HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
         push = ("push", "built", "--repo", "somebody/network", "--json")
-        planned = json.loads(zoo(*push, **settings))
+        planned = json.loads(zoo(*push, "--dry-run", **settings))
         assert planned["committed"] is None
         assert {row["change"] for row in planned["rows"]} == {"new"}
         assert not hub.repositories
-        assert json.loads(zoo(*push, "--apply", **settings))["committed"].startswith("http")
+        assert json.loads(zoo(*push, **settings))["committed"].startswith("http")
         assert hub.repositories

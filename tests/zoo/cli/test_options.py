@@ -64,3 +64,14 @@ def test_patterns_fit_aliases_and_families():
     assert {model.family for model in fitting(["vit5", "digits"])} == {"vit5", "digits"}
     with pytest.raises(UnknownModel, match="did you mean dinov3_vits16"):
         fitting(["dinov3_vits61*"])
+
+
+def test_commands_take_what_the_list_takes():
+    """A whole name is that model alone, though others begin with it."""
+    assert select(["dinov3_vits16"], False) == ["dinov3_vits16"]
+    for name in ("vit5", "*_sat493m", "dinov3_vits16_pretrain*", "FACEBOOK/dinov2-small"):
+        found = select([name, name], False)
+        assert found == ([model.name for model in fitting([name])] if name.islower() else found)
+    assert select(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
+    with pytest.raises(UnknownModel, match="no model fits dinov4"):
+        select(["dinov4"], False)

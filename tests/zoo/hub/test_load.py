@@ -61,6 +61,15 @@ def test_pictures_of_every_kind(folder):
         model.path = folder
 
 
+def test_it_says_what_it_is_in_a_line_or_two(folder):
+    model = zoo.load("dinov3_vits16", "fused", folder=folder)
+    for shown in (repr(model), repr(model.manifest)):
+        assert "dinov3_vits16" in shown and len(shown) < 400 and shown.count("\n") < 2
+    assert "CPUExecutionProvider" in repr(model) and "pooler_output" in repr(model)
+    assert "<td>fused</td>" in model.manifest._repr_html_()
+    assert str(model.path) in model._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -13,7 +13,8 @@ from zoo.progress import Lines
 
 REPOSITORY = "somebody/network"
 FILES = folders.contents()
-APPLY = ("--repo", REPOSITORY, "--apply")
+UPLOAD = ("--repo", REPOSITORY)
+DRY = (*UPLOAD, "--dry-run")
 
 
 @pytest.fixture
@@ -37,30 +38,30 @@ def push(folder, hub, *arguments, **variables) -> str:
 
 
 def test_a_dry_run_then_one_commit_then_what_changed(folder, hub):
-    told = push(folder, hub, "--repo", REPOSITORY)
+    told = push(folder, hub, *DRY)
     assert "would be created, public" in told
-    assert "nothing was uploaded: add --apply" in told
+    assert "nothing was uploaded: leave out --dry-run" in told
     total = sum(map(len, folders.published(FILES).values()))
     assert f"{total:,}" in told
     assert told.count(" new") == len(FILES) + 1
     assert not hub.repositories
-    assert "committed: " in push(folder, hub, *APPLY)
+    assert "committed: " in push(folder, hub, *UPLOAD)
     assert hub.repositories[REPOSITORY]["main"] == folders.published(FILES)
     assert [sorted(names) for names in hub.commits] == [sorted([*FILES, "manifest.json"])]
     assert not hub.private[REPOSITORY]
     hub.repositories[REPOSITORY]["main"] |= {".gitattributes": b"", "LICENSE": b"Words.\n"}
-    told = push(folder, hub, "--repo", REPOSITORY)
+    told = push(folder, hub, *DRY)
     assert (told.count(" same"), told.count(" changed")) == (len(FILES), 1)
     assert "stays as it is: .gitattributes" in told
-    push(folder, hub, *APPLY)
+    push(folder, hub, *UPLOAD)
     assert hub.commits[1:] == [["LICENSE"]]
 
 
 def test_private_and_on_a_branch(folder, hub):
-    push(folder, hub, *APPLY, "--private", "--revision", "v1")
+    push(folder, hub, *UPLOAD, "--private", "--revision", "v1")
     assert hub.private[REPOSITORY]
     assert hub.repositories[REPOSITORY] == {"main": {}, "v1": folders.published(FILES)}
-    told = push(folder, hub, "--repo", REPOSITORY, "--revision", "v2")
+    told = push(folder, hub, *DRY, "--revision", "v2")
     assert "its branch v2 would be created" in told
 
 
@@ -79,7 +80,7 @@ def test_a_failed_push_leaves_what_was_there(step, status, message, folder, hub)
     if step != "create":
         hub.repositories[REPOSITORY] = {"main": dict(before)}
     hub.failing = {step: status}
-    told = push(folder, hub, *APPLY, code=2)
+    told = push(folder, hub, *UPLOAD, code=2)
     assert f"nothing was committed to {REPOSITORY}" in told
     assert message in told
     assert hub.repositories.get(REPOSITORY, {"main": before})["main"] == before
@@ -87,14 +88,14 @@ def test_a_failed_push_leaves_what_was_there(step, status, message, folder, hub)
 
 
 def test_tokens_and_names(folder, hub):
-    assert "set HF_TOKEN" in push(folder, hub, *APPLY, code=2, HF_TOKEN="")
-    assert "refuses it (401)" in push(folder, hub, *APPLY, code=2, HF_TOKEN="wrong")
+    assert "set HF_TOKEN" in push(folder, hub, *UPLOAD, code=2, HF_TOKEN="")
+    assert "refuses it (401)" in push(folder, hub, *UPLOAD, code=2, HF_TOKEN="wrong")
     assert "write OWNER/NAME" in push(folder, hub, "--repo", "network", code=2)
     assert not hub.repositories
 
 
 def test_a_dry_run_without_a_hub(folder):
-    told = push(folder, Pushes(url="http://127.0.0.1:9"), "--repo", REPOSITORY)
+    told = push(folder, Pushes(url="http://127.0.0.1:9"), *DRY)
     assert "unknown: " in told
     assert "nothing was uploaded" in told
 
@@ -159,5 +160,5 @@ def test_folders_that_are_refused(case, folder):
 
 def test_the_command_refuses_before_it_asks(folder, hub):
     (folder / "LICENSE").unlink()
-    assert "LICENSE is missing" in push(folder, hub, *APPLY, code=2)
+    assert "LICENSE is missing" in push(folder, hub, *UPLOAD, code=2)
     assert not hub.steps

@@ -1,5 +1,6 @@
 """Names, aliases and what entries say."""
 
+import pickle
 import re
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 import zoo
-from zoo.errors import UnknownModel
+from zoo.errors import BadRequest, UnknownModel
 from zoo.models.config import ViTConfig
 from zoo.registry.lookup import MODELS
 
@@ -120,3 +121,19 @@ def test_whole_names_mean_one_model_each():
     """Only a name without its tag may be short for several; then the first is meant."""
     names = [name.casefold() for entry in MODELS.values() for name in entry.names]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_entries_are_short_to_read_and_can_be_sent(name):
+    """`repr` is for one line of a notebook; workers get entries as pickles."""
+    entry = zoo.info(name)
+    assert name in repr(entry) and len(repr(entry)) < 200
+    table = entry._repr_html_()
+    assert table.startswith("<table>") and f"{entry.parameters:,}" in table
+    assert pickle.loads(pickle.dumps(entry)) == entry
+
+
+def test_what_is_no_name():
+    for call in (zoo.info, zoo.load, zoo.from_pretrained, zoo.create):
+        with pytest.raises(BadRequest, match="got 7 for a model"):
+            call(7)
