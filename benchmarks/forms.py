@@ -18,7 +18,7 @@ import argparse
 import numpy as np
 import onnx_ir as ir
 
-from zoo.bench.rounds import interleave, run, session
+from zoo.bench.rounds import interleave, resting_session, run
 
 SIZES = {24: 96, 12: 192, 6: 384, 3: 768, 56: 96, 28: 192, 14: 384, 7: 768}
 """Channels by height and width: the stages of ConvNeXt-T at 96 and at 224."""
@@ -106,7 +106,7 @@ def main() -> None:
     print(f"{'C x H x W':16}" + "".join(f"{form:>16}" for form in FORMS) + f"{'ms':>10}")
     for size, channels in SIZES.items():
         x = np.random.default_rng(1).standard_normal((1, channels, size, size), np.float32)
-        live = {f: session(model(f, channels, size), asked.threads) for f in FORMS}
+        live = {f: resting_session(model(f, channels, size), asked.threads) for f in FORMS}
         times = interleave({f: run(each, {"x": x}) for f, each in live.items()}, asked.rounds)
         first = min(times["convolutions"])
         ratios = "".join(f"{min(times[form]) / first:16.2f}" for form in FORMS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import zoo
-from zoo.bench.rounds import interleave, run, session
+from zoo.bench.rounds import interleave, resting_session, run
 from zoo.images.in_graph import front
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
@@ -30,7 +30,7 @@ def compare(model: str, file: Path, threads: int, rounds: int) -> None:
     """Print a row for every size of photograph."""
     how = zoo.info(model).preprocessing
     front(how, how.size, 23).save(file)
-    live = session(file, threads)
+    live = resting_session(file, threads)
     for size in SIZES:
         image = photograph().resize(size)
         fed = {"image": np.asarray(image)[None]}

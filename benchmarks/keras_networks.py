@@ -25,8 +25,9 @@ import onnx
 from keras_seeded import NAMES, network
 
 import converter
-from zoo.bench.rounds import interleave, run, session
-from zoo.runtime import ERRORS, reason
+from zoo.bench.rounds import interleave, resting_session, run
+from zoo.errors import first_line
+from zoo.runtime import ERRORS
 
 PATIENCE = 300
 """Seconds that a conversion of the peer may take."""
@@ -84,7 +85,7 @@ def judged(file: Path, seconds: float, x: np.ndarray, wanted: np.ndarray) -> Mad
             (got,) = live.run(None, {live.get_inputs()[0].name: x})
             errors.append(float(abs(got - wanted).max() / abs(wanted).max()))
     except ERRORS as error:
-        return Made(seconds, problem=f"does not run: {reason(error)}")
+        return Made(seconds, problem=f"does not run: {first_line(error)}")
     norms = counts["BatchNormalization"]
     return Made(seconds, counts.total(), counts["Transpose"], norms, max(errors))
 
@@ -107,7 +108,7 @@ def measure(name: str, asked: argparse.Namespace, folder: Path) -> dict[str, Mad
         made = Made(seconds, problem=problem) if problem else judged(file, seconds, x, wanted)
         found[maker] = made
         if not made.problem:
-            live = session(file, asked.threads)
+            live = resting_session(file, asked.threads)
             tasks[maker] = run(live, {live.get_inputs()[0].name: x})
     times = interleave(tasks, asked.rounds)
     return {

@@ -25,7 +25,7 @@ import onnx_ir as ir
 
 import converter
 from converter.fuse.user_recognisers import names
-from zoo.bench.rounds import interleave, run, session
+from zoo.bench.rounds import interleave, resting_session, run
 
 OPSET = 22
 Layer = tuple[Callable[..., Any], Any]
@@ -101,7 +101,7 @@ def compare(table: dict[str, Layer], x: np.ndarray, options: argparse.Namespace)
         for as_loop in (False, True)
     }
     live = {
-        key: session(ir.to_proto(export.model).SerializeToString(), options.threads)
+        key: resting_session(ir.to_proto(export.model).SerializeToString(), options.threads)
         for key, export in exports.items()
     }
     feeds = {key: {each.get_inputs()[0].name: x} for key, each in live.items()}

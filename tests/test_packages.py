@@ -1,10 +1,13 @@
 """What is published: the archive of sources, the wheel that is built of it, and who wrote it."""
 
+import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
+import numpy
 import pytest
 import yaml
 
@@ -48,6 +51,54 @@ def test_a_wheel_of_the_sources_runs(tmp_path):
     )
     run(sys.executable, "-c", script, cwd=tmp_path, env=paths)
     assert (tmp_path / "digits.onnx").is_file()
+
+
+def packages_without(place, left_out):
+    """A folder with what is installed here, except what these patterns fit."""
+    place.mkdir()
+    for path in Path(numpy.__file__).parents[1].iterdir():
+        if not any(path.match(pattern) for pattern in left_out):
+            (place / path.name).symlink_to(path)
+    return place
+
+
+def zoo_with(place, *arguments):
+    """`zoo`, with the packages of a folder alone."""
+    environment = {"PYTHONPATH": f"{place}:{ROOT}", "HOME": str(place), "PATH": ""}
+    command = (sys.executable, "-S", "-P", "-m", "zoo", *arguments)
+    return subprocess.run(command, text=True, capture_output=True, env=environment, cwd=place)
+
+
+def test_another_build_of_onnx_runtime(tmp_path):
+    """One that is called otherwise and holds the same package, as `onnxruntime-gpu` does."""
+    place = packages_without(tmp_path / "packages", ["onnxruntime-*.dist-info"])
+    told = place / "onnxruntime_gpu-9.9.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-gpu\nVersion: 9.9\n")
+    (told / "top_level.txt").write_text("onnxruntime\n")
+    done = zoo_with(place, "export", "vit_digits", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["tools"]["onnxruntime"] == "9.9"
+
+
+def test_no_onnx_runtime_at_all(tmp_path):
+    place = packages_without(tmp_path / "packages", ["onnxruntime", "onnxruntime-*.dist-info"])
+    done = zoo_with(place, "export", "vit_digits")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.strip().splitlines()[-1] == (
+        "error: onnxruntime is not installed: `pip install 'jax-onnx-zoo[cpu]'`, or `[gpu]` or "
+        "`[directml]` for those builds of ONNX Runtime."
+    )
+    assert not list(place.glob("*.onnx"))
+
+
+def test_no_build_of_onnx_runtime_is_required():
+    """Two of them in one environment overwrite each other's files."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not [name for name in project["dependencies"] if name.startswith("onnxruntime")]
+    for extra in ("cpu", "gpu", "directml"):
+        (needed,) = project["optional-dependencies"][extra]
+        assert needed.startswith("onnxruntime")
 
 
 def test_the_citation_names_this_version():

@@ -1,18 +1,28 @@
 """ONNX Runtime as it is installed here: its providers, what it raises, which nodes run where."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import onnx_ir as ir
-import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 import converter
-from zoo.errors import BadRequest
+from zoo.errors import BadRequest, MissingLibrary
+
+try:
+    import onnxruntime as ort
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+except ModuleNotFoundError as error:
+    raise MissingLibrary(
+        f"{error.name} is not installed: `pip install 'jax-onnx-zoo[cpu]'`, or `[gpu]` or "
+        "`[directml]` for those builds of ONNX Runtime."
+    ) from error
 
 Session: TypeAlias = ort.InferenceSession
 NodeArg: TypeAlias = ort.NodeArg
+
+VERSION = f"ONNX Runtime {ort.__version__}"
 
 CPU = "CPUExecutionProvider"
 
@@ -53,7 +63,27 @@ def session(model: Path | ir.Model, provider: str = CPU) -> Session:
     return live
 
 
-def check_started(live: ort.InferenceSession, provider: str) -> None:
+def open_session(
+    model: Path | bytes,
+    providers: Sequence[str] = (CPU,),
+    *,
+    threads: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> Session:
+    """A session as ONNX Runtime opens a file by itself, which needs no JAX.
+
+    It has so many threads, or as many as there are cores, and falls back to no other providers.
+    **Raises** one of `ERRORS`.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    for key, value in (settings or {}).items():
+        options.add_session_config_entry(key, value)
+    return ort.InferenceSession(model, options, providers=list(providers), enable_fallback=0)
+
+
+def check_started(live: Session, provider: str) -> None:
     """**Raises** `BadRequest` where a session has fallen back to other providers."""
     if provider not in live.get_providers():
         raise BadRequest(

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from zoo.bench.products import Product, Products
-from zoo.bench.rounds import Task, run, session
+from zoo.bench.rounds import Task, resting_session, run
 
 OPSET = 18
 IR_VERSION = 8
@@ -72,4 +72,4 @@ def _task(node: ir.Node, fed: Mapping[str, np.ndarray], left: Sequence[int], thr
     )
     data = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION)).SerializeToString()
     array = np.random.default_rng(1).standard_normal(tuple(left), np.float32)
-    return run(session(data, threads), {"left": array, **fed})
+    return run(resting_session(data, threads), {"left": array, **fed})

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from zoo.bench.inputs import Spec, draw
-from zoo.bench.rounds import session
+from zoo.bench.rounds import resting_session
 from zoo.errors import BadFile
 from zoo.processes import fresh, workers
 
@@ -53,7 +53,7 @@ def measure(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
         RESET.write_text("5")
     before = psutil.Process().memory_info().rss
     began = time.perf_counter()
-    live = session(file, threads)
+    live = resting_session(file, threads)
     load = time.perf_counter() - began
     for _ in range(RUNS):
         live.run(None, feeds)

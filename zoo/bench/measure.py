@@ -14,7 +14,7 @@ from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
 from zoo.bench.inputs import Options, Spec, draw, settle
 from zoo.bench.products import products
-from zoo.bench.rounds import Task, interleave, run, session
+from zoo.bench.rounds import Task, interleave, resting_session, run
 from zoo.errors import BadFile, first_line
 from zoo.manifest.read import near
 
@@ -83,7 +83,7 @@ def _open(file: Path, options: Options) -> tuple[list[Spec], Task]:
     manifest = near(file)
     usual = [manifest.preprocessing.size] if manifest else []
     try:
-        live = session(file, options.threads)
+        live = resting_session(file, options.threads)
         specs = settle(file, live.get_inputs(), options, *usual)
         task = run(live, draw(specs))
         task()

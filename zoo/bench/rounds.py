@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-import onnxruntime as ort
 from numpy.typing import NDArray
+
+from zoo.runtime import RESTING, Session, open_session
 
 WARM_UP = 2
 
@@ -34,19 +35,11 @@ def interleave(
     return times
 
 
-def run(live: ort.InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Task:
+def run(live: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
     """One run of a session, as a task."""
     return lambda: live.run(None, feeds)
 
 
-def session(model: Path | bytes, threads: int) -> ort.InferenceSession:
-    """A session on the CPU with so many threads."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    # Idle threads look for work for a while after a run, and would take the next task's time.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    # Without a fallback it prints nothing, whatever is wrong with a file.
-    return ort.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"], enable_fallback=0
-    )
+def resting_session(model: Path | bytes, threads: int) -> Session:
+    """A session on the CPU with so many threads, which take no time from the next task's."""
+    return open_session(model, threads=threads, settings=RESTING)

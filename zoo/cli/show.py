@@ -89,8 +89,15 @@ def read_patch(text: str | None) -> tuple[int, int] | None:
 
 
 def print_picture(picture: Image) -> None:
-    """In the terminal: whole where it can show images, else in half blocks of colour."""
+    """In the terminal: whole where it can show images, else in half blocks of colour.
+
+    That is left out without the extra `[terminal]`.
+    """
     from rich.console import Console
-    from textual_image.renderable import Image as Shown
+
+    try:
+        from textual_image.renderable import Image as Shown
+    except ModuleNotFoundError:
+        return
 
     Console().print(Shown(picture, width="100%", height="auto"))

@@ -3,7 +3,12 @@
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import (
+    PackageNotFoundError,
+    distribution,
+    packages_distributions,
+    version,
+)
 from pathlib import Path
 
 import onnx_ir as ir
@@ -99,8 +104,16 @@ def tools() -> dict[str, str]:
     return {
         "jax-onnx-zoo": __version__,
         "python": platform.python_version(),
-        **{library: version(library) for library in LIBRARIES},
+        **{library: version(name) for library in LIBRARIES for name in _distributions(library)},
     }
+
+
+def _distributions(library: str) -> list[str]:
+    """What brought a library here: ONNX Runtime comes under several names."""
+    try:
+        return [distribution(library).name]
+    except PackageNotFoundError:
+        return packages_distributions().get(library, [])[:1]
 
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:

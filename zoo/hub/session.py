@@ -17,9 +17,8 @@ from zoo.images.pictures import Pictures, pictures, stack
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-
     from zoo.manifest.schema import Manifest, Variant
+    from zoo.runtime import Session
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +28,7 @@ class VisionModel:
     manifest: Manifest
     variant: Variant
     path: Path
-    session: InferenceSession
+    session: Session
 
     def __repr__(self) -> str:
         outputs = ", ".join(output.name for output in self.session.get_outputs())
@@ -113,17 +112,13 @@ def load(
     return VisionModel(manifest, chosen, path, _session(path, providers))
 
 
-def _session(path: Path, providers: Sequence[str] | None) -> InferenceSession:
-    import onnxruntime as ort
-
-    from zoo.runtime import CPU, check_provider, check_started
+def _session(path: Path, providers: Sequence[str] | None) -> Session:
+    from zoo.runtime import CPU, check_provider, check_started, open_session
 
     chosen = list(providers or (CPU,))
     for name in chosen:
         check_provider(name)
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    live = ort.InferenceSession(path, options, providers=chosen)
+    live = open_session(path, chosen)
     check_started(live, chosen[0])
     return live
 

@@ -72,7 +72,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
     preprocesses itself, or has another size.
     """
-    from zoo.bench.rounds import session
+    from zoo.bench.rounds import resting_session
     from zoo.manifest.read import near
 
     manifest = near(file)
@@ -83,7 +83,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     how = manifest.preprocessing.settings
     values = pixel_values(images, how, size or manifest.size or how.size)
     try:
-        live = session(file, threads=0)
+        live = resting_session(file, threads=0)
         (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import onnx_ir as ir
-import onnxruntime as ort
 
 from weights.progress import Progress
 from zoo.bench.footprint import footprint
@@ -14,6 +13,7 @@ from zoo.bench.inputs import Spec
 from zoo.bench.products import products
 from zoo.manifest.measured import Measure, worst
 from zoo.manifest.schema import Manifest, Variant
+from zoo.runtime import VERSION
 from zoo.site.folders import Built
 
 FORMAT = "jax-onnx-zoo site"
@@ -72,7 +72,7 @@ class Catalogue:
 def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
     """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
     return Catalogue(
-        runtime=f"ONNX Runtime {ort.__version__}, CPU, {THREADS} thread",
+        runtime=f"{VERSION}, CPU, {THREADS} thread",
         machine=f"{platform.machine()}, {platform.system()}",
         rows=[row for built in models for row in _rows(built, progress)],
     )

@@ -78,7 +78,7 @@ def test_the_command(folder, capsys):
         (["--patch", "one"], "--patch one is no patch"),
         (["--out", "x.gif"], "--out x.gif is no picture"),
         (["--size", "large"], "--size large is no size"),
-        (["no.png"], "no.png is no picture that can be read"),
+        (["no.png"], "'no.png' is no picture that can be read"),
     ],
 )
 def test_wrong_use(folder, capsys, arguments, told):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from zoo import runtime
@@ -44,7 +43,7 @@ def speeds(
         for name, each in median.items()
     }
     return Speeds(
-        runtime=f"ONNX Runtime {ort.__version__}, CPU, all cores",
+        runtime=f"{runtime.VERSION}, CPU, all cores",
         machine=f"{platform.machine()}, {platform.system()}",
         input=fed.shape,
         rounds=rounds,

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import onnxruntime as ort
-
 from zoo.bench.measure import Bench, Contender
 from zoo.cli.tables import print_table
+from zoo.runtime import VERSION
 
 RATIOS = (">p50 /\nfirst", ">fastest /\nproducts")
 HEADINGS = ("~file", *RATIOS, ">p50 ms", ">p95 ms", ">load s", ">peak\nMB", ">kept\nMB")
@@ -19,7 +18,7 @@ def record(found: Bench) -> dict[str, Any]:
     """A benchmark for JSON."""
     options, floor = found.options, found.floor
     return {
-        "runtime": f"ONNX Runtime {ort.__version__}, CPU",
+        "runtime": f"{VERSION}, CPU",
         "machine": f"{platform.machine()}, {platform.system()}",
         "threads": options.threads,
         "rounds": options.rounds,
@@ -122,5 +121,5 @@ def notes(found: Bench) -> Iterator[str]:
     shapes = {"; ".join(map(str, each.inputs)) for each in found.contenders}
     yield (
         f"input {' or '.join(sorted(shapes))}; {options.rounds} rounds, threads: "
-        f"{options.threads}; ONNX Runtime {ort.__version__}"
+        f"{options.threads}; {VERSION}"
     )
