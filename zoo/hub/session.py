@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.errors import BadFile, BadRequest
+from zoo.errors import BadFile, BadRequest, first_line
 from zoo.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
 from zoo.registry.lookup import info
@@ -113,12 +113,18 @@ def load(
 
 
 def _session(path: Path, providers: Sequence[str] | None) -> Session:
-    from zoo.runtime import CPU, check_provider, check_started, open_session
+    from zoo.runtime import CPU, ERRORS, check_provider, check_started, open_session
 
     chosen = list(providers or (CPU,))
     for name in chosen:
         check_provider(name)
-    live = open_session(path, chosen)
+    try:
+        live = open_session(path, chosen)
+    except ERRORS as error:
+        raise BadFile(
+            f"{path} does not load with {', '.join(chosen)} ({first_line(error)}): choose other "
+            "providers, or pull the file again."
+        ) from error
     check_started(live, chosen[0])
     return live
 

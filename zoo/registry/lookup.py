@@ -64,8 +64,8 @@ def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ())
 
 def _meant(name: str) -> list[ModelInfo]:
     """The model of a name, or else those that it fits as a pattern or a family."""
-    found = _BY_NAME.get(name.casefold())
-    return fitting([name]) if found is None else [found]
+    found = [model for model in MODELS.values() if _fits(model, [name])]
+    return found if found and name.casefold() not in _BY_NAME else [info(name)]
 
 
 def fitting(patterns: Sequence[str]) -> list[ModelInfo]:

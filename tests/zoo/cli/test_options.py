@@ -73,5 +73,5 @@ def test_commands_take_what_the_list_takes():
         found = select([name, name], False)
         assert found == ([model.name for model in fitting([name])] if name.islower() else found)
     assert select(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
-    with pytest.raises(UnknownModel, match="no model fits dinov4"):
+    with pytest.raises(UnknownModel, match="there is no model called 'dinov4'"):
         select(["dinov4"], False)

@@ -111,11 +111,17 @@ def test_a_provider_that_does_not_start_is_no_cpu(folder, monkeypatch):
     """It is part of the package, and there is no device."""
     known = ["AbsentExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: known)
-    with (
-        pytest.warns(UserWarning, match="AbsentExecutionProvider"),
-        pytest.raises(BadRequest, match="does not start here"),
-    ):
+    told = "does not load with AbsentExecutionProvider"
+    with pytest.warns(UserWarning, match=known[0]), pytest.raises(BadFile, match=told):
         zoo.load("dinov3_vits16", folder=folder, providers=known)
+
+
+def test_a_file_that_is_none(folder):
+    """Of the size that its manifest says."""
+    path = folder / zoo.load("dinov3_vits16", folder=folder).variant.file
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(BadFile, match="does not load with CPUExecutionProvider"):
+        zoo.load("dinov3_vits16", folder=folder)
 
 
 def test_folders_that_are_refused(folder):
