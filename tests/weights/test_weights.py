@@ -15,7 +15,7 @@ from weights.errors import MappingError, WeightsNotFound, WrongDigest
 from weights.load import fits
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
-from weights.sources.locate import Published, find_named
+from weights.sources.locate import Published, find_named, searched
 from zoo.checkpoints.load import shapes
 
 
@@ -233,8 +233,9 @@ def test_places_are_searched_in_order(places):
         path.unlink()
     with pytest.raises(WeightsNotFound) as error:
         locate(PUBLISHED, Progress())
-    for part in (*map(str, (own, here, torch)), PUBLISHED.advice):
-        assert part in str(error.value)
+    assert PUBLISHED.wanted in str(error.value) and PUBLISHED.advice in str(error.value)
+    for place in (own, here, torch):
+        assert str(place) in searched()
     with pytest.raises(WeightsNotFound, match="no other"):
         find_named("other", PUBLISHED)
 
@@ -258,10 +259,10 @@ def test_a_file_that_is_named_is_held_to_its_name(tiny7b, tmp_path):
         load(tmp_path / "w-08c60483.pth", tiny7b.shapes)
 
 
-def test_not_found_mentions_the_unset_variable(places, monkeypatch):
+def test_where_it_is_looked_for_mentions_the_unset_variable(places, monkeypatch):
+    assert "ZOO_WEIGHTS_DIR" not in searched()
     monkeypatch.delenv("ZOO_WEIGHTS_DIR")
-    with pytest.raises(WeightsNotFound, match="ZOO_WEIGHTS_DIR is not set"):
-        locate(PUBLISHED, Progress())
+    assert "ZOO_WEIGHTS_DIR is not set" in searched()
 
 
 def test_saved_checkpoint_has_published_types(tiny7b, tmp_path):

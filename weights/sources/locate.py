@@ -94,11 +94,12 @@ def downloadable(
 
     **Raises** `WeightsNotFound`.
     """
-    nowhere, files = _searched(published), published.mirrors if mirror else published.hub
+    nowhere = f"There is no {published.wanted} on this machine"
+    files = published.mirrors if mirror else published.hub
     if offline or not files:
         hub = "--offline forbids asking a hub" if offline else "no hub is known to give it freely"
-        raise WeightsNotFound(f"There is {nowhere}, and {hub}. {published.advice}")
-    return files[0], f"There is {nowhere}. {published.advice}"
+        raise WeightsNotFound(f"{nowhere}, and {hub}. {published.advice}")
+    return files[0], f"{nowhere}. {published.advice}"
 
 
 def tell_owner(published: Published, file: HubFile, listener: Progress) -> None:
@@ -167,10 +168,11 @@ def _digest(path: Path, listener: Progress) -> str:
     return found
 
 
-def _searched(published: Published) -> str:
+def searched() -> str:
+    """Where weights are looked for, in words."""
     places = (*own_folders(), *torch_caches(), equimo_cache(), cache.root() / cache.CHECKPOINTS)
     unset = "" if "ZOO_WEIGHTS_DIR" in os.environ else " (and ZOO_WEIGHTS_DIR is not set)"
-    return f"no {published.wanted} in {', '.join(map(str, places))}{unset} or the hub's cache"
+    return f"{', '.join(map(str, places))}{unset} and the hub's cache"
 
 
 def find_named(name: str, published: Published) -> Path:

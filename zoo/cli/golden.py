@@ -52,8 +52,12 @@ def make_golden(
         with progress_bar() as progress:
             golden.make_checkpoint(entry, target, seed, progress)
         reference = f"seed {seed}"
-    elif target.suffix != ".npz" or weights is None:
-        raise BadRequest("name an .npz to write and a checkpoint with --weights, or a .pth.")
+    elif target.suffix != ".npz":
+        raise BadRequest(
+            f"{target} is neither: name an .npz for outputs, or a .pth for a checkpoint."
+        )
+    elif weights is None:
+        raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
     else:
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+from weights.sources.locate import searched
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
@@ -91,6 +92,7 @@ def show_model(entry: ModelInfo) -> None:
         "weights": sources[kind] if found is None else f"on this machine, {found}",
         "copies": ", ".join(f"{file.repository}, {COPY}" for file in entry.mirrors[:1]) or "none",
         "checkpoint": entry.file,
+        "looked for in": searched(),
         "licence": f"{entry.licence.name}, {entry.licence.page}",
         "download": entry.licence.download or "not needed",
         "source": entry.source,

@@ -122,15 +122,9 @@ class ModelInfo:
     @property
     def _advice(self) -> str:
         """How to go on without weights."""
-        copies = "".join(
-            f" `zoo weights download {self.name} --mirror` takes the copy that {file.owner} keeps, "
-            "who is not the publisher."
-            for file in self.mirrors[:1]
-        )
         return (
-            f"Accept the licence ({self.licence.page}) and download {self.file} from "
-            f"{self.licence.download}, or name another file with `--weights PATH`.{copies} To try "
-            "things out, take `--weights random`."
+            f"`zoo info {self.name}` says where to get it and where it is looked for. Name a file "
+            "with `--weights PATH`, or take `--weights random` to try things out."
         )
 
     @property

@@ -22,7 +22,7 @@ WRONG_USE = {
     "seed": (["dinov3_vits16", "--weights", "random:x"], "no seed"),
     "layout": (["dinov3_vits16", "--attention-layout", "5d"], "--attention-layout"),
     "precision": (["dinov3_vits16", "--precision", "fp8"], "--precision"),
-    "no weights": (["dinov3_vits16", "--offline"], "ZOO_WEIGHTS_DIR is not set"),
+    "no weights": (["dinov3_vits16", "--offline"], "`zoo info dinov3_vits16` says where to get it"),
     "missing file": (["dinov3_vits16", "--weights", "no.pth"], "does not exist"),
     "unknown option": (["dinov3_vits16", "--frobnicate"], "--frobnicate"),
     "no model": (["--weights", "random"], "none was named"),
