@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest
-from zoo.export.request import read_sides
 from zoo.images.pixel_values import Size
 from zoo.runtime import NodeArg
 
@@ -43,16 +42,6 @@ class Spec:
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
-
-
-def read_size(text: str | None) -> Size | None:
-    """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
-    if text is None:
-        return None
-    sides = read_sides(text)
-    if not sides or 0 in sides:
-        raise BadRequest(f"--size {text} is no size: write one such as 224, or 256x384 (HxW).")
-    return sides
 
 
 def settle(

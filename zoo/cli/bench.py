@@ -7,6 +7,7 @@ import typer
 
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
+from zoo.cli.values import read_sides
 
 BATCH = options.value("N", "The number of images in a batch.", min=1, show_default="1")
 SIZE = "the file's or the manifest's, or 224"
@@ -29,7 +30,7 @@ def bench(
     The files take turns, and their matrix products alone are measured as well.
     """
     from zoo.bench import measure
-    from zoo.bench.inputs import Options, read_size
+    from zoo.bench.inputs import Options
     from zoo.cli.tables.bench import ratios, record, show_bench
     from zoo.show.chart import bars
     from zoo.show.save import check_place, save
@@ -37,7 +38,7 @@ def bench(
     if plot is not None:
         check_place("--plot", plot)
 
-    wanted = Options(batch, read_size(size), threads, rounds, against == "torch")
+    wanted = Options(batch, read_sides(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.bench(files, wanted, progress)
     if plot is not None:

@@ -14,6 +14,7 @@ from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.values import read_size
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
 from zoo.registry.lookup import info, select
@@ -63,7 +64,7 @@ def build(
     out = out.absolute()  # workers may have another working folder
     asked = Options(
         weights=weights,
-        size=size,
+        size=read_size(size),
         input=input,
         out=out,
         force=force,

@@ -11,6 +11,7 @@ import typer
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.values import read_batch, read_layers, read_size
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
@@ -61,9 +62,9 @@ def export(
     asked = Options(
         opsets=options.read_opsets(opset),
         weights=weights,
-        size=size,
-        batch=batch,
-        layers=layers,
+        size=read_size(size),
+        batch=read_batch(batch),
+        layers=read_layers(layers),
         reshape=reshape,
         input=input,
         target=target,

@@ -12,6 +12,7 @@ import typer
 
 from zoo.cli import options
 from zoo.cli.console import print_result
+from zoo.cli.values import read_sides
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -46,14 +47,13 @@ def show(
     The picture shows principal components as colours and the likeness of all patches to one. For a
     model in JAX it also shows where the class token looks.
     """
-    from zoo.bench.inputs import read_size
     from zoo.images.pictures import pictures
     from zoo.progress import is_terminal
     from zoo.show.draw import draw
     from zoo.show.save import check_place, save
 
     check_place("--out", out, replace=force)
-    wanted, chosen = read_size(size), read_patch(patch)
+    wanted, chosen = read_sides(size), read_patch(patch)
     found = features(model, weights, pictures(list(images)), wanted)
     grid = draw(found, chosen)
     save(grid, out)

@@ -1,12 +1,13 @@
-"""What the user asks for, read from the text of options and checked before any work starts."""
+"""What the user asks for, checked before any work starts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from zoo.checkpoints.choice import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
@@ -35,15 +36,22 @@ class Signature:
     input: Input = "float32"
 
 
+Size = tuple[int, int] | Literal["dynamic"] | None
+"""(height, width), or neither, or the model's own."""
+
+
 @dataclass(frozen=True)
 class Options:
-    """Options of `export` as the user wrote them; without opsets the target's own is meant."""
+    """What a file is to be; without opsets the target's own is meant.
+
+    `layers` are blocks, from 1, or the last of them, as in `"last4"`.
+    """
 
     opsets: Sequence[int] = ()
     weights: str = "auto"
-    size: str | None = None
-    batch: str = "dynamic"
-    layers: str | None = None
+    size: Size = None
+    batch: int | None = None
+    layers: Sequence[int] | str = ()
     reshape: bool = False
     input: Input = "float32"
     target: Target = "onnxruntime"
@@ -71,8 +79,8 @@ class Request:
 def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     for option, value, known in (
-        ("--precision", options.precision, get_args(Precision)),
-        ("--input", options.input, get_args(Input)),
+        ("precision", options.precision, get_args(Precision)),
+        ("input", options.input, get_args(Input)),
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
@@ -93,7 +101,7 @@ def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
     for opset in opsets:
         if opset not in runtime.opsets:
             raise BadRequest(
-                f"--opset {opset} is not supported by --target {runtime.name}: choose {known}."
+                f"opset {opset} is not supported by target {runtime.name}: choose {known}."
             )
     return opsets
 
@@ -105,16 +113,16 @@ def check_target(runtime: Runtime, precision: Precision, signature: Signature) -
     operator = CODECS[precision].operator if precision in CODECS else ""
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(
-            f"--precision {precision} needs {operator}, which --target {runtime.name} lacks."
+            f"precision {precision} needs {operator}, which target {runtime.name} lacks."
         )
     instead = {
-        "--size 224 instead of dynamic": signature.size is None,
-        "--batch 1, or another number": signature.batch is None,
-        "--input float32": signature.input == "uint8",
+        "size 224 instead of dynamic": signature.size is None,
+        "batch 1, or another number": signature.batch is None,
+        "input float32": signature.input == "uint8",
     }
     if wanted := [text for text, is_open in instead.items() if runtime.fixed and is_open]:
         raise BadRequest(
-            f"--target {runtime.name} takes fixed sizes alone: write {' and '.join(wanted)}."
+            f"target {runtime.name} takes fixed sizes alone: give {' and '.join(wanted)}."
         )
 
 
@@ -125,74 +133,56 @@ def find_runtime(target: Target) -> Runtime:
     try:
         return converter.find_target(target)
     except converter.SpecError as error:
-        raise BadRequest(f"--target {target} is not known: {error}.") from error
+        raise BadRequest(f"target {target} is not known: {error}.") from error
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
     """What the file is to take and to give."""
-    layers = read_layers(options.layers, entry)
+    layers, size, batch = chosen_layers(options.layers, entry), options.size, options.batch
     if options.reshape and not layers:
-        raise BadRequest("--reshape is about hidden states: say which with --layers.")
-    size, batch = read_size(options.size, entry), read_batch(options.batch)
-    if options.input == "uint8" and size is None:
+        raise BadRequest("reshape is about hidden states: say of which layers.")
+    if batch is not None and not (is_whole(batch) and batch > 0):
+        raise BadRequest(f"batch {batch} is no batch size: give a positive number.")
+    if size == "dynamic" and options.input == "uint8":
         raise BadRequest(
-            "--input uint8 resizes images inside the file, so that --size dynamic leaves open to "
-            f"which size: write one such as {entry.preprocessing.size[0]}, or leave --size out."
+            "input uint8 resizes images inside the file, so that size dynamic leaves open to "
+            f"which size: give one such as {entry.preprocessing.size[0]}, or none."
         )
-    return Signature(size, batch, layers, options.reshape, options.input)
+    sides = None if size == "dynamic" else check_size(size or entry.preprocessing.size, entry)
+    return Signature(sides, batch, layers, options.reshape, options.input)
 
 
-def read_layers(text: str | None, entry: ModelInfo) -> tuple[int, ...]:
-    """Block numbers, from 1 and in order, from `3,6,9,12` or `last4`."""
-    if text is None:
-        return ()
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, of Python or of numpy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...]:
+    """Block numbers, from 1 and in order."""
     count = entry.config.layers
-    last = re.fullmatch(r"last([1-9]\d*)", text, re.ASCII)
-    if last and int(last[1]) <= count:
-        return tuple(range(count - int(last[1]) + 1, count + 1))
-    if not last and not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):
-        raise BadRequest(f"--layers {text} names no layers: write 3,6,9,12 or last4.")
-    chosen = [] if last else [int(number) for number in text.split(",")]
-    if last or not all(1 <= layer <= count for layer in chosen):
-        raise BadRequest(f"--layers {text} does not fit {entry.name}: it has layers 1 to {count}.")
-    if len(set(chosen)) < len(chosen):
-        raise BadRequest(f"--layers {text} names a layer twice: name each once.")
-    return tuple(sorted(chosen))
+    known = range(1, count + 1)
+    if isinstance(layers, str):
+        last = re.fullmatch(r"last([1-9]\d{0,5})", layers, re.ASCII)
+        layers = known[-int(last[1]) :] if last and int(last[1]) <= count else (0,)
+    if not all(is_whole(layer) and layer in known for layer in layers):
+        raise BadRequest(
+            f"{entry.name} has layers 1 to {count}: give some of these, or the last, as in last4."
+        )
+    if len(set(layers)) < len(layers):
+        raise BadRequest(f"layers {','.join(map(str, layers))} name one twice: name each once.")
+    return tuple(sorted(layers))
 
 
-def read_size(text: str | None, entry: ModelInfo) -> tuple[int, int] | None:
-    """(height, width) from `224` or `256x384`, the model's own from None, None from `dynamic`."""
-    if text is None:
-        return entry.preprocessing.size
-    if text == "dynamic":
-        return None
+def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
+    """(height, width), if a model takes images of that size."""
     stride = entry.config.stride
-    sides = read_sides(text)
-    if sides is None:
+    fit = (is_whole(side) and side > 0 and side % stride == 0 for side in size)
+    if len(size) != 2 or not all(fit):
         raise BadRequest(
-            f"--size {text} is no size: write one such as 224, or 256x384 (HxW), or `dynamic`."
+            f"size {'x'.join(map(str, size))} does not fit {entry.name}: height and width must be "
+            f"positive multiples of its patch size, {stride}."
         )
-    if any(side == 0 or side % stride for side in sides):
-        raise BadRequest(
-            f"--size {text} does not fit {entry.name}: height and width must be positive "
-            f"multiples of its patch size, {stride}."
-        )
-    return sides
-
-
-def read_sides(text: str) -> tuple[int, int] | None:
-    """(height, width) from `224` or `256x384`; None from anything else."""
-    found = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
-    return (int(found[1]), int(found[2] or found[1])) if found else None
-
-
-def read_batch(text: str) -> int | None:
-    """None from `dynamic`, else the number."""
-    if text == "dynamic":
-        return None
-    if not re.fullmatch(r"\d+", text, re.ASCII) or int(text) == 0:
-        raise BadRequest(f"--batch {text} is no batch size: write `dynamic` or a positive number.")
-    return int(text)
+    return size
 
 
 def read_targets(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, ...]:

@@ -6,16 +6,17 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.errors import BadRequest, NotVerified
 from zoo.progress import bar
 
 if TYPE_CHECKING:
+    from zoo.export.request import Size as FileSize
     from zoo.manifest.choices import Input, Precision, Target
     from zoo.manifest.schema import Manifest
 
-Size = int | tuple[int, int] | str | None
+Size = int | tuple[int, int] | Literal["dynamic"] | None
 
 
 def to_onnx(
@@ -89,9 +90,9 @@ def to_onnx(
         )
     options = Options(
         opsets=() if opset is None else (opset,),
-        size=_text(size),
-        batch="dynamic" if batch is None else str(batch),
-        layers=layers if layers is None or isinstance(layers, str) else ",".join(map(str, layers)),
+        size=_size(size),
+        batch=batch,
+        layers=layers or (),
         input=input,
         precision=precision,
         target=target,
@@ -113,8 +114,9 @@ def to_onnx(
     return exported.manifest
 
 
-def _text(size: Size) -> str | None:
-    """As the command line writes it."""
-    if isinstance(size, tuple):
-        return "x".join(map(str, size))
-    return None if size is None else str(size)
+def _size(size: Size) -> FileSize:
+    if isinstance(size, tuple) or size is None or size == "dynamic":
+        return size
+    if not isinstance(size, int):
+        raise BadRequest(f"size {size!r} is none: give 224, (height, width) or 'dynamic'.")
+    return size, size

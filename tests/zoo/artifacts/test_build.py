@@ -323,7 +323,7 @@ def test_no_room(tmp_path, limit):
         (("vit_digit",), "there is no model called 'vit_digit': did you mean vit_digits"),
         ((), "no model was named"),
         ((MODEL, "--variant", "fp8"), "--variant fp8 is not known: choose from fp32, fused"),
-        ((MODEL, "--size", "9"), "--size 9 does not fit vit_digits"),
+        ((MODEL, "--size", "9"), "size 9x9 does not fit vit_digits"),
         ((MODEL, "--size", "dynamic", "--input", "uint8"), "--input uint8 resizes images"),
         ((MODEL, "--weights", "nothing.pth"), "nothing.pth does not exist"),
         ((MODEL, "dinov3_vits16", "--weights", "a.pth"), "a.pth is one checkpoint for 2 models"),

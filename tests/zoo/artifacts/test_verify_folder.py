@@ -45,7 +45,7 @@ def built(tmp_path_factory):
     """vit_digits in all precisions."""
     place = tmp_path_factory.mktemp("built")
     variants = ("fp32", "fused", "int8", "bf16")
-    options = Options(out=place, size="8", offline=True)
+    options = Options(out=place, size=(8, 8), offline=True)
     (plan,) = read_plans(["vit_digits"], options, variants)
     build(plan, Lines())
     return plan.folder
@@ -135,7 +135,7 @@ def test_nodes_that_fall_back(built):
 def test_an_exported_file(tmp_path, capsys):
     """Against JAX as before, in the precision that its manifest says, and its graph as well."""
     file = tmp_path / "vit.onnx"
-    options = Options(size="8x16", precision="fp16", verify=False, out=file, offline=True)
+    options = Options(size=(8, 16), precision="fp16", verify=False, out=file, offline=True)
     assert export_one("vit_digits", options, json=True) == 0
     capsys.readouterr()
     content = json.loads(file.with_suffix(".manifest.json").read_text())

@@ -17,7 +17,7 @@ from zoo.artifacts.build.speed import speeds
 from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
-from zoo.bench.inputs import Options, Spec, draw, read_size, settle
+from zoo.bench.inputs import Options, Spec, draw, settle
 from zoo.bench.products import Product, Products, products
 from zoo.bench.rounds import interleave
 from zoo.checkpoints.settings.huggingface import transformers_config
@@ -215,13 +215,6 @@ def test_dimensions_are_settled(type, shape, wanted, found):
 def test_dimensions_that_cannot_be_settled(type, shape, wanted, words):
     with pytest.raises(ZooError, match=words):
         settle("f.onnx", [declared(type, shape)], *wanted)
-
-
-def test_sizes():
-    assert (read_size(None), read_size("64"), read_size("64x96")) == (None, (64, 64), (64, 96))
-    for text in ("0", "64x", "x", "-1", "64*2", "٣"):
-        with pytest.raises(ZooError, match="--size"):
-            read_size(text)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ WRONG_USE = {
     "batch": (["dinov3_vits16", "--batch", "0"], "positive number"),
     "seed": (["dinov3_vits16", "--weights", "random:x"], "no seed"),
     "layout": (["dinov3_vits16", "--attention-layout", "5d"], "--attention-layout"),
-    "precision": (["dinov3_vits16", "--precision", "fp8"], "--precision"),
+    "precision": (["dinov3_vits16", "--precision", "fp8"], "precision"),
     "no weights": (["dinov3_vits16", "--offline"], "`zoo info dinov3_vits16` says where to get it"),
     "missing file": (["dinov3_vits16", "--weights", "no.pth"], "does not exist"),
     "unknown option": (["dinov3_vits16", "--frobnicate"], "--frobnicate"),
@@ -32,7 +32,7 @@ WRONG_USE = {
     "no model fits": (["--filter", "resnet*"], "no model fits"),
     "one name for all": (["--all", "--weights", "random", "--out", "a.onnx"], "name a folder"),
     "layers": (["dinov3_vits16", "--layers", "13"], "layers 1 to 12"),
-    "reshape": (["dinov3_vits16", "--reshape"], "--layers"),
+    "reshape": (["dinov3_vits16", "--reshape"], "say of which layers"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Options as text, and files that appear whole or not at all."""
+"""What is asked of an export, and files that appear whole or not at all."""
 
 from pathlib import Path
 
@@ -10,61 +10,55 @@ from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import (
     Options,
     check_free,
-    read_batch,
-    read_layers,
     read_request,
-    read_size,
     read_targets,
 )
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
-VITS16 = zoo.info("dinov3_vits16")
+
+def asked(tmp_path, **changes):
+    return ask(tmp_path, **changes).signature
 
 
-def test_size():
-    assert read_size(None, VITS16) == (224, 224)
-    assert read_size("224", VITS16) == (224, 224)
-    assert read_size("256x384", VITS16) == (256, 384)
-    assert read_size("dynamic", VITS16) is None
+def test_size(tmp_path):
+    assert asked(tmp_path).size == (224, 224)
+    assert asked(tmp_path, size=(256, 384)).size == (256, 384)
+    assert asked(tmp_path, size="dynamic").size is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "-16", "225", "224x", "224x0", "16x17", "1e3", "٢٤", "x"]
-)
-def test_bad_size(text):
-    with pytest.raises(BadRequest, match="--size"):
-        read_size(text, VITS16)
+@pytest.mark.parametrize("size", [(0, 16), (-16, 16), (225, 224), (16.0, 16), (16,), (True, 16)])
+def test_bad_size(size, tmp_path):
+    with pytest.raises(BadRequest, match="positive multiples of its patch size, 16"):
+        ask(tmp_path, size=size)
 
 
-def test_batch():
-    assert read_batch("dynamic") is None
-    assert read_batch("8") == 8
-    for text in ("0", "-1", "two", "", "1.5"):
-        with pytest.raises(BadRequest, match="--batch"):
-            read_batch(text)
+def test_batch(tmp_path):
+    assert asked(tmp_path).batch is None
+    assert asked(tmp_path, batch=8).batch == 8
+    for batch in (0, -1, 1.5, "8", True):
+        with pytest.raises(BadRequest, match=f"batch {batch} is no batch size"):
+            ask(tmp_path, batch=batch)
 
 
 def test_layers(tmp_path):
-    assert read_layers(None, VITS16) == ()
-    assert read_layers("12,3,6", VITS16) == (3, 6, 12)
-    assert read_layers("last4", VITS16) == (9, 10, 11, 12)
-    assert read_layers("last12", VITS16) == tuple(range(1, 13))
-    signature = ask(tmp_path, layers="last1", reshape=True).signature
+    assert asked(tmp_path).layers == ()
+    assert asked(tmp_path, layers=[12, 3, 6]).layers == (3, 6, 12)
+    assert asked(tmp_path, layers="last4").layers == (9, 10, 11, 12)
+    assert asked(tmp_path, layers="last12").layers == tuple(range(1, 13))
+    signature = asked(tmp_path, layers="last1", reshape=True)
     assert (signature.layers, signature.as_maps) == ((12,), True)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "13", "3,13", "last13", "last0", "last", "3,", "x", "-1"]
-)
-def test_bad_layers(text):
-    with pytest.raises(BadRequest, match="--layers"):
-        read_layers(text, VITS16)
+@pytest.mark.parametrize("layers", [(0,), (13,), (3, 13), (1.0,), (True,), "last13", "last0", "3"])
+def test_bad_layers(layers, tmp_path):
+    with pytest.raises(BadRequest, match="has layers 1 to 12"):
+        ask(tmp_path, layers=layers)
 
 
 def test_layers_that_make_no_sense(tmp_path):
     with pytest.raises(BadRequest, match="twice"):
-        read_layers("3,6,3", VITS16)
-    with pytest.raises(BadRequest, match="--layers"):
+        ask(tmp_path, layers=(3, 6, 3))
+    with pytest.raises(BadRequest, match="hidden states"):
         ask(tmp_path, reshape=True)
 
 
@@ -118,7 +112,7 @@ def ask(tmp_path, **changes):
 
 def test_request(tmp_path):
     request = ask(tmp_path)
-    assert request.model is VITS16
+    assert request.model is zoo.info("dinov3_vits16")
     assert request.opsets == (23, 18)
     assert request.targets[0] == tmp_path / "dinov3_vits16-opset23.onnx"
 
@@ -169,15 +163,15 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
 
 
 def test_a_target_says_what_it_takes(tmp_path):
-    portable = {"target": "portable", "opsets": (), "batch": "1"}
+    portable = {"target": "portable", "opsets": (), "batch": 1}
     assert ask(tmp_path, **portable).opsets == (18,)
     assert ask(tmp_path, target="tract", opsets=()).opsets == (23,)
     for changes, said in (
-        ({"opsets": (23,)}, "--opset 23 is not supported by --target portable: choose 18"),
-        ({"batch": "dynamic"}, "takes fixed sizes alone: write --batch 1"),
-        ({"size": "dynamic", "batch": "dynamic"}, "--size 224 .* and --batch 1"),
-        ({"input": "uint8"}, "--input float32"),
-        ({"precision": "q4"}, "needs MatMulNBits, which --target portable lacks"),
+        ({"opsets": (23,)}, "opset 23 is not supported by target portable: choose 18"),
+        ({"batch": None}, "takes fixed sizes alone: give batch 1"),
+        ({"size": "dynamic", "batch": None}, "size 224 .* and batch 1"),
+        ({"input": "uint8"}, "input float32"),
+        ({"precision": "q4"}, "needs MatMulNBits, which target portable lacks"),
     ):
         with pytest.raises(BadRequest, match=said):
             ask(tmp_path, **{**portable, **changes})

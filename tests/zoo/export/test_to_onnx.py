@@ -170,12 +170,19 @@ def test_earlier_files_are_replaced_and_others_are_not(fine_tuned, tmp_path):
         ({"size": 0}, "positive multiples"),
         ({"batch": 0}, "positive number"),
         ({"layers": [4]}, "layers 1 to 3"),
-        ({"layers": []}, "names no layers"),
+        ({"layers": "last9"}, "layers 1 to 3"),
+        ({"batch": "2"}, "batch 2 is no batch size"),
+        ({"size": "224"}, r"give 224, \(height, width\) or 'dynamic'"),
+        ({"size": (8,)}, "height and width"),
+        ({"target": "phone"}, "target phone is not known"),
+        ({"target": "portable", "size": 8}, "give batch 1, or another number"),
     ],
 )
 def test_wrong_arguments(fine_tuned, tmp_path, changes, told):
-    with pytest.raises(BadRequest, match=told):
+    """Told as Python's arguments, not as the command line's."""
+    with pytest.raises(BadRequest, match=told) as error:
         zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", **changes)
+    assert "--" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -157,5 +157,5 @@ def test_the_command(tmp_path):
 
 def test_no_size_to_resize_to():
     options = Options(size="dynamic", input="uint8")
-    with pytest.raises(BadRequest, match=r"leaves open to which size: write one such as 256"):
+    with pytest.raises(BadRequest, match=r"leaves open to which size: give one such as 256"):
         read_request(zoo.info("eupe_vitt16"), options)
