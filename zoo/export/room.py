@@ -6,6 +6,7 @@ from weights.progress import Progress
 from zoo.errors import BadOutput
 from zoo.export.request import Request
 from zoo.manifest.choices import Precision
+from zoo.models.config import ViTConfig
 from zoo.registry.entry import ModelInfo
 
 LARGEST = 2_000_000_000
@@ -20,6 +21,9 @@ BITS: dict[Precision, float] = {
 
 BASE = 600_000_000
 """Bytes of memory that an export takes whatever the model: libraries and compiled code."""
+
+MANY = 16
+"""How many times the usual patches are worth a word."""
 
 WHOLE = 2
 """How many times the float32 model is in memory, if verified as a whole; 1.7 was measured."""
@@ -67,6 +71,8 @@ def check_room(request: Request, progress: Progress) -> None:
     # What is only written passes through memory a tensor at a time.
     if request.options.verify or request.options.precision != "fp32":
         _tell_memory(request, progress)
+    if request.options.verify:
+        _tell_patches(request, progress)
 
 
 def _tell_memory(request: Request, progress: Progress) -> None:
@@ -77,6 +83,17 @@ def _tell_memory(request: Request, progress: Progress) -> None:
         progress.note(
             f"{request.model.name} needs about {_gb(needed)} of memory, and {_gb(free)} are free: "
             "close other programs if this one is stopped."
+        )
+
+
+def _tell_patches(request: Request, progress: Progress) -> None:
+    """Attention compares all patches with all others."""
+    (height, width), usual = request.signature.size or (0, 0), request.model.native
+    times = height * width / (usual[0] * usual[1])
+    if times >= MANY and isinstance(request.model.config, ViTConfig):
+        progress.note(
+            f"{height} x {width} pixels are {times:,.0f} times the patches that "
+            f"{request.model.name} is for: its attention takes {times**2:,.0f} times as long."
         )
 
 
