@@ -25,11 +25,11 @@ from zoo.checkpoints.load import shapes
 from zoo.export.make import convert
 from zoo.export.quantise.blocks import BLOCK, Blocks
 from zoo.export.quantise.columns import STEPS, Columns
-from zoo.export.quantise.even import even_out
 from zoo.export.quantise.means import means
 from zoo.export.quantise.parameters import added
 from zoo.export.quantise.products import Codec, Floats, Product, products
 from zoo.export.quantise.quantise import quantise
+from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values

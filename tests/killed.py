@@ -76,7 +76,7 @@ def serve() -> None:
     import zoo.checkpoints.golden
     import zoo.cli.golden
     import zoo.cli.weights
-    import zoo.export.opsets
+    import zoo.export.exporter
     import zoo.hub.pull  # noqa: F401
 
     for line in sys.stdin:

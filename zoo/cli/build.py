@@ -22,7 +22,7 @@ from zoo.registry.lookup import info, select
 if TYPE_CHECKING:
     from zoo.artifacts.build.plan import Plan
     from zoo.artifacts.build.schedule import Pool
-    from zoo.export.many import Outcome
+    from zoo.export.bulk import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
@@ -84,7 +84,7 @@ def wanted(plan: Plan) -> Wanted:
     from zoo.artifacts.build.plan import VARIANTS
 
     chosen = [VARIANTS[name] for name in plan.variants]
-    return plan.weights, {plan.folder / each.file: each.precision for each in chosen}
+    return plan.weights, {plan.folder / each.path: each.precision for each in chosen}
 
 
 def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[Plan]:

@@ -9,7 +9,7 @@ from zoo.checkpoints.choice import Choice, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
 from zoo.errors import WRONG_USE, BadRequest, ZooError
-from zoo.export.room import LARGEST, written
+from zoo.export.resources import LARGEST, written
 from zoo.files.staging import sidecar_path
 from zoo.manifest.choices import Precision
 from zoo.registry.entry import ModelInfo

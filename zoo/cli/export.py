@@ -125,7 +125,7 @@ def export_one(name: str, options: Options, json: bool) -> int:
 def export_many(jobs: Mapping[str, Options], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo.cli.tables.export import show_outcomes
-    from zoo.export import many as bulk
+    from zoo.export import bulk
 
     with progress_bar() as progress:
         outcomes = bulk.run([(info(name), options) for name, options in jobs.items()], progress)

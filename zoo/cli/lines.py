@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from zoo.artifacts.build.plan import Plan
-from zoo.export.many import Outcome
+from zoo.export.bulk import Outcome
 from zoo.progress import is_terminal
 
 

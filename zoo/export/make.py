@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,9 @@ from converter.ir.names import Names
 from weights import Weights
 from weights.progress import Progress
 from zoo.export.precision import derive, limit_for, runnable
-from zoo.export.request import Signature
+from zoo.export.request import FileSpec, Signature
 from zoo.files.digests import Digests
-from zoo.files.staging import sidecar_path, writing
+from zoo.files.staging import sidecar_path, staged, writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
@@ -47,10 +49,11 @@ class Made:
     digests: Mapping[str, str]
     live: Session | None = None
 
-    @property
-    def right(self) -> bool:
-        """Whether no check failed."""
-        return self.verification is None or self.verification.passed
+    def may_stay(self, keep_inexact: bool) -> bool:
+        """Whether it may be put in its place: no check failed, or of a low precision that is known
+        and wanted all the same."""
+        right = self.verification is None or self.verification.passed
+        return right or (keep_inexact and self.precision != "fp32")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,28 @@ class Maker:
     signature: Signature
     samples: Callable[[], Sequence[Sample]] | None = None
     target: Target = "onnxruntime"
+    layout: Layout | None = None
     digests: Digests = field(default_factory=Digests)
+
+    def at_opset(
+        self, opset: int, specs: Sequence[FileSpec], stage: Path, progress: Progress
+    ) -> converter.Export:
+        """Write the files of an opset under the names that they will have: a model knows its
+        sidecar's. The one in float32 is the last of them. Returns what they were made from."""
+        whole = next((spec.name for spec in specs if spec.precision == "fp32"), None)
+        source = stage / (whole or f"float32-opset{opset}.onnx")
+        progress.stage(f"opset {opset}: converting")
+        export = convert(self.model, opset, self.signature, self.layout, self.target)
+        self.float32(export, source, progress)
+        for spec in specs:
+            file = stage / spec.name
+            if file != source:
+                self.lower(source, file, spec.precision, progress)
+            self.take_images(file, opset, progress)
+        if whole is None:
+            source.unlink()
+            sidecar_path(source).unlink(missing_ok=True)
+        return export
 
     def float32(self, export: converter.Export, file: Path, progress: Progress) -> None:
         """Write the converted model in float32."""
@@ -122,6 +146,29 @@ class Maker:
         digests = {name: self.digests[name] for name in names & self.digests.keys()}
         near = source.report.near_misses
         return Made(model, near, precision, verification, digests, live)
+
+
+def make_files(
+    specs: Sequence[FileSpec],
+    folder: Path,
+    maker: Maker,
+    progress: Progress,
+    owner: str = "part",
+) -> Iterator[tuple[FileSpec, Path, Made]]:
+    """Make files, each staged in a folder until the next one is asked for.
+
+    All are made before the first is checked, for JAX takes a while to say what is right.
+    """
+    # The float32 file of an opset comes last: others are made from it before it takes images.
+    in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
+    with staged(folder, owner) as stage:
+        exports = {
+            opset: maker.at_opset(opset, list(files), stage, progress)
+            for opset, files in groupby(in_order, attrgetter("opset"))
+        }
+        for spec in in_order:
+            file = stage / spec.name
+            yield spec, file, maker.checked(file, spec.precision, exports[spec.opset], progress)
 
 
 def convert(

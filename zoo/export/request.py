@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
 from zoo.checkpoints.choice import Choice, read_weights
@@ -65,15 +66,34 @@ class Options:
 
 
 @dataclass(frozen=True)
+class FileSpec:
+    """One ONNX file: where it lies in its folder, and what it is."""
+
+    path: str
+    opset: int
+    precision: Precision = "fp32"
+
+    @property
+    def name(self) -> str:
+        """What it is called there."""
+        return PurePosixPath(self.path).name
+
+
+@dataclass(frozen=True)
 class Request:
-    """A checked request. What the options say in no text is taken from them."""
+    """A checked request: which files are made, in which folder. The rest is as in the options."""
 
     model: ModelInfo
     options: Options
-    opsets: tuple[int, ...]
     weights: Choice
     signature: Signature
-    targets: tuple[Path, ...]
+    folder: Path
+    files: tuple[FileSpec, ...]
+
+    @property
+    def targets(self) -> tuple[Path, ...]:
+        """The files in their places."""
+        return tuple(self.folder / file.path for file in self.files)
 
 
 def read_request(entry: ModelInfo, options: Options) -> Request:
@@ -85,13 +105,12 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
     runtime = find_runtime(options.target)
-    opsets = read_opsets(options, runtime)
-    targets = read_targets(entry.name, opsets, options)
-    for target in targets:
-        check_free(target, options.force)
+    folder, files = read_files(entry.name, read_opsets(options, runtime), options)
+    for file in files:
+        check_free(folder / file.path, options.force)
     weights, signature = read_weights(options.weights), read_signature(entry, options)
     check_target(runtime, options.precision, signature)
-    return Request(entry, options, opsets, weights, signature, targets)
+    return Request(entry, options, weights, signature, folder, files)
 
 
 def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
@@ -185,9 +204,11 @@ def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
     return size
 
 
-def read_targets(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, ...]:
-    """The `.onnx` file to write for each opset."""
-    out = options.out
+def read_files(
+    name: str, opsets: tuple[int, ...], options: Options
+) -> tuple[Path, tuple[FileSpec, ...]]:
+    """Into which folder to write which file for each opset."""
+    out, spec = options.out, partial(FileSpec, precision=options.precision)
     if out is not None and out.suffix == ".onnx":
         if len(opsets) > 1:
             raise BadRequest(
@@ -195,15 +216,16 @@ def read_targets(name: str, opsets: tuple[int, ...], options: Options) -> tuple[
             )
         if not re.fullmatch(NAME, out.name) or len(out.name) > 150:
             raise BadRequest(
-                f"--out {str(out)!r}: a manifest cannot hold that name. Write one of at most 150 "
+                f"{str(out)!r}: a manifest cannot hold that name. Write one of at most 150 "
                 "letters (a to z), digits, `_`, `-` and `.`, the first a letter, a digit or `_`."
             )
-        return (out,)
-    folder = out or Path()
+        return out.parent, (spec(out.name, opsets[0]),)
     usual = (Options.target, Options.precision)
     given = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
     told = [part for part in given if part not in usual]
-    return tuple(folder / f"{'-'.join((name, f'opset{n}', *told))}.onnx" for n in opsets)
+    return out or Path(), tuple(
+        spec(f"{'-'.join((name, f'opset{opset}', *told))}.onnx", opset) for opset in opsets
+    )
 
 
 def check_free(target: Path, force: bool) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from weights.progress import Progress
 from zoo.checkpoints.source import opened
 from zoo.export.request import Request
-from zoo.export.room import check_room
+from zoo.export.resources import check_resources
 
 if TYPE_CHECKING:
-    from zoo.export.opsets import Exported
+    from zoo.export.exporter import Exported
 
 
 def run(request: Request, progress: Progress) -> "list[Exported]":
@@ -17,11 +17,11 @@ def run(request: Request, progress: Progress) -> "list[Exported]":
 
     A thread reads the checkpoint for its digest, from before JAX is imported.
     """
-    check_room(request, progress)
+    check_resources(request, progress)
     entry = request.model
     with opened(request.weights, entry, progress, request.options.offline) as source:
         from zoo.checkpoints.load import begin, settle
-        from zoo.export.opsets import export
+        from zoo.export.exporter import export
         from zoo.models.build import abstract
 
         loaded = begin(source, entry)

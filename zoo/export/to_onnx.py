@@ -74,15 +74,15 @@ def to_onnx(
     >>> zoo.to_onnx(model, "classifier.onnx").only.outputs[-1].name
     'logits'
     """
-    from zoo.export.opsets import export
-    from zoo.export.own import own
+    from zoo.export.exporter import export
     from zoo.export.request import Options, read_request
-    from zoo.export.room import check_room
+    from zoo.export.resources import check_resources
+    from zoo.export.subject import subject_of
 
     out = Path(path)
     if out.suffix != ".onnx":
         raise BadRequest(f"{out} is no name of an ONNX file: end it in .onnx.")
-    subject = own(model)
+    subject = subject_of(model)
     if layers is not None and not subject.is_network:
         raise BadRequest(
             f"layers {layers}: this model returns what its author chose. Leave `layers` out, or "
@@ -103,7 +103,7 @@ def to_onnx(
     )
     request = read_request(subject.entry, options)
     with bar() as progress:
-        check_room(request, progress)
+        check_resources(request, progress)
         weights = subject.weights
         (exported,) = export(request, subject.model, weights, lambda: weights.provenance, progress)
     if exported.nonfinite:

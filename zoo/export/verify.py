@@ -20,7 +20,7 @@ from weights import bind, leaf_shapes
 from zoo import runtime
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
-from zoo.export.room import LARGEST
+from zoo.export.resources import LARGEST
 from zoo.images.photograph import photographs, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision

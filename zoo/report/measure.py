@@ -9,15 +9,14 @@ from tempfile import TemporaryDirectory
 
 from weights.progress import Progress
 from zoo import runtime
-from zoo.artifacts.build.folder import make_variants
-from zoo.artifacts.build.plan import VARIANTS, Plan, Variant
+from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.machine import machine
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, load
 from zoo.export.describe import origin, tools
-from zoo.export.make import Made, Maker
+from zoo.export.make import Made, Maker, make_files
 from zoo.export.precision import runnable
-from zoo.export.request import Signature
+from zoo.export.request import FileSpec, Signature
 from zoo.export.verify import reference
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
@@ -64,11 +63,10 @@ def measure(entry: ModelInfo, path: Path, asked: Asked, progress: Progress) -> M
     files: dict[str, OneFile] = {}
     in_file = None
     with TemporaryDirectory() as folder:
-        plan = Plan(entry.name, Path(folder), path, signature, asked.variants)
-        chosen = [VARIANTS[name] for name in asked.variants]
-        for variant, file, made in make_variants(plan, maker, chosen, progress):
-            files[variant.name] = one_file(variant, file, made, asked, entry, progress)
-            if variant.name == FIRST and outputs and fits(outputs, signature):
+        chosen = {VARIANTS[name]: name for name in asked.variants}
+        for spec, file, made in make_files([*chosen], Path(folder), maker, progress):
+            files[chosen[spec]] = one_file(spec, file, made, asked, entry, progress)
+            if chosen[spec] == FIRST and outputs and fits(outputs, signature):
                 in_file = worst(golden.check_onnx(outputs, file))
     against = None
     if outputs is not None:
@@ -117,21 +115,21 @@ def fits(outputs: golden.Golden, signature: Signature) -> bool:
 
 
 def one_file(
-    variant: Variant, file: Path, made: Made, asked: Asked, entry: ModelInfo, progress: Progress
+    spec: FileSpec, file: Path, made: Made, asked: Asked, entry: ModelInfo, progress: Progress
 ) -> OneFile:
     """What is to be said of a file that was just made."""
     accuracy = None
     if asked.task is not None:
-        progress.stage(f"{variant.name}: {asked.task.told.asked} images")
-        live = made.live or runtime.session(runnable(file, variant.precision))
+        progress.stage(f"{spec.name}: {asked.task.told.asked} images")
+        live = made.live or runtime.session(runnable(file, spec.precision))
         how = entry.preprocessing
         how = replace(how, size=asked.signature.size) if asked.signature.size else how
         accuracy = neighbours.measure(live, asked.task, how)
     assert made.verification is not None
     parts = (part for part in (file, sidecar_path(file)) if part.exists())
     return OneFile(
-        opset=variant.opset,
-        precision=variant.precision,
+        opset=spec.opset,
+        precision=spec.precision,
         bytes=sum(part.stat().st_size for part in parts),
         verification=made.verification,
         accuracy=accuracy,

@@ -324,7 +324,7 @@ def test_no_room(tmp_path, limit):
         ((), "no model was named"),
         ((MODEL, "--variant", "fp8"), "--variant fp8 is not known: choose from fp32, fused"),
         ((MODEL, "--size", "9"), "size 9x9 does not fit vit_digits"),
-        ((MODEL, "--size", "dynamic", "--input", "uint8"), "--input uint8 resizes images"),
+        ((MODEL, "--size", "dynamic", "--input", "uint8"), "input uint8 resizes images"),
         ((MODEL, "--weights", "nothing.pth"), "nothing.pth does not exist"),
         ((MODEL, "dinov3_vits16", "--weights", "a.pth"), "a.pth is one checkpoint for 2 models"),
         pytest.param(

@@ -16,9 +16,9 @@ from zoo.cli import build, golden, models, pull, push, verify
 from zoo.cli.dry_run import Planned
 from zoo.cli.dry_run import _show as show_plans
 from zoo.cli.tables import bench, export
+from zoo.export.bulk import Outcome
 from zoo.export.describe import header
-from zoo.export.many import Outcome
-from zoo.export.opsets import Exported
+from zoo.export.exporter import Exported
 from zoo.export.request import Signature
 from zoo.hub.pull import Preview
 from zoo.hub.push import Plan as Push

@@ -17,7 +17,7 @@ from tests.synthetic import make_image
 from tests.zoo.export.test_precision import MODELS, sizes, write
 from zoo import runtime
 from zoo.errors import BadOutput
-from zoo.export import room
+from zoo.export import resources
 from zoo.export.make import convert
 from zoo.export.precision import derive, runnable
 from zoo.export.request import Options, Signature, read_request
@@ -101,16 +101,16 @@ class Notes:
 
 def test_room_is_asked_for_before_the_work(tmp_path, monkeypatch):
     """The sentence says what is needed and what there is; nothing was read or made by then."""
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: SimpleNamespace(free=20e9))
+    monkeypatch.setattr(resources.shutil, "disk_usage", lambda path: SimpleNamespace(free=20e9))
     with pytest.raises(BadOutput, match=r"takes 26\.9 GB in .*, where 20\.0 GB are free: make"):
-        room.check_room(asked(tmp_path), Notes())
+        resources.check_resources(asked(tmp_path), Notes())
     with pytest.raises(BadOutput, match=r"takes 40\.3 GB"):
-        room.check_room(asked(tmp_path, precision="fp16"), Notes())
+        resources.check_resources(asked(tmp_path, precision="fp16"), Notes())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_is_told_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e12))
+    monkeypatch.setattr(resources.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e12))
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2e9))
     for name, options, needed in (
         ("dinov3_vit7b16", {}, "2.6"),
@@ -121,11 +121,11 @@ def test_memory_is_told_before_the_work(tmp_path, monkeypatch):
         ("dinov3_vits16", {}, None),
     ):
         told = Notes()
-        room.check_room(asked(tmp_path, name, **options), told)
+        resources.check_resources(asked(tmp_path, name, **options), told)
         assert (needed is None) == (told.notes == [])
         if needed:
             assert f"{name} needs about {needed} GB of memory, and 2.0 GB are free" in told.notes[0]
 
 
 def test_one_rule_of_size():
-    assert room.LARGEST == LARGEST_FILE
+    assert resources.LARGEST == LARGEST_FILE

@@ -20,8 +20,8 @@ from tests.synthetic import make_image
 from tests.zoo.export.test_export import EXPORT, call, no_weights_around  # noqa: F401
 from zoo.export.make import convert
 from zoo.export.precision import LIMITS, derive, outgrown, runnable
-from zoo.export.quantise.even import even_out
 from zoo.export.quantise.products import products
+from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.models.build import abstract
 

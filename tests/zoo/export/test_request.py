@@ -8,10 +8,11 @@ import zoo
 from zoo.checkpoints.choice import Seed, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import (
+    FileSpec,
     Options,
     check_free,
+    read_files,
     read_request,
-    read_targets,
 )
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
@@ -73,20 +74,18 @@ def test_weights():
             read_weights(text)
 
 
-def test_targets():
-    both = Path("m-opset18.onnx"), Path("m-opset23.onnx")
-    assert read_targets("m", (18, 23), Options()) == both
+def test_files():
+    both = Path(), (FileSpec("m-opset18.onnx", 18), FileSpec("m-opset23.onnx", 23))
+    assert read_files("m", (18, 23), Options()) == both
     named = {"m-opset23-int8": {"precision": "int8"}, "m-opset23-web": {"target": "web"}}
     named["m-opset23-web-fp16"] = {"target": "web", "precision": "fp16"}
     for name, options in named.items():
-        assert read_targets("m", (23,), Options(out=Path("a"), **options)) == (
-            Path("a") / f"{name}.onnx",
-        )
-        assert read_targets("m", (23,), Options(out=Path("a/b.onnx"), **options)) == (
-            Path("a/b.onnx"),
-        )
+        precision = options.get("precision", "fp32")
+        for out, file in (("a", f"{name}.onnx"), ("a/b.onnx", "b.onnx")):
+            found = read_files("m", (23,), Options(out=Path(out), **options))
+            assert found == (Path("a"), (FileSpec(file, 23, precision),))
     with pytest.raises(BadRequest, match="2 opsets"):
-        read_targets("m", (18, 23), Options(out=Path("a/b.onnx")))
+        read_files("m", (18, 23), Options(out=Path("a/b.onnx")))
 
 
 @pytest.mark.parametrize(
@@ -95,14 +94,14 @@ def test_targets():
 )
 def test_names_that_no_manifest_can_hold(name):
     with pytest.raises(BadRequest, match="a manifest cannot hold that name") as caught:
-        read_targets("m", (23,), Options(out=Path("a folder") / name))
+        read_files("m", (23,), Options(out=Path("a folder") / name))
     assert str(caught.value).isprintable()
 
 
 def test_long_names():
-    assert read_targets("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
+    assert read_files("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
     with pytest.raises(BadRequest, match="at most 150"):
-        read_targets("m", (23,), Options(out=Path(f"{'a' * 146}.onnx")))
+        read_files("m", (23,), Options(out=Path(f"{'a' * 146}.onnx")))
 
 
 def ask(tmp_path, **changes):
@@ -113,7 +112,7 @@ def ask(tmp_path, **changes):
 def test_request(tmp_path):
     request = ask(tmp_path)
     assert request.model is zoo.info("dinov3_vits16")
-    assert request.opsets == (23, 18)
+    assert [file.opset for file in request.files] == [23, 18]
     assert request.targets[0] == tmp_path / "dinov3_vits16-opset23.onnx"
 
 
@@ -164,8 +163,8 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
 
 def test_a_target_says_what_it_takes(tmp_path):
     portable = {"target": "portable", "opsets": (), "batch": 1}
-    assert ask(tmp_path, **portable).opsets == (18,)
-    assert ask(tmp_path, target="tract", opsets=()).opsets == (23,)
+    assert [file.opset for file in ask(tmp_path, **portable).files] == [18]
+    assert [file.opset for file in ask(tmp_path, target="tract", opsets=()).files] == [23]
     for changes, said in (
         ({"opsets": (23,)}, "opset 23 is not supported by target portable: choose 18"),
         ({"batch": None}, "takes fixed sizes alone: give batch 1"),

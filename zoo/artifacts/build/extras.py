@@ -49,7 +49,7 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     browser is to take where there is no int8, for which it would ask."""
     told: dict[str, Any] = {}
     if outside:
-        chunks = {Path(VARIANTS[name].file).name: 1 for name in outside}
+        chunks = {VARIANTS[name].name: 1 for name in outside}
         told |= {"use_external_data_format": chunks}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:

@@ -86,8 +86,8 @@ class Ledger:
 
     def drop_strangers(self) -> None:
         """Remove files of an earlier build that this one has no part in."""
-        for variant in VARIANTS.values():
-            for path in (self.folder / variant.file, sidecar_path(self.folder / variant.file)):
+        for spec in VARIANTS.values():
+            for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
                 if path.relative_to(self.folder).as_posix() not in self.content.listed:
                     path.unlink(missing_ok=True)
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from zoo.checkpoints.choice import Choice
 from zoo.errors import BadRequest
-from zoo.export.request import Signature
-from zoo.manifest.choices import Precision
+from zoo.export.request import FileSpec, Signature
 
 
 @dataclass(frozen=True)
@@ -28,33 +27,20 @@ class Plan:
     offline: bool = False
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One ONNX file: where it lies in its folder, and what it is."""
-
-    name: str
-    file: str
-    opset: int
-    precision: Precision
-
-
 VARIANTS = {
-    variant.name: variant
-    for variant in (
-        # Opset 18 holds nothing that a runtime of the last years does not know.
-        Variant("fp32", "onnx/model.onnx", 18, "fp32"),
-        Variant("fused", "onnx/model_fused.onnx", 23, "fp32"),
-        Variant("fp16", "onnx/model_fp16.onnx", 18, "fp16"),
-        # Convolutions take bfloat16 from opset 22 on.
-        Variant("bf16", "onnx/model_bf16.onnx", 23, "bf16"),
-        # On a CPU what is no product counts twice as much beside products of integers: one operator
-        # instead of several, and no transpositions around attention.
-        # transformers.js asks for a file of this name in a browser.
-        Variant("int8", "onnx/model_quantized.onnx", 23, "int8"),
-        # For GPUs, some of whose runtimes have no attention of opset 23.
-        Variant("q4", "onnx/model_q4.onnx", 18, "q4"),
-        Variant("q4f16", "onnx/model_q4f16.onnx", 18, "q4f16"),
-    )
+    # Opset 18 holds nothing that a runtime of the last years does not know.
+    "fp32": FileSpec("onnx/model.onnx", 18),
+    "fused": FileSpec("onnx/model_fused.onnx", 23),
+    "fp16": FileSpec("onnx/model_fp16.onnx", 18, "fp16"),
+    # Convolutions take bfloat16 from opset 22 on.
+    "bf16": FileSpec("onnx/model_bf16.onnx", 23, "bf16"),
+    # On a CPU what is no product counts twice as much beside products of integers: one operator
+    # instead of several, and no transpositions around attention.
+    # transformers.js asks for a file of this name in a browser.
+    "int8": FileSpec("onnx/model_quantized.onnx", 23, "int8"),
+    # For GPUs, some of whose runtimes have no attention of opset 23.
+    "q4": FileSpec("onnx/model_q4.onnx", 18, "q4"),
+    "q4f16": FileSpec("onnx/model_q4f16.onnx", 18, "q4f16"),
 }
 
 USUAL = ("fp32", "fused", "fp16", "int8")

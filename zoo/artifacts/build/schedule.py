@@ -9,7 +9,7 @@ from functools import partial
 from weights.progress import Quiet
 from zoo.artifacts.build.folder import build
 from zoo.artifacts.build.plan import Plan
-from zoo.export.many import Outcome, attempt
+from zoo.export.bulk import Outcome, attempt
 from zoo.registry.lookup import info
 
 TRIES = 3

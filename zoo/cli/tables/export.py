@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.cli.tables import passed, print_lines, print_table
-from zoo.export.many import Outcome
-from zoo.export.opsets import Exported
+from zoo.export.bulk import Outcome
+from zoo.export.exporter import Exported
 from zoo.manifest.measured import Comparison, Verification
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.words import limit, megabytes, origin, worst, worst_of

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from zoo.export.ahead import ahead
+from zoo.export.prefetch import prefetching
 
 
 def test_results_in_order():
@@ -17,13 +17,13 @@ def test_results_in_order():
         threads.append(threading.current_thread())
         return number**2
 
-    with ahead([partial(task, number) for number in range(5)]) as results:
+    with prefetching([partial(task, number) for number in range(5)]) as results:
         assert results() == results() == [0, 1, 4, 9, 16]
     assert len(set(threads)) == 1 and threads[0] is not threading.current_thread()
 
 
 def test_what_goes_wrong_is_told_to_who_asks():
-    with ahead([lambda: 1 / 0]) as results, pytest.raises(ZeroDivisionError):
+    with prefetching([lambda: 1 / 0]) as results, pytest.raises(ZeroDivisionError):
         results()
 
 
@@ -36,7 +36,7 @@ def test_what_has_not_begun_is_left_out():
         free.wait(10)
         done.append(1)
 
-    with pytest.raises(KeyError), ahead([first, lambda: done.append(2)]):
+    with pytest.raises(KeyError), prefetching([first, lambda: done.append(2)]):
         begun.wait(10)
         threading.Timer(0.05, free.set).start()
         raise KeyError
@@ -49,7 +49,7 @@ def test_what_tasks_hold_is_let_go_of():
 
     large = Large()
     seen = weakref.ref(large)
-    with ahead([partial(id, large)]) as results:
+    with prefetching([partial(id, large)]) as results:
         del large
         results()
         gc.collect()

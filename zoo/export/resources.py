@@ -41,7 +41,7 @@ def disk(request: Request) -> int:
     """Bytes that the files take where they are written, with those that are there on the way."""
     entry, precision = request.model, request.options.precision
     joined = request.signature.input == "uint8"
-    files = (len(request.opsets) + joined) * written(entry, precision)
+    files = (len(request.files) + joined) * written(entry, precision)
     # Others are made from a file in float32, which lies beside them as long.
     return files + (written(entry, "fp32") if precision != "fp32" else 0)
 
@@ -54,7 +54,7 @@ def memory(request: Request) -> int:
     return BASE + BLOCK * whole // request.model.config.layers
 
 
-def check_room(request: Request, progress: Progress) -> None:
+def check_resources(request: Request, progress: Progress) -> None:
     """Say so where an export needs more than there is.
 
     **Raises** `BadOutput` where that is room on the disk. Memory may be freed by the time when it

@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def ahead(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
+def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
     """Have a thread do tasks one after the other; what this gives waits for their results.
 
     A block that ends before that leaves out those that have not begun. What tasks hold is let go of

@@ -1,4 +1,5 @@
-"""Evening out: outlier channels of a norm lose their scale to the matrices that read them."""
+"""SmoothQuant [Xiao et al., arXiv:2211.10438]: outlier channels of a norm lose their scale to the
+matrices that read them."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

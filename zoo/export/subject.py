@@ -30,7 +30,7 @@ class Subject:
     is_network: bool
 
 
-def own(model: Callable[..., Any]) -> Subject:
+def subject_of(model: Callable[..., Any]) -> Subject:
     """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
     network = network_in(model)
     values = array_leaves(model)

@@ -6,7 +6,7 @@ import pytest
 
 import zoo
 from zoo.export.request import Options, read_request
-from zoo.export.room import check_room
+from zoo.export.resources import check_resources
 
 
 class Notes:
@@ -33,6 +33,6 @@ class Notes:
 )
 def test_many_patches_are_told(name, options, told, tmp_path):
     notes = Notes()
-    check_room(read_request(zoo.info(name), Options(out=tmp_path, **options)), notes)
+    check_resources(read_request(zoo.info(name), Options(out=tmp_path, **options)), notes)
     found = [note for note in notes.told if "patches" in note]
     assert [bool(re.search(told or "", note)) for note in found] == [True] * (told is not None)

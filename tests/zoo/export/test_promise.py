@@ -1,0 +1,76 @@
+"""What is not verified is at no path, whoever asked for it and as what."""
+
+import json
+from itertools import product
+
+import jax
+import pytest
+
+import zoo
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.errors import NotVerified
+from zoo.models.build import batched
+
+PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
+LATE = {"bf16"}
+"""Precisions that opset 18 has no operators for."""
+
+CASES = [
+    (precision, opset, target)
+    for precision, opset, target in product(PRECISIONS, (18, 23), ("onnxruntime", "openvino"))
+    if opset == 23 or precision not in LATE
+]
+VARIANTS = ("fp32", "fused", "fp16", "bf16", "int8", "q4", "q4f16")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """JAX says something else than the network that was converted."""
+
+    def other(*arguments, **options):
+        return jax.tree.map(lambda value: -value, batched(*arguments, **options))
+
+    monkeypatch.setattr("zoo.export.verify.batched", other)
+
+
+def there(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def verdicts(folder):
+    """What manifests say of the files that they are about."""
+    found = [json.loads(path.read_text()) for path in folder.rglob("*manifest.json")]
+    return [each["verification"]["passed"] for m in found for each in m["variants"].values()]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("precision", "opset", "target"), CASES)
+def test_exports(elsewhere, precision, opset, target, tmp_path):
+    """From Python and from the command line; what was there stays."""
+    old, model = tmp_path / "old.onnx", zoo.from_pretrained("vit_digits")
+    old.write_text("old")
+    options = {"precision": precision, "opset": opset, "target": target}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    command = ["export", "vit_digits", *words, "--out", str(old), "--force"]
+    for keep in (False, True):
+        stays = keep and precision != "fp32"
+        assert call(app, [*command, *["--keep-inexact"] * keep]) == (0 if stays else 1)
+        assert stays or (there(tmp_path) == {"old.onnx"} and old.read_text() == "old")
+        if not stays:
+            with pytest.raises(NotVerified):
+                zoo.to_onnx(model, old, keep_inexact=keep, **options)
+            assert there(tmp_path) == {"old.onnx"} and old.read_text() == "old"
+    assert verdicts(tmp_path) == ([False] if precision != "fp32" else [])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_builds(elsewhere, variant, tmp_path):
+    command = ["build", "vit_digits", "--variant", variant, "--size", "8", "--out", str(tmp_path)]
+    assert call(app, command) == 1
+    assert not [name for name in there(tmp_path) if ".onnx" in name]
+    kept = variant not in ("fp32", "fused")
+    assert call(app, [*command, "--keep-inexact"]) == (0 if kept else 1)
+    assert bool([name for name in there(tmp_path) if ".onnx" in name]) == kept
+    assert verdicts(tmp_path) == [False] * kept

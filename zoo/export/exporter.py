@@ -1,0 +1,76 @@
+"""Export: make the files that a request asks for, and put them in their places."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights import Provenance, Weights
+from weights.progress import Progress
+from zoo.export.describe import describe
+from zoo.export.make import Made, Maker, make_files
+from zoo.export.prefetch import prefetching
+from zoo.export.request import Request, check_free
+from zoo.files.staging import locked, manifest_path, publish, writing
+from zoo.manifest.read import to_text
+from zoo.manifest.schema import Manifest
+from zoo.models.build import Model
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One file. Where its check failed, `published` is False and nothing was left behind.
+
+    `nonfinite` names the parameters that hold a NaN or an infinity.
+    """
+
+    target: Path
+    manifest: Manifest
+    published: bool
+    nonfinite: tuple[str, ...] = ()
+
+
+def export(
+    request: Request,
+    model: Model,
+    weights: Weights,
+    provenance: Callable[[], Provenance],
+    progress: Progress,
+) -> list[Exported]:
+    """Export a model with abstract leaves, and the values of these, at each opset of a request.
+
+    `provenance` says where the values come from, or raises what is wrong with that. It is called
+    when a file is made, and before that is put in its place.
+    """
+    entry, signature = request.model, request.signature
+    with ExitStack() as stack:
+        for target in sorted(request.targets):
+            stack.enter_context(locked(target, progress))
+            # Somebody else may have made it since the request was read.
+            check_free(target, request.options.force)
+        samples = None
+        if request.options.verify:
+            # ONNX Runtime is imported only where a file is verified.
+            from zoo.export.verify import runs
+
+            running = prefetching(runs(entry, model, weights.arrays, signature))
+            samples = stack.enter_context(running)
+        asked = request.options
+        maker = Maker(entry, model, weights, signature, samples, asked.target, asked.layout)
+        files = make_files(request.files, request.folder, maker, progress)
+        done = {spec: _put(request, file, made, provenance(), maker) for spec, file, made in files}
+        return [done[spec] for spec in request.files]
+
+
+def _put(
+    request: Request, file: Path, made: Made, provenance: Provenance, maker: Maker
+) -> Exported:
+    """Put a staged file and its manifest in their places, if it may be there."""
+    target = request.folder / file.name
+    record = describe(request, file, made, provenance)
+    stays = made.may_stay(request.options.keep_inexact)
+    if stays:
+        with writing(target):
+            manifest_path(file).write_text(to_text(record), encoding="utf-8")
+            publish(file.parent, target)
+    return Exported(target, record, stays, tuple(maker.weights.arrays.nonfinite))
