@@ -105,7 +105,7 @@ def test_an_archive_is_known_by_its_name(zoo, hub):
     # Nobody gets the copy of somebody else who has not asked for it.
     message = zoo(*download, code=2)
     assert "facebook/dinov3-vits16-pretrain-lvd1689m/model.safetensors was not" in message
-    assert "copy that poiretclement keeps, who is not the publisher" in message
+    assert "`zoo info dinov3_vits16` says where to get it" in message
     assert "--mirror" in message
     assert not any("poiretclement" in request for request, _ in hub.requests)
     assert "was recorded" in zoo(*download, "--mirror", code=2)
