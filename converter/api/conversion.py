@@ -1,9 +1,11 @@
 """``to_onnx``: all the stages in a row."""
 
+import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -126,14 +128,15 @@ def to_onnx(
         fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
     )
     about, dump = metadata_of(metadata), _dumping(os.environ.get("CONVERTER_DUMP"))
-    graph = subject.trace()
-    runtime.refuse_open(graph)
-    dump("trace", graph)
-    interface = subject.interface(graph)
-    checks = os.environ.get("CONVERTER_CHECK")
-    watches = [Watch(subject.trace, [*samples(graph)])] if checks else []
-    passes.run_passes(graph, settings, dump, *watches)
-    export = finish(graph, settings, subject.trace, about, source_lines, functions)
+    with _searching_new_objects():
+        graph = subject.trace()
+        runtime.refuse_open(graph)
+        dump("trace", graph)
+        interface = subject.interface(graph)
+        checks = os.environ.get("CONVERTER_CHECK")
+        watches = [Watch(subject.trace, [*samples(graph)])] if checks else []
+        passes.run_passes(graph, settings, dump, *watches)
+        export = finish(graph, settings, subject.trace, about, source_lines, functions)
     for watch in watches if not saving.missing(export.model, graph) else ():
         watch.file(export)
     export = replace(export, interface=interface)
@@ -143,6 +146,22 @@ def to_onnx(
     if path is not None:
         export.save(path, external_data=external_data)
     return export
+
+
+@contextmanager
+def _searching_new_objects() -> Iterator[None]:
+    """Have Python search for garbage only what is made meanwhile.
+
+    A search of all that JAX holds takes longer than most of the passes together.
+    """
+    if gc.get_freeze_count():  # somebody has frozen objects who wants them to stay so
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) -> Export:
