@@ -39,6 +39,7 @@ ROOMS = {
     "weights": (
         *(
             "errors",
+            "terminal",
             "progress",
             "lock",
             "overlapping",
@@ -175,6 +176,8 @@ DOORS = {
     # The other reads a picture of this package.
     r"\b(Image|pil)\.open\(": ("zoo/images/pictures.py", "zoo/images/photograph.py"),
     r"\bos\.f?d?open\(": ("weights/opening.py",),
+    r"(?<![\w.])print\(": ("weights/terminal.py",),
+    r"\bimport onnxruntime\b": ("zoo/runtime.py", "converter/verify/sessions.py"),
 }
 """What can be touched by a stranger, as it is called, and who alone may."""
 

@@ -1,7 +1,8 @@
 """Progress of long work: the one protocol for all who want to be told."""
 
-import sys
 from typing import Protocol
+
+from weights.terminal import complain
 
 
 class Progress(Protocol):
@@ -30,4 +31,4 @@ class Quiet:
         pass
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr)
+        complain(text)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from weights.progress import Progress, Quiet
+from weights.terminal import complain, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -50,7 +51,7 @@ class Lines:
         self.began = self.told = time.monotonic()
 
     def stage(self, text: str, total: int | None = None) -> None:
-        print(text, file=sys.stderr)
+        complain(text)
         self.total, self.done = total, 0
         self.began = self.told = time.monotonic()
 
@@ -60,11 +61,11 @@ class Lines:
         if self.total is not None and now - self.told >= self.PAUSE:
             done, total = self.done / 1e6, self.total / 1e6
             rate = done / (now - self.began)
-            print(f"  {done:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s", file=sys.stderr)
+            complain(f"  {done:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s")
             self.told = now
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr)
+        complain(text)
 
 
 class Bar:
@@ -75,10 +76,10 @@ class Bar:
         self.task = rich.add_task("starting", total=None)
 
     def stage(self, text: str, total: int | None = None) -> None:
-        self.rich.reset(self.task, description=text, total=total)
+        self.rich.reset(self.task, description=printable(text), total=total)
 
     def step(self, size: int) -> None:
         self.rich.advance(self.task, size)
 
     def note(self, text: str) -> None:
-        self.rich.console.print(text, markup=False, highlight=False)
+        self.rich.console.print(printable(text), markup=False, highlight=False)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import zoo
+from weights.terminal import say
 from zoo.cli import cache, golden, models, weights
 from zoo.cli.bench import bench
 from zoo.cli.build import build
@@ -24,7 +25,7 @@ app = typer.Typer()
 def show_version(asked: bool) -> None:
     """Print the version and leave."""
     if asked:
-        print(zoo.__version__)
+        say(zoo.__version__)
         raise typer.Exit
 
 

@@ -1,6 +1,5 @@
 """`zoo cache`: what was downloaded, and how to remove it."""
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from weights.sources import cache
+from weights.terminal import complain, say
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
 from zoo.errors import BadRequest
@@ -51,7 +51,7 @@ def clear(
     if json:
         print_json({"removed": removed, "entries": _records(found)})
     elif found:
-        print("all of this was removed" if removed else "nothing was removed")
+        say("all of this was removed" if removed else "nothing was removed")
 
 
 def _entries(patterns: Sequence[str] | None) -> list[cache.Entry]:
@@ -63,15 +63,15 @@ def _confirmed(found: Sequence[cache.Entry]) -> bool:
     try:
         return typer.confirm(f"Remove {_total(found)} from {cache.root()}?", err=True)
     except typer.Abort as error:
-        print(file=sys.stderr)  # the question's line has no end yet
+        complain("")  # the question's line has no end yet
         raise BadRequest("nobody answered whether to remove the files: add --yes.") from error
 
 
 def _show(found: Sequence[cache.Entry]) -> None:
     for entry in found:
         used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d")
-        print(f"{entry.bytes / 1e6:>9,.1f} MB  last used {used}  {entry.name}")
-    print(f"{_total(found)} in {cache.root()}")
+        say(f"{entry.bytes / 1e6:>9,.1f} MB  last used {used}  {entry.name}")
+    say(f"{_total(found)} in {cache.root()}")
 
 
 def _total(found: Sequence[cache.Entry]) -> str:

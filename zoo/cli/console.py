@@ -1,7 +1,7 @@
 """How the commands talk: errors on stderr, results on stdout, exit codes."""
 
+import errno
 import gc
-import json
 import os
 import re
 import signal
@@ -16,6 +16,7 @@ import typer
 
 from weights.errors import WeightsError
 from weights.progress import Progress
+from weights.terminal import complain, leave_closed, say, say_json, survive
 from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
@@ -39,6 +40,7 @@ def run(app: typer.Typer, name: str | None = None) -> None:
     # A trace is a million objects, all of which stay: looking through them again and again for
     # some that do not takes a fifth of a conversion.
     gc.set_threshold(100_000, 50, 100)
+    survive()
     sys.exit(call(app, sys.argv[1:], name))
 
 
@@ -52,12 +54,17 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
         return _complain(str(error))
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        leave_closed(sys.stdout)
+        return _complain("stdout takes nothing more, for its disk is full: make room there.")
     except typer.TyperException as error:
         # pydantic, which checks values for Typer, begins some of its sentences so.
         message = error.format_message().replace(": Value error, ", ": ")
         return _complain(message if message.endswith((".", "?")) else f"{message}.")
     except typer.Abort:
-        print(INTERRUPTION, file=sys.stderr)
+        complain(INTERRUPTION)
         return INTERRUPTED
     except _of_the_machine() as error:
         if not isinstance(error, MemoryError) and not EXHAUSTED.search(str(error)):
@@ -85,7 +92,7 @@ def _of_the_machine() -> tuple[type[Exception], ...]:
 def help_alone(context: typer.Context) -> None:
     """Show the help of a group of commands where none of them was named."""
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        say(context.get_help())
 
 
 def print_result(
@@ -100,7 +107,7 @@ def print_result(
 
 def print_json(value: object) -> None:
     """Print what `--json` asks for: one document, with an object for each dataclass."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+    say_json(value, _plain)
 
 
 def _plain(value: object) -> object:
@@ -118,9 +125,9 @@ def warn_nonfinite(names: Sequence[str]) -> None:
     if names:
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
         shown = ", ".join(names[:10])
-        print(f"warning: NaN or infinite values in {shown}{more}", file=sys.stderr)
+        complain(f"warning: NaN or infinite values in {shown}{more}")
 
 
 def _complain(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    complain(f"error: {message}")
     return WRONG_USE

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from weights.terminal import say
 from zoo.checkpoints.choice import Choice, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
@@ -82,4 +83,4 @@ def _show(plans: list[Planned], beside: str) -> None:
     print_table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
     for plan in plans:
         print_lines(plan.model, [plan.error or f"weights: {plan.weights}"])
-    print(f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it")
+    say(f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weights.terminal import say
 from zoo.checkpoints.choice import read_weights
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
@@ -71,7 +72,7 @@ def make_golden(
     if json:
         print_json({"file": target, "model": entry.name, "reference": reference})
     else:
-        print(f"{target} was written: {entry.name}, {reference}")
+        say(f"{target} was written: {entry.name}, {reference}")
 
 
 def load(model: str, weights: str) -> "Loaded":

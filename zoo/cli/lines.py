@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
+from weights.terminal import complain, printable
 from zoo.artifacts.build.plan import Plan
 from zoo.export.bulk import Outcome
 from zoo.progress import is_terminal
@@ -21,10 +22,10 @@ class Log:
     def told(self, plan: Plan, text: str) -> None:
         if plan not in self.begun:
             self.begun.add(plan)
-            print(f"{plan.model}: building", file=sys.stderr)
+            complain(f"{plan.model}: building")
 
     def finished(self, plan: Plan, outcome: Outcome) -> None:
-        print(f"{plan.model}: {summary(outcome)}", file=sys.stderr)
+        complain(f"{plan.model}: {summary(outcome)}")
 
 
 class Rows:
@@ -38,10 +39,10 @@ class Rows:
 
     def told(self, plan: Plan, text: str) -> None:
         self.rich.start_task(self.rows[plan])
-        self.rich.update(self.rows[plan], description=text)
+        self.rich.update(self.rows[plan], description=printable(text))
 
     def finished(self, plan: Plan, outcome: Outcome) -> None:
-        self.rich.update(self.rows[plan], description=summary(outcome), completed=1)
+        self.rich.update(self.rows[plan], description=printable(summary(outcome)), completed=1)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from weights.sources.locate import searched
+from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.places import here, origin
@@ -52,7 +53,7 @@ def show_models(entries: list[ModelInfo]) -> None:
 
     headings = ("model", "family", ">params", ">input", "~licence", "weights from")
     print_table(headings, map(row, entries))
-    print("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+    say("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
 
 
 def row(entry: ModelInfo) -> tuple[str, ...]:

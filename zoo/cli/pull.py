@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_json, progress_bar
 from zoo.registry.lookup import info
@@ -40,9 +41,9 @@ def pull(
         show_preview(folder, found)
     else:
         brought = f"{found.brought} files from {found.where}"
-        print(f"{folder}: {brought}, {found.kept} were there already")
+        say(f"{folder}: {brought}, {found.kept} were there already")
         for label, item in found.variants.items():
-            print(f"{label}: {folder / item.file}")
+            say(f"{label}: {folder / item.file}")
 
 
 def show_preview(folder: Path, found: Preview) -> None:
@@ -51,5 +52,5 @@ def show_preview(folder: Path, found: Preview) -> None:
 
     sizes = [*((file.name, file.bytes) for file in found.missing), ("total", found.bytes)]
     print_table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
-    print(f"{folder}: from {found.where}; {found.kept} files are there already")
-    print("nothing was downloaded: leave out --dry-run to do it")
+    say(f"{folder}: from {found.where}; {found.kept} files are there already")
+    say("nothing was downloaded: leave out --dry-run to do it")

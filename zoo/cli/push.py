@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_json, progress_bar
 
@@ -36,9 +37,7 @@ def push(
     if json:
         print_json(vars(planned) | {"committed": page})
     else:
-        print(
-            f"committed: {page}" if page else "nothing was uploaded: leave out --dry-run to do it"
-        )
+        say(f"committed: {page}" if page else "nothing was uploaded: leave out --dry-run to do it")
 
 
 def show_plan(planned: Plan) -> None:
@@ -49,6 +48,6 @@ def show_plan(planned: Plan) -> None:
     sizes = [*((row.name, row.bytes, row.change) for row in planned.rows), ("total", total, "")]
     rows = [(name, f"{size:,}", change) for name, size, change in sizes]
     print_table(("~file", ">bytes", "there"), rows)
-    print(f"{target.repository}, branch {target.branch}: {planned.state}")
+    say(f"{target.repository}, branch {target.branch}: {planned.state}")
     for name in planned.others:
-        print(f"stays as it is: {name}")
+        say(f"stays as it is: {name}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.errors import WeightsError
+from weights.terminal import say
 from zoo.artifacts.build.plan import USUAL
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
@@ -82,4 +83,4 @@ def show(measured: list[Measured], page: Path) -> None:
     headings = ("model", "file", ">MB", ">max abs", ">cosine", ">k-NN", "")
     rows = [(each.model, *row) for each in measured for row in file_rows(each)]
     print_table(headings, rows)
-    print(f"{page}: {len(measured)} models were measured")
+    say(f"{page}: {len(measured)} models were measured")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.values import read_sides
@@ -61,7 +62,7 @@ def show(
         print_picture(grid)
     rows, columns = found.grid
     summary = {"file": str(out), "images": len(images), "patches": [rows, columns]}
-    print_result(json, summary, lambda _: print(f"{out}: {rows} x {columns} patches an image"))
+    print_result(json, summary, lambda _: say(f"{out}: {rows} x {columns} patches an image"))
 
 
 def features(

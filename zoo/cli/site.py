@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
 
@@ -43,8 +44,8 @@ def show(made: Site) -> None:
     """Say what was written, and how to look at it."""
     rows = made.catalogue.rows
     models = len({row.model for row in rows})
-    print(
+    say(
         f"{made.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
         f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
     )
-    print(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")
+    say(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weights.terminal import complain, say
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
 from zoo.errors import FAILED_CHECK, BadFile, BadRequest
@@ -82,7 +82,7 @@ def draw(report: Report, plot: Path) -> None:
             pictures.append(residuals.draw(title, found.outputs, grid))
     if not pictures:
         told = "no file could be compared" if not report.passed else "nothing was compared"
-        print(f"{plot} was not drawn: {told}", file=sys.stderr)
+        complain(f"{plot} was not drawn: {told}")
         return
     save(residuals.stack(pictures), plot)
 
@@ -105,7 +105,7 @@ def show_audit(report: Report) -> None:
     title = f"{report.model}: {passed(report.passed)} ({report.provider})"
     print_table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
-        print(f"not there, and not checked: {', '.join(report.absent)}")
+        say(f"not there, and not checked: {', '.join(report.absent)}")
 
 
 def rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[str, ...]]:

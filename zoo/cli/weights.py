@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.registry.lookup import info
@@ -73,14 +74,14 @@ def convert_checkpoint(
     if json:
         print_json(done)
     else:
-        print(f"{done.target} was written: {done.model} for {PUBLISHERS[done.naming]}")
+        say(f"{done.target} was written: {done.model} for {PUBLISHERS[done.naming]}")
         if done.filled:
-            print(f"the source does not hold {', '.join(done.filled)}: written as initialised")
+            say(f"the source does not hold {', '.join(done.filled)}: written as initialised")
         if done.dropped:
             more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
-            print(f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}")
+            say(f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}")
         if done.rounded:
-            print(f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}")
+            say(f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}")
     warn_nonfinite(done.nonfinite)
 
 
@@ -101,7 +102,7 @@ def download_checkpoints(
         return print_json(brought)
     for item in brought:
         how = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
-        print(f"{item.model}: {item.path} ({how if item.bytes else 'already there'})")
+        say(f"{item.model}: {item.path} ({how if item.bytes else 'already there'})")
 
 
 def show_inspection(found: Inspection) -> None:
@@ -120,4 +121,4 @@ def show_inspection(found: Inspection) -> None:
     print_facts(found.checkpoint.path.name, facts)
     for key, tensor in list(found.checkpoint.tensors.items())[:MOST_TENSORS]:
         name = key if key.isprintable() else ascii(key)
-        print(f"{name}  {tensor.dtype} {list(tensor.shape)}")
+        say(f"{name}  {tensor.dtype} {list(tensor.shape)}")

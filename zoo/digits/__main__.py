@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from weights.terminal import say
 from zoo.cli.console import progress_bar, run
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.registry.lookup import info
@@ -41,7 +42,7 @@ def train_digits(
             (stage / out.name).replace(out)
     right = accuracy(model, entry, unseen)
     kind = "validation" if validate else "held-out"
-    print(f"{right:.2%} of {len(unseen.labels)} {kind} digits")
+    say(f"{right:.2%} of {len(unseen.labels)} {kind} digits")
 
 
 def check(out: Path | None, validate: bool) -> None:

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import signal
-import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import FrameType
 
 from weights import lock
 from weights.progress import Progress
+from weights.terminal import complain
 from zoo.errors import BadOutput
 from zoo.processes import terminate_workers
 
@@ -140,5 +140,5 @@ def stop(number: int, frame: FrameType | None) -> None:
     terminate_workers()
     discard()
     if number == signal.SIGINT:
-        print(INTERRUPTION, file=sys.stderr, flush=True)
+        complain(INTERRUPTION)
     os._exit(128 + number)

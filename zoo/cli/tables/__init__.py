@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from weights.terminal import printable, say
+
 UNBOUNDED = 10_000
 """Columns of a pipe."""
 
@@ -21,7 +23,8 @@ def console() -> Console:
 
 def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
     """Print a table without lines. `>` marks a column of numbers, `~` one of texts that wrap."""
-    made = Table(title=title or None, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    shown = printable(title) or None
+    made = Table(title=shown, title_justify="left", box=None, padding=(0, 2, 0, 0))
     made.pad_edge = False
     for heading in headings:
         made.add_column(
@@ -31,14 +34,14 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*map(str, row))
+        made.add_row(*(printable(str(cell)) for cell in row))
     console().print(made)
 
 
 def print_lines(model: str, lines: Iterable[str | None]) -> None:
     """Print what there is to say of a model."""
     for line in filter(None, lines):
-        print(f"{model}: {line}")
+        say(f"{model}: {line}")
 
 
 def passed(right: bool) -> str:
@@ -51,6 +54,6 @@ def print_facts(title: str, facts: Mapping[str, str]) -> None:
     wrap = textwrap.TextWrapper(
         console().width, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * 17
     )
-    print(title)
+    say(title)
     for name, text in facts.items():
-        print(wrap.fill(f"  {name:<15}{text}"))
+        say(wrap.fill(f"  {name:<15}{text}"))

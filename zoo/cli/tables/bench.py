@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from weights.terminal import say
 from zoo.bench.measure import Bench, Contender
 from zoo.cli.tables import print_table
 from zoo.runtime import VERSION
@@ -58,7 +59,7 @@ def show_bench(found: Bench) -> None:
     """A row a file, then what was measured how."""
     print_table(HEADINGS, [row(found, each) for each in found.contenders])
     for line in notes(found):
-        print(line)
+        say(line)
 
 
 def row(found: Bench, each: Contender) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from weights.terminal import say
 from zoo.cli.tables import passed, print_lines, print_table
 from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
@@ -20,7 +21,7 @@ def show_exports(exports: Sequence[Exported]) -> None:
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
     print_table(headings, rows, exports[0].manifest.model)
     for line in notes(exports):
-        print(line)
+        say(line)
 
 
 def show_outcomes(outcomes: Sequence[Outcome]) -> None:

@@ -1,0 +1,93 @@
+"""What is printed is shown, whatever is in it, wherever it goes."""
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+from weights.terminal import complain, printable, say
+from zoo.cli.console import print_json
+from zoo.cli.tables import print_facts, print_lines, print_table
+from zoo.progress import Lines
+
+HOSTILE = "".join(
+    chr(code)
+    for code in range(0x20000)
+    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and chr(code) not in "\n\t"
+)
+"""Control characters, C1, marks of direction, separators of lines, halves of characters."""
+
+
+def is_shown(text):
+    return all(c.isprintable() or c in "\n\t" for c in text)
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        say,
+        complain,
+        print_json,
+        lambda text: print_json({text: [text]}),
+        lambda text: print_table(("a",), [(text,)], text),
+        lambda text: print_lines(text, [text]),
+        lambda text: print_facts(text, {"a": text}),
+        lambda text: Lines().stage(text),
+        lambda text: Lines().note(text),
+    ],
+)
+def test_nothing_that_a_terminal_obeys(tell, capsys):
+    tell(f"before\x1b[2J\x9b5n\u202e{HOSTILE}after")
+    out, err = capsys.readouterr()
+    told = out + err
+    assert is_shown(told) and "before" in told and "after" in told
+
+
+def test_ordinary_texts_stay():
+    for text in ("ViT-S/16 · 1e-5", "modèle, 模型, мо́дель", "a\n\tb", "🐈"):
+        assert printable(text) == text
+
+
+def test_json_says_the_same(capsys):
+    value = {HOSTILE.encode("utf-8", "ignore").decode(): "模型\n\x07"}
+    print_json(value)
+    assert json.loads(capsys.readouterr().out) == value
+
+
+def zoo(*arguments, out=subprocess.PIPE, **variables):
+    command = [sys.executable, "-m", "zoo", *arguments]
+    return subprocess.run(
+        command, stdout=out, stderr=subprocess.PIPE, text=True, env=os.environ | variables
+    )
+
+
+def test_an_encoding_that_lacks_letters():
+    done = zoo("info", "模型", PYTHONIOENCODING="latin-1")
+    assert done.returncode == 2 and "\\u6a21" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
+def test_a_reader_that_has_gone(arguments):
+    """As `zoo list | head` ends; Typer and rich leave with 1."""
+    read, write = os.pipe()
+    os.close(read)
+    done = zoo(*arguments, out=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+@pytest.mark.parametrize("arguments", [("list",), ("list", "--json"), ("info", "vit_digits")])
+def test_a_disk_that_is_full(arguments):
+    with open("/dev/full", "w") as full:
+        done = zoo(*arguments, out=full)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: stdout takes nothing more")
+
+
+def test_closed_from_the_start():
+    command = f"{sys.executable} -m zoo list >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command]).returncode == 0
