@@ -9,13 +9,14 @@ arXiv:1607.06450] may be the difference of two products (``fuse/norm.py``), and 
 groups of others; RMSNorm is of Zhang & Sennrich, arXiv:1910.07467.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
 from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
 from converter.fuse.product_terms import Mean, Reduced, mean_of, mean_square_of
-from converter.ir import Node, Value, ops
+from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along, as_group
 from converter.ir.dims import Shape
 from converter.ir.moves import above
@@ -145,10 +146,17 @@ def prove_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
         for x in deviation.rest.factors:
             axes = found.axes_of(x)
             if axes and x.complete():
-                return Norm(x, axes, deviation.without(x))
+                norm = Norm(x, axes, deviation.without(x))
+                return norm if _has_elements(x, axes) else "the normalised axis may be empty"
         if _is_centred(found.summed, deviation):
             reason = "the mean is taken off what is squared only"
     return reason
+
+
+def _has_elements(x: View, axes: Sequence[int]) -> bool:
+    """Whether there are some along all axes, whatever the named sizes are: runtimes refuse none."""
+    own = [a for i in axes if (a := x.axes[i]) is not None]
+    return all(dims.is_at_least(x.base.shape[a], 1) for a in own)
 
 
 def _is_centred(squares: Reduced, deviation: NormDeviation) -> bool:

@@ -210,6 +210,8 @@ NUMBERS = [
     Case("reduced over one", lambda x: lax.reduce(x, jnp.ones(()), lax.min, (0,)), [(1, 3)]),
     Case("scale of float64", scaled_product, [((2, 3), "float64"), ((5, 3), "float64")], x64=True),
     Case("scaled dot of float64", scaled_dot, [((1,), "float64"), ((1, 1), "float64")], x64=True),
+    Case("root mean square of nothing", lambda x: rms(jnp.diff(x)), [("B", "B")]),
+    Case("variance of nothing", lambda x: standardize(jnp.diff(x), 1e-3), [("B", "B")]),
     Case("small epsilon of float64", lambda x: rms(x * 1e-3), [((2, 3), "float64")], x64=True),
     Case(
         "rounded after a product",
