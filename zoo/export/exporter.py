@@ -8,7 +8,7 @@ from pathlib import Path
 from weights import Provenance, Weights
 from weights.progress import Progress
 from zoo.export.describe import describe
-from zoo.export.make import Made, Maker, make_files
+from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.request import Request, check_free
 from zoo.files.staging import locked, manifest_path, publish, writing
@@ -57,7 +57,7 @@ def export(
             samples = stack.enter_context(running)
         asked = request.options
         maker = Maker(entry, model, weights, signature, samples, asked.target, asked.layout)
-        files = make_files(request.files, request.folder, maker, progress)
+        files = stack.enter_context(making_files(request.files, request.folder, maker, progress))
         done = {spec: _put(request, file, made, provenance(), maker) for spec, file, made in files}
         return [done[spec] for spec in request.files]
 

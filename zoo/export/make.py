@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -148,16 +149,18 @@ class Maker:
         return Made(model, near, precision, verification, digests, live)
 
 
-def make_files(
+@contextmanager
+def making_files(
     specs: Sequence[FileSpec],
     folder: Path,
     maker: Maker,
     progress: Progress,
     owner: str = "part",
-) -> Iterator[tuple[FileSpec, Path, Made]]:
-    """Make files, each staged in a folder until the next one is asked for.
+) -> Generator[Iterator[tuple[FileSpec, Path, Made]]]:
+    """Make files, staged in a folder while the block runs.
 
-    All are made before the first is checked, for JAX takes a while to say what is right.
+    All are made before the first is checked, for JAX takes a while to say what is right. Each is
+    checked when it is asked for.
     """
     # The float32 file of an opset comes last: others are made from it before it takes images.
     in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
@@ -166,9 +169,11 @@ def make_files(
             opset: maker.at_opset(opset, list(files), stage, progress)
             for opset, files in groupby(in_order, attrgetter("opset"))
         }
-        for spec in in_order:
-            file = stage / spec.name
-            yield spec, file, maker.checked(file, spec.precision, exports[spec.opset], progress)
+        files = ((spec, stage / spec.name) for spec in in_order)
+        yield (
+            (spec, file, maker.checked(file, spec.precision, exports[spec.opset], progress))
+            for spec, file in files
+        )
 
 
 def convert(

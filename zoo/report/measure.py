@@ -14,7 +14,7 @@ from zoo.bench.machine import machine
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, load
 from zoo.export.describe import origin, tools
-from zoo.export.make import Made, Maker, make_files
+from zoo.export.make import Made, Maker, making_files
 from zoo.export.precision import runnable
 from zoo.export.request import FileSpec, Signature
 from zoo.export.verify import reference
@@ -64,10 +64,11 @@ def measure(entry: ModelInfo, path: Path, asked: Asked, progress: Progress) -> M
     in_file = None
     with TemporaryDirectory() as folder:
         chosen = {VARIANTS[name]: name for name in asked.variants}
-        for spec, file, made in make_files([*chosen], Path(folder), maker, progress):
-            files[chosen[spec]] = one_file(spec, file, made, asked, entry, progress)
-            if chosen[spec] == FIRST and outputs and fits(outputs, signature):
-                in_file = worst(golden.check_onnx(outputs, file))
+        with making_files([*chosen], Path(folder), maker, progress) as made_files:
+            for spec, file, made in made_files:
+                files[chosen[spec]] = one_file(spec, file, made, asked, entry, progress)
+                if chosen[spec] == FIRST and outputs and fits(outputs, signature):
+                    in_file = worst(golden.check_onnx(outputs, file))
     against = None
     if outputs is not None:
         size = side(outputs)

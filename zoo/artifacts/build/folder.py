@@ -12,7 +12,7 @@ from zoo.artifacts.build.speed import speeds
 from zoo.checkpoints.load import load
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_variant, header
-from zoo.export.make import Made, Maker, make_files
+from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.verify import runs
 from zoo.files.staging import locked, refuse_links, sidecar_path, staged, sweep, writing
@@ -47,11 +47,12 @@ def build(plan: Plan, progress: Progress) -> Outcome:
             missing = {VARIANTS[name]: name for name in plan.variants if name not in there}
             right: dict[str, bool] = {}
             sessions: dict[str, Session] = {}
-            for spec, file, made in make_files([*missing], plan.folder, maker, progress, OWNER):
-                name = missing[spec]
-                right[name] = _put_variant(plan, ledger, name, file, made)
-                if right[name] and made.live:
-                    sessions[name] = made.live
+            with making_files([*missing], plan.folder, maker, progress, OWNER) as files:
+                for spec, file, made in files:
+                    name = missing[spec]
+                    right[name] = _put_variant(plan, ledger, name, file, made)
+                    if right[name] and made.live:
+                        sessions[name] = made.live
             ledger.drop_strangers()
             finish(maker, loaded.config, ledger, sessions, all(right.values()), progress)
         built = [name for name in right if right[name]]
