@@ -32,9 +32,13 @@ def test_after_an_error():
 
 
 def test_what_somebody_froze_stays_frozen():
+    """Nothing is added to what they froze or let go; what of it dies meanwhile leaves the count."""
     gc.freeze()
     try:
         before = gc.get_freeze_count()
-        assert frozen_while(jnp.sin, (3,)) == before == gc.get_freeze_count()
+        young = [[] for _ in range(1000)]
+        assert 0.9 * before < frozen_while(jnp.sin, (3,)) <= before
+        assert 0.9 * before < gc.get_freeze_count() <= before
+        del young
     finally:
         gc.unfreeze()
