@@ -1,9 +1,10 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import jax
 import numpy as np
@@ -59,24 +60,48 @@ def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
     return Golden(config, expected, shapes, state, path)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is sampled, the default tier runs one case in so many.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slice",
+        metavar="SEED/SIZE",
+        help="of the chosen tests, one in so many: which, follows from the seed and their names",
+    )
 
-    It is one of every so many neighbours, at a place that moves on: of each form, say, another
-    transformation. The full tier has one in `full` of the rest, in three if nothing is said. The
-    hunt has the others.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say which case of a sampled test belongs to which tier, and take the slice asked for.
+
+    Names decide it, not places: a row that is added to a table moves no other.
     """
-    seen, left = Counter[str](), Counter[str]()
+    cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        if mark is None:
-            continue
-        name, (size,) = item.nodeid.partition("[")[0], mark.args
-        group, place = divmod(seen[name], size)
-        seen[name] += 1
-        if place != group % size:
-            left[name] += 1
-            item.add_marker("hunt" if left[name] % mark.kwargs.get("full", 3) else "full")
+        if item.get_closest_marker("sampled"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for group in cases.values():
+        _sample(group)
+    if chosen := config.getoption("--slice"):
+        seed, _, size = chosen.rpartition("/")
+        items[:] = [item for item in items if drawn(item, int(size), seed)]
+
+
+def _sample(group: list[pytest.Item]) -> None:
+    """Of so many cases one is left in the default tier; of the rest, `full` says how many."""
+    mark = group[0].get_closest_marker("sampled")
+    (size,), full = mark.args, mark.kwargs.get("full", 3)
+    chosen = {item for item in group if drawn(item, size)} or {min(group, key=number)}
+    for item in group:
+        if item not in chosen:
+            item.add_marker("full" if drawn(item, full, "full") else "hunt")
+
+
+def number(item: pytest.Item, seed: str = "") -> int:
+    """A number that the name alone gives, whatever stands beside it."""
+    return crc32(f"{seed} {item.name}".encode())
+
+
+def drawn(item: pytest.Item, size: int, seed: str = "") -> bool:
+    """Whether a test is one of so many."""
+    return number(item, seed) % size == 0
 
 
 @pytest.fixture(autouse=True, scope="module")

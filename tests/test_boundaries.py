@@ -176,6 +176,15 @@ DOORS = {
     # The other reads a picture of this package.
     r"\b(Image|pil)\.open\(": ("zoo/images/pictures.py", "zoo/images/photograph.py"),
     r"\bos\.f?d?open\(": ("weights/opening.py",),
+    # Files to be read; the others read this package's own, or the kernel's.
+    r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path": (
+        "weights/opening.py",
+        "zoo/bench/footprint.py",
+        "zoo/bench/machine.py",
+        "zoo/manifest/markdown.py",
+        "zoo/registry/entry.py",
+        "zoo/registry/families/shared.py",
+    ),
     r"(?<![\w.])print\(": ("weights/terminal.py",),
     r"\bimport onnxruntime\b": ("zoo/runtime.py", "converter/verify/sessions.py"),
 }

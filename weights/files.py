@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint, WrongDigest
+from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 
 PIECE = 8 << 20
@@ -47,19 +49,40 @@ class Bytes(Protocol):
 
 
 class FileBytes:
-    """The bytes of a file."""
+    """The bytes of a file, for as long as it stays what it is now.
+
+    **Raises** `NotACheckpoint` while reading if it is another by then.
+    """
 
     def __init__(self, path: Path):
         self.path = path
+        with open_regular(path) as file:
+            self.state = State.of(file)
+
+    @contextmanager
+    def opened(self) -> Generator[BufferedReader]:
+        """The file, which in the end must not have changed."""
+        with open_regular(self.path) as file:
+            yield file
+            if State.of(file) != self.state:
+                raise NotACheckpoint(
+                    f"{self.path} was changed while it was read: run the command again once "
+                    "nothing writes to it."
+                )
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        with self.path.open("rb", buffering=0) as file:
+        with self.opened() as file:
             file.seek(offset)
             while target:
                 count = file.readinto(target)
                 if not count:
                     raise NotACheckpoint(f"{self.path} ends too early: download it again.")
                 target = target[count:]
+
+    def sha256(self, step: Callable[[int], None] | None = None) -> str:
+        """Digest of the very bytes that tensors are read from."""
+        with self.opened() as file:
+            return _digest(file, step)
 
 
 def stored(dtype: str) -> np.dtype[Any]:
@@ -87,13 +110,17 @@ def unreadable() -> Float32:
 
 def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
     """Digest of a file, read in pieces; `step` is told the size of each."""
+    with open_regular(path) as file:
+        return _digest(file, step)
+
+
+def _digest(file: BufferedReader, step: Callable[[int], None] | None) -> str:
     digest = hashlib.sha256()
     buffer = bytearray(PIECE)
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            digest.update(memoryview(buffer)[:count])
-            if step is not None:
-                step(count)
+    while count := file.readinto(buffer):
+        digest.update(memoryview(buffer)[:count])
+        if step is not None:
+            step(count)
     return digest.hexdigest()
 
 
@@ -127,7 +154,7 @@ class Checkpoint:
 
     path: Path
     container: str
-    files: tuple[Path, ...]
+    files: tuple[FileBytes, ...]
     tensors: Mapping[str, LazyTensor]
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -137,6 +164,6 @@ class Checkpoint:
         `step` is told the sizes of the pieces in which they are read.
         """
         if len(self.files) == 1:
-            return sha256(self.files[0], step)
-        lines = "".join(f"{sha256(file, step)}  {file.name}\n" for file in self.files)
+            return self.files[0].sha256(step)
+        lines = "".join(f"{file.sha256(step)}  {file.path.name}\n" for file in self.files)
         return hashlib.sha256(lines.encode()).hexdigest()

@@ -1,10 +1,13 @@
-"""Opening files that somebody else may have put where they are."""
+"""Opening files that somebody else may have put where they are, to read them."""
 
+import errno
 import os
 import stat
 import sys
+from dataclasses import dataclass
+from io import BufferedReader
 from os import PathLike
-from typing import BinaryIO
+from typing import Self
 
 if sys.platform == "win32":
     FLAGS = os.O_BINARY
@@ -12,7 +15,7 @@ else:  # a FIFO that nobody writes to would be waited for while it is opened
     FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def open_regular(path: str | PathLike[str]) -> BinaryIO:
+def open_regular(path: str | PathLike[str]) -> BufferedReader:
     """Open a file to read its bytes, if it is one: no folder, no FIFO and no device.
 
     That is asked of what was opened, so that nothing can take its place in between.
@@ -22,5 +25,27 @@ def open_regular(path: str | PathLike[str]) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | FLAGS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{os.fspath(path)} is no regular file")
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
     return os.fdopen(descriptor, "rb")
+
+
+def read_at_most(path: str | PathLike[str], size: int) -> bytes:
+    """The first bytes of a file, all of a smaller one. **Raises** `OSError`."""
+    with open_regular(path) as file:
+        return file.read(size)
+
+
+@dataclass(frozen=True)
+class State:
+    """Which file was opened, and what of it changes with its content."""
+
+    device: int
+    inode: int
+    size: int
+    changed: int
+
+    @classmethod
+    def of(cls, file: BufferedReader) -> Self:
+        """The state of an open file."""
+        told = os.fstat(file.fileno())
+        return cls(told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns)

@@ -6,6 +6,7 @@ from pathlib import Path
 from weights.containers import equimo, eqx, lz4, npy, npz, pth, safetensors, zips
 from weights.errors import NotACheckpoint, WeightsNotFound
 from weights.files import Checkpoint, sound
+from weights.opening import open_regular, read_at_most
 
 BEGINNING = 16
 """Bytes that tell the formats apart."""
@@ -29,8 +30,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _open_file(path: Path) -> Checkpoint:
-    with path.open("rb") as file:
-        start = file.read(BEGINNING)
+    start = read_at_most(path, BEGINNING)
     if start.startswith(lz4.MAGIC):
         return equimo.read_archive(path)
     if start.startswith(npy.MAGIC):
@@ -56,7 +56,8 @@ def _open_file(path: Path) -> Checkpoint:
 
 def _is_zip(path: Path) -> bool:
     try:
-        return zipfile.is_zipfile(path)
+        with open_regular(path) as file:
+            return zipfile.is_zipfile(file)
     except zipfile.BadZipFile:
         return True  # one that is damaged; reading it says so
 

@@ -74,13 +74,14 @@ def read_archive(path: Path) -> Checkpoint:
     places: list[Place] = []
     metadata: dict[str, Any] | None = None
     content: Content | None = None
-    with sound(path, KIND, tarfile.TarError), path.open("rb") as file:
+    frame = FileBytes(path)
+    with sound(path, KIND, tarfile.TarError), frame.opened() as file:
         stream = Pieces(blocks(file, places))
         while (info := _member(stream)) is not None:
             if info.name == METADATA and metadata is None:
                 metadata = parse_object(stream.read(info.size))
             elif info.name == WEIGHTS and content is None:
-                source = FrameBytes(path, places, stream.position)
+                source = FrameBytes(frame, places, stream.position)
                 content = _scan(stream, info.size, source, metadata)
             else:
                 raise Damaged(f"it has two members {info.name}")
@@ -89,7 +90,7 @@ def read_archive(path: Path) -> Checkpoint:
             raise Damaged(f"{METADATA} or {WEIGHTS} is missing")
         for _ in stream.take(LARGEST_METADATA):  # to the end, where the frame's own checksum is
             pass
-    return _checkpoint(path, "Equimo archive", path, metadata, content)
+    return _checkpoint(path, "Equimo archive", frame, metadata, content)
 
 
 def _member(stream: Pieces) -> tarfile.TarInfo | None:
@@ -120,11 +121,11 @@ def _tar_header(stream: Pieces) -> tarfile.TarInfo | None:
 
 def read_folder(path: Path) -> Checkpoint:
     """An archive that was extracted."""
-    weights = path / WEIGHTS
-    with sound(path, KIND), weights.open("rb") as file:
+    weights = FileBytes(path / WEIGHTS)
+    with sound(path, KIND), weights.opened() as file:
         metadata = read_object(path / METADATA)
         stream = Pieces(iter(lambda: file.read(PIECE), b""))
-        content = _scan(stream, weights.stat().st_size, FileBytes(weights), metadata)
+        content = _scan(stream, weights.state.size, weights, metadata)
     return _checkpoint(path, "Equimo folder", weights, metadata, content)
 
 
@@ -138,7 +139,7 @@ def _scan(stream: Pieces, size: int, source: Bytes, metadata: Mapping[str, Any] 
 
 
 def _checkpoint(
-    path: Path, container: str, file: Path, metadata: Mapping[str, Any], content: Content
+    path: Path, container: str, file: FileBytes, metadata: Mapping[str, Any], content: Content
 ) -> Checkpoint:
     records, digest = content
     expected = metadata.get(CHECKSUM, digest)

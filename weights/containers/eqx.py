@@ -14,7 +14,8 @@ CONTAINER = "Equinox leaves"
 
 def read_eqx(path: Path) -> Checkpoint:
     """Tensors by their numbers. **Raises** `NotACheckpoint`."""
-    with sound(path, "file of Equinox leaves"), path.open("rb") as file:
-        found = enumerate(scan(file, path.stat().st_size, FileBytes(path)))
+    source = FileBytes(path)
+    with sound(path, "file of Equinox leaves"), source.opened() as file:
+        found = enumerate(scan(file, source.state.size, source))
         tensors = {str(number): tensor for number, tensor in found}
-    return Checkpoint(path, CONTAINER, (path,), tensors)
+    return Checkpoint(path, CONTAINER, (source,), tensors)

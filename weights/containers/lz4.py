@@ -9,7 +9,6 @@ Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md.
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import BinaryIO, Self
 
 import lz4.block
@@ -17,7 +16,7 @@ import lz4.frame
 
 from weights.containers.bounds import within
 from weights.errors import Damaged
-from weights.files import sound
+from weights.files import FileBytes, sound
 
 MAGIC = b"\x04\x22\x4d\x18"
 
@@ -130,8 +129,8 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
 class FrameBytes:
     """The decompressed content of a frame, from `start` on."""
 
-    def __init__(self, path: Path, places: list[Place], start: int):
-        self.path = path
+    def __init__(self, frame: FileBytes, places: list[Place], start: int):
+        self.frame = frame
         self.places = places
         self.start = start
         # Where the last reading ended: reading on in the file's order decompresses nothing twice.
@@ -141,7 +140,8 @@ class FrameBytes:
         """Decompress from the nearest place before `offset`."""
         offset += self.start
         place = self._nearest(offset)
-        with sound(self.path, "LZ4 frame", lz4.block.LZ4BlockError), self.path.open("rb") as file:
+        damaged = sound(self.frame.path, "LZ4 frame", lz4.block.LZ4BlockError)
+        with damaged, self.frame.opened() as file:
             header = read_header(file)
             file.seek(place.position)
             while target:

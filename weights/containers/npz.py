@@ -25,15 +25,16 @@ KIND = ".npz of plain arrays"
 
 def read_npz(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
     """Tensors of an `.npz` by key. **Raises** `NotACheckpoint`."""
-    with sound(path, KIND, *ERRORS), zipfile.ZipFile(path) as archive:
+    source = FileBytes(path)
+    with sound(path, KIND, *ERRORS), source.opened() as file, zipfile.ZipFile(file) as archive:
         tensors = {
-            name.removesuffix(SUFFIX): _tensor(path, archive, info)
+            name.removesuffix(SUFFIX): _tensor(source, archive, info)
             for name, info in members.items()
         }
-    return Checkpoint(path, "numpy archive", (path,), tensors)
+    return Checkpoint(path, "numpy archive", (source,), tensors)
 
 
-def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
+def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
     # Of the other methods, a decoder may be told to take gigabytes.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Damaged(f"{info.filename} is neither stored nor deflated")
@@ -46,10 +47,10 @@ def _tensor(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Lazy
     if header.dtype not in FLOATS:
         return LazyTensor(header.shape, header.dtype, unreadable)
     if info.compress_type == zipfile.ZIP_STORED:
-        offset = locate(path, info) + header.length
-        read = lazy(FileBytes(path), offset, shape, header.dtype).read
+        offset = locate(source.path, info) + header.length
+        read = lazy(source, offset, shape, header.dtype).read
     else:
-        read = partial(_inflate, path, info, header, shape)
+        read = partial(_inflate, source, info, header, shape)
     turned = partial(_turned, read) if header.fortran else read
     return LazyTensor(header.shape, header.dtype, turned)
 
@@ -58,10 +59,10 @@ def _turned(read: Callable[[], Float32]) -> Float32:
     return np.ascontiguousarray(read().T)
 
 
-def _inflate(path: Path, info: zipfile.ZipInfo, header: npy.Header, shape: Shape) -> Float32:
+def _inflate(source: FileBytes, info: zipfile.ZipInfo, header: npy.Header, shape: Shape) -> Float32:
     """The values of a deflated member; the archive's checksum is compared on the way."""
-    with sound(path, KIND, *ERRORS):
-        with zipfile.ZipFile(path) as archive, archive.open(info) as file:
+    with sound(source.path, KIND, *ERRORS), source.opened() as whole:
+        with zipfile.ZipFile(whole) as archive, archive.open(info) as file:
             file.read(header.length)
             # One more byte than there must be, so that the end is reached and checked.
             content = file.read(header.size + 1)

@@ -38,8 +38,9 @@ def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
 
     **Raises** `NotACheckpoint`, `UnsafeCheckpoint`.
     """
+    source = FileBytes(path)
     with sound(path, "PyTorch checkpoint", *ERRORS):
-        archive = Archive(path, members)
+        archive = Archive(source, members)
         try:
             content = load(archive.read("data.pkl", LARGEST_TABLE))
         except Refused as error:
@@ -50,18 +51,18 @@ def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
         state = unprefix(unwrap(content))
         within("its table (in tensors)", len(state), MOST_TENSORS)
         tensors = {key: archive.tensor(key, value) for key, value in state.items()}
-    return Checkpoint(path, "PyTorch archive", (path,), tensors)
+    return Checkpoint(path, "PyTorch archive", (source,), tensors)
 
 
 class Archive:
     """The members of a checkpoint: `<root>/data.pkl`, `<root>/data/0` …"""
 
-    def __init__(self, path: Path, members: Mapping[str, zipfile.ZipInfo]):
+    def __init__(self, source: FileBytes, members: Mapping[str, zipfile.ZipInfo]):
         roots = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(roots) != 1:
             raise Damaged("it has not one table of tensors")
         root = roots[0].removesuffix("data.pkl")
-        self.path = path
+        self.source = source
         self.members = {name.removeprefix(root): info for name, info in members.items()}
         if "byteorder" in self.members and self.read("byteorder", 64) != b"little":
             raise Damaged("its numbers are big-endian")
@@ -72,7 +73,7 @@ class Archive:
         if info.file_size > most:
             raise Damaged(f"{name} has {info.file_size} bytes, far too many")
         content = bytearray(info.file_size)
-        FileBytes(self.path).read_into(locate(self.path, info), memoryview(content))
+        self.source.read_into(locate(self.source.path, info), memoryview(content))
         return bytes(content)
 
     def tensor(self, key: str, value: Any) -> LazyTensor:
@@ -89,10 +90,9 @@ class Archive:
             raise Damaged(f"{key} reaches beyond its storage")
         width = stored(dtype).itemsize
         first = self.start(value.storage, width) + value.offset * width
-        source = FileBytes(self.path)
         if value.strides == contiguous(value.shape) or dtype not in FLOATS:
-            return lazy(source, first, value.shape, dtype)
-        read = partial(_strided, source, first, span, value.shape, value.strides, dtype)
+            return lazy(self.source, first, value.shape, dtype)
+        read = partial(_strided, self.source, first, span, value.shape, value.strides, dtype)
         return LazyTensor(value.shape, dtype, read)
 
     def start(self, storage: Storage, width: int) -> int:
@@ -101,7 +101,7 @@ class Archive:
         if info is None or storage.count * width > info.file_size:
             raise Damaged(f"its member data/{storage.key[:20]} is missing or too short")
         # Members are stored as they are, or the file is not torch's.
-        return locate(self.path, info)
+        return locate(self.source.path, info)
 
 
 def _span(tensor: Tensor) -> int:

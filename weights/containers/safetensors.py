@@ -18,6 +18,7 @@ from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, shape_of, wit
 from weights.distributions import Shape
 from weights.errors import Damaged
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
+from weights.opening import read_at_most
 
 MOST_VALUES = 20 * MOST_TENSORS
 """Values of a JSON table. An object in memory takes 50 times its bytes in the file."""
@@ -47,10 +48,10 @@ class Entry:
 
 def read_safetensors(path: Path) -> Checkpoint:
     """Tensors of one file. **Raises** `NotACheckpoint` where its header does not fit it."""
-    entries, metadata = read_header(path)
     source = FileBytes(path)
+    entries, metadata = _header(source)
     tensors = {key: lazy(source, e.begin, e.shape, e.dtype) for key, e in entries.items()}
-    return Checkpoint(path, "safetensors", (path,), tensors, metadata)
+    return Checkpoint(path, "safetensors", (source,), tensors, metadata)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -59,19 +60,20 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     **Raises** `NotACheckpoint` if it is damaged, or holds other types.
     """
     arrays: dict[str, NDArray[np.generic]] = {}
+    source = FileBytes(path)
     with sound(path, KIND):
-        for key, entry in read_header(path)[0].items():
+        for key, entry in _header(source)[0].items():
             if entry.dtype not in ("float32", "uint8"):
                 raise Damaged(f"{key[:80]!r} is {entry.dtype}, not float32 or uint8")
             arrays[key] = np.empty(entry.shape, stored(entry.dtype))
-            FileBytes(path).read_into(entry.begin, arrays[key].reshape(-1).view(np.uint8).data)
+            source.read_into(entry.begin, arrays[key].reshape(-1).view(np.uint8).data)
     return arrays
 
 
-def read_header(path: Path) -> tuple[dict[str, Entry], Mapping[str, Any]]:
+def _header(source: FileBytes) -> tuple[dict[str, Entry], Mapping[str, Any]]:
     """The tensors that are there, and what else the header says. **Raises** `NotACheckpoint`."""
-    size = path.stat().st_size
-    with sound(path, KIND), path.open("rb") as file:
+    size = source.state.size
+    with sound(source.path, KIND), source.opened() as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_TABLE):
             raise Damaged(f"its header claims {length} of {size} bytes")
@@ -91,8 +93,7 @@ def read_header(path: Path) -> tuple[dict[str, Entry], Mapping[str, Any]]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of its own. **Raises** `Damaged`."""
-    with path.open("rb") as file:
-        return parse_object(file.read(LARGEST_TABLE + 1))
+    return parse_object(read_at_most(path, LARGEST_TABLE + 1))
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def read_sharded(index: Path) -> Checkpoint:
     return Checkpoint(
         index.parent,
         f"safetensors, {len(shards)} files",
-        tuple(files.values()),
+        tuple(file for shard in shards.values() for file in shard.files),
         {key: shards[name].tensors[key] for key, name in places.items()},
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
 from weights.errors import Damaged
+from weights.opening import State, open_regular
 
 ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError)
 """What Python's library raises about an archive."""
@@ -16,7 +17,7 @@ OTHERS = 10
 """Members of an archive that are no tensors."""
 
 
-class _Table(io.FileIO):
+class _Table(io.BufferedReader):
     """A file for `zipfile`, which reads the whole table at once, however large it may be."""
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -26,7 +27,7 @@ class _Table(io.FileIO):
 
 def read_members(path: Path) -> dict[str, zipfile.ZipInfo]:
     """The table of an archive. **Raises** `Damaged`, or one of `ERRORS`."""
-    with _Table(path) as file, zipfile.ZipFile(file) as archive:
+    with _Table(open_regular(path).detach()) as file, zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
     within("it (in members)", len(infos), MOST_TENSORS + OTHERS)
     members = {info.filename: info for info in infos}
@@ -39,13 +40,14 @@ def locate(path: Path, info: zipfile.ZipInfo) -> int:
     """Where the bytes of a member begin that is stored as it is. **Raises** `Damaged`."""
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
         raise Damaged(f"{info.filename} is compressed")
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(info.header_offset)
         local = file.read(30)
+        size = State.of(file).size
     if len(local) < 30 or local[:4] != b"PK\x03\x04":
         raise Damaged(f"{info.filename} is not where its archive says")
     names = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
     offset = info.header_offset + 30 + names
-    if offset + info.file_size > path.stat().st_size:
+    if offset + info.file_size > size:
         raise Damaged(f"{info.filename} is cut off")
     return offset

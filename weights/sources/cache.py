@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from weights.lock import locked
+from weights.opening import read_at_most
 from weights.progress import Progress
 from weights.sources.hub import COMMIT, HubFile, ask, unreachable
 from weights.sources.transfer import PART, check, download, part_of
@@ -92,7 +93,7 @@ def noted(repository: Path, revision: str) -> str | None:
     if COMMIT.fullmatch(revision):
         return revision
     path = _note(repository, revision)
-    commit = path.read_text() if path.is_file() else ""
+    commit = read_at_most(path, 100).decode("ascii", "replace") if path.is_file() else ""
     return commit if COMMIT.fullmatch(commit) else None
 
 

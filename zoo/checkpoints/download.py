@@ -98,7 +98,11 @@ def _files(source: Path) -> list[Path]:
     """The files of a checkpoint."""
     if source.is_dir():
         return sorted(path for path in source.iterdir() if path.is_file())
-    return [source] if source.suffix != ".json" else [source, *open_checkpoint(source).files]
+    return (
+        [source]
+        if source.suffix != ".json"
+        else [source, *(file.path for file in open_checkpoint(source).files)]
+    )
 
 
 def _check_same(path: Path, digest: str | None) -> None:

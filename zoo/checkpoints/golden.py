@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import converter
 from weights import bind
 from weights.mapping import plan, source_shapes
+from weights.opening import open_regular
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from zoo.checkpoints.load import Loaded, shapes
@@ -62,7 +63,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadFile(f"{path} does not exist: name an .npz file.")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_regular(path) as content, np.load(content, allow_pickle=False) as file:
             return dict(file)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise BadFile(f"{path} is no .npz of plain arrays: name another file.") from error

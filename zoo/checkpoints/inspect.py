@@ -36,7 +36,7 @@ def inspect(path: Path) -> Inspection:
         naming=naming.name,
         models=tuple(variants(checkpoint)),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
-        bytes=sum(file.stat().st_size for file in checkpoint.files),
+        bytes=sum(file.state.size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
         periods=_origin_of_periods(checkpoint, naming),
     )

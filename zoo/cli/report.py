@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.errors import WeightsError
+from weights.opening import read_at_most
 from weights.terminal import say
 from zoo.artifacts.build.plan import USUAL
 from zoo.cli import options
@@ -20,6 +21,9 @@ IMAGES = (
     "A folder of images, with a folder for each class, or such folders in `train` and `val`. Then "
     "it is also counted how often an image and its nearest neighbours are of the same class."
 )
+
+LARGEST_PAGE = 1 << 20
+"""Bytes of a page that are searched for what says who wrote it."""
 
 
 def report(
@@ -71,7 +75,7 @@ def check_place(page: Path) -> None:
     """**Raises** `BadOutput` where a page is that `zoo report` did not write."""
     if page.suffix != ".md":
         raise BadOutput(f"--out {page} is no page: end its name in .md.")
-    if page.exists() and "Written by `zoo report`" not in page.read_text(errors="replace"):
+    if page.exists() and b"Written by `zoo report`" not in read_at_most(page, LARGEST_PAGE):
         raise BadOutput(f"{page} was not written by `zoo report`: name another page with --out.")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from weights.errors import Unreachable
+from weights.opening import read_at_most
 from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
 from weights.sources.transfer import check, fetch
@@ -166,7 +167,7 @@ def _online(wanted: Wanted, progress: Progress) -> Listing:
     with TemporaryDirectory() as place:
         path = Path(place, MANIFEST)
         fetch(file, path, wanted.advice, progress)
-        content = path.read_bytes()
+        content = read_at_most(path, LARGEST_MANIFEST + 1)
     manifest = parse(content, f"the manifest of {where}", wanted.model)
     return Listing(manifest, content, file.revision, where)
 
@@ -179,7 +180,7 @@ def _offline(wanted: Wanted) -> Listing:
     path = own if wanted.revision is None and own.is_file() else copy
     if path is None:
         raise _forbidden(wanted.manifest, wanted)
-    content = path.read_bytes()
+    content = read_at_most(path, LARGEST_MANIFEST + 1)
     revision = wanted.manifest.revision if copy is None else copy.parent.name
     return Listing(parse(content, str(path), wanted.model), content, revision, str(path.parent))
 
@@ -204,7 +205,8 @@ def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
     folder = wanted.folder
     names = [name for name in listing.manifest.listed if name not in right]
     own = folder / MANIFEST
-    if not own.is_file() or own.is_symlink() or own.read_bytes() != listing.content:
+    size = len(listing.content) + 1
+    if not own.is_file() or own.is_symlink() or read_at_most(own, size) != listing.content:
         names.append(MANIFEST)
     found = [name for name in names if os.path.lexists(folder / name)]
     if found and not wanted.force:

@@ -14,6 +14,7 @@ from huggingface_hub.utils import disable_progress_bars
 
 from weights.errors import Unreachable
 from weights.files import sha256
+from weights.opening import read_at_most
 from weights.progress import Progress
 from weights.sources.hub import FORBIDDEN, reason, status
 from zoo.artifacts.audit.files import check_folder
@@ -113,7 +114,7 @@ def _is_same(path: Path, there: RepoSibling) -> bool:
         return False
     if there.lfs is not None:
         return there.lfs.sha256 == sha256(path)
-    blob = hashlib.sha1(b"blob %d\0" % size + path.read_bytes(), usedforsecurity=False)
+    blob = hashlib.sha1(b"blob %d\0" % size + read_at_most(path, size), usedforsecurity=False)
     return there.blob_id == blob.hexdigest()
 
 

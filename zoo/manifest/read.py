@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from weights.opening import read_at_most
 from zoo.errors import BadFile
 from zoo.files.staging import manifest_path
 from zoo.manifest.fields import PATTERNS
@@ -39,8 +40,7 @@ def near(file: Path) -> Manifest | None:
 def read(path: Path) -> Manifest:
     """The manifest at a path. **Raises** `BadFile`."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_MANIFEST + 1)
+        content = read_at_most(path, LARGEST_MANIFEST + 1)
     except FileNotFoundError as error:
         raise BadFile(f"{path} is missing: keep the manifest beside its files.") from error
     except OSError as error:

@@ -5,10 +5,12 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from weights.opening import read_at_most
 from zoo.errors import BadFile
 from zoo.manifest.choices import Precision
 from zoo.manifest.fields import Count, Digest, Line, Model, Side
 from zoo.manifest.measured import Verification, worst
+from zoo.manifest.read import LARGEST_MANIFEST
 
 
 class Against(Model):
@@ -91,7 +93,7 @@ def read(path: Path) -> Report:
     if not path.exists():
         return EMPTY
     try:
-        return Report.model_validate_json(path.read_bytes())
+        return Report.model_validate_json(read_at_most(path, LARGEST_MANIFEST))
     except (OSError, ValidationError) as error:
         raise BadFile(
             f"{path} is not what `zoo report` wrote: remove it, or name another page with --out."

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from weights.opening import read_at_most
 from weights.progress import Progress
 from zoo.errors import BadOutput
 from zoo.files.staging import locked, staged, writing
-from zoo.manifest.read import to_text
+from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
@@ -81,7 +82,7 @@ def refuse_strangers(out: Path, force: bool) -> None:
 def _listed(out: Path) -> set[str]:
     """The names of an earlier site's files; none if it is no site."""
     try:
-        record = json.loads((out / CATALOGUE).read_text(encoding="utf-8"))
+        record = json.loads(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
     except (OSError, ValueError):
         return set()
     is_site = isinstance(record, dict) and record.get("format") == FORMAT

@@ -32,7 +32,7 @@ def test_any_range_of_any_frame(block_size, linked, tmp_path, monkeypatch):
         (tmp_path / "frame").write_bytes(frame)
         places: list[ours.Place] = []
         assert b"".join(ours.blocks(io.BytesIO(frame), places)) == content
-        source = ours.FrameBytes(tmp_path / "frame", places, 0)
+        source = ours.FrameBytes(FileBytes(tmp_path / "frame"), places, 0)
         for _ in range(8):
             start = int(rng.integers(0, len(content)))
             target = bytearray(int(rng.integers(0, len(content) - start + 1)))
