@@ -9,6 +9,7 @@ import pytest
 
 from weights.containers import lz4 as ours
 from weights.errors import Damaged
+from weights.files import FileBytes
 
 
 @pytest.mark.parametrize("block_size", [0, 4, 5, 6, 7])
@@ -71,7 +72,7 @@ def test_threads_that_read_at_once(tmp_path, monkeypatch):
     (tmp_path / "frame").write_bytes(frame)
     places: list[ours.Place] = []
     assert b"".join(ours.blocks(io.BytesIO(frame), places)) == content
-    source = Busy(tmp_path / "frame", places, 0)
+    source = Busy(FileBytes(tmp_path / "frame"), places, 0)
     for start in rng.integers(0, len(content) - 1000, 50):
         target = bytearray(1000)
         source.read_into(int(start), memoryview(target))
