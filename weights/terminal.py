@@ -7,6 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
+from pathlib import Path
 from typing import TextIO
 
 
@@ -23,31 +25,35 @@ def complain(text: str) -> None:
 def printable(text: str) -> str:
     """A text in which whatever cannot be seen is written as an escape: what moves a cursor, sets a
     window's title or turns the direction of reading. Lines and tabs stay."""
-    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+    return _shown(text, lambda character: character.encode("unicode_escape").decode())
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _shown(text: str, escaped: Callable[[str], str]) -> str:
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else escaped(c) for c in text)
 
 
 def say_json(value: object, default: Callable[[object], object]) -> None:
     """Print one document, in which the same is escaped as JSON escapes it."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=default)
-    shown = (c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
-    print("".join(shown), flush=True)
+    print(_shown(text, lambda character: json.dumps(character)[1:-1]), flush=True)
 
 
 def survive() -> None:
     """Have stdout and stderr take what their encoding lacks, also where they were closed."""
-    for name in ("stdout", "stderr"):
-        stream = vars(sys)[name]
-        if stream is None:  # closed before this process began
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        else:
-            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = _surviving(sys.stdout), _surviving(sys.stderr)
+
+
+def _surviving(stream: TextIO | None) -> TextIO:
+    if stream is None:  # closed before this process began
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return stream
 
 
 def leave_closed(stream: TextIO) -> None:
     """Write nothing more to a stream that nobody reads, not even what is left of it at the end."""
-    with open(os.devnull, "w") as nothing:
+    with Path(os.devnull).open("w") as nothing:
         os.dup2(nothing.fileno(), stream.fileno())

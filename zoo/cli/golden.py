@@ -55,7 +55,8 @@ def make_golden(
         reference = f"seed {seed}"
     elif target.suffix != ".npz":
         raise BadRequest(
-            f"{target} is neither: name an .npz for outputs, or a .pth for a checkpoint."
+            f"{target} ends in neither .npz nor .pth: name an .npz for outputs, or a .pth "
+            "for a checkpoint."
         )
     elif weights is None:
         raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
