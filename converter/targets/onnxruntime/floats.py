@@ -27,6 +27,14 @@ def fixed_padding(node: Node, editor: Editor) -> Value | None:
     return editor.like(node, [x])
 
 
+def scalar_gelu(node: Node, editor: Editor) -> Value | None:
+    """One number as an array of one."""
+    (x,) = node.inputs
+    if x.shape or x.dtype != np.float32:
+        return None
+    return editor.reshape(editor.like(node, [editor.reshape(x, (1,))], (1,)), ())
+
+
 def to_float8(node: Node, editor: Editor) -> Value | None:
     """What is rounded to infinity is that before."""
     (x,), dtype = node.inputs, node.out.dtype

@@ -64,6 +64,16 @@ QUIRKS = (
         {ops.convert_element_type: floats.to_float8},
     ),
     Quirk(
+        "GELU of a single number, spelled out",
+        "",
+        "g (float x) => (float y) { c = Constant <value_float=0.044715> () "
+        "s = Constant <value_float=0.7978845608> () o = Constant <value_float=1.0> () "
+        "h = Constant <value_float=0.5> () a = Mul (x, c) b = Mul (a, x) d = Mul (x, s) "
+        "e = Add (b, o) f = Mul (d, e) t = Tanh (f) i = Mul (x, h) j = Add (t, o) k = Mul (i, j) "
+        "y = Neg (k) }",
+        {ops.gelu: floats.scalar_gelu},
+    ),
+    Quirk(
         "Sigmoid of negative numbers",
         "",
         "g (float[1] x) => (float[1] y) { y = Sigmoid (x) }",
