@@ -1,7 +1,5 @@
 """Convolutions of integers and float64, for which ONNX Runtime has no operator."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest
@@ -37,16 +35,15 @@ def drawn(dtype, scale):
     return [(RNG.standard_normal(shape) * scale).astype(dtype) for shape in SHAPES]
 
 
-def every(x, w):
-    return [form(x, w) for form in FORMS.values()]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "float64"])
 def test_other_dtypes(dtype):
     with jax.enable_x64(True):
-        inputs = drawn(dtype, 60)
-        verdict = converter.check(converter.to_onnx(every, inputs), every, inputs)
+        assert_right(lambda x, w: [form(x, w) for form in FORMS.values()], drawn(dtype, 60))
+
+
+def assert_right(fn, inputs, specs=None):
+    verdict = converter.check(converter.to_onnx(fn, specs or inputs), fn, inputs)
     assert verdict.passed, verdict.differences
 
 
@@ -58,13 +55,11 @@ def test_integers_wrap():
         wide = lax.conv(narrow[:, :2], kernel, (1, 1), "SAME", preferred_element_type=np.int32)
         return FORMS["grouped"](x, w), wide
 
-    verdict = converter.check(converter.to_onnx(fn, inputs), fn, inputs)
-    assert verdict.passed, verdict.differences
+    assert_right(fn, inputs)
 
 
 @pytest.mark.full
 def test_named_sizes():
-    (x, w), fn = drawn("int32", 9), lambda x, w: lax.conv(x[:, :2], w, (1, 2), "SAME")
-    export = converter.to_onnx(fn, [(("B", 4, "H", 7), "int32"), w])
-    verdict = converter.check(export, fn, [x, w])
-    assert verdict.passed, verdict.differences
+    x, w = drawn("int32", 9)
+    specs = [(("B", 4, "H", 7), "int32"), w]
+    assert_right(lambda x, w: lax.conv(x[:, :2], w, (1, 2), "SAME"), [x, w], specs)
