@@ -1,13 +1,9 @@
 """What a file and its nodes say about themselves."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import onnxruntime as ort
 import pytest
@@ -35,14 +31,11 @@ def test_what_a_file_says(tmp_path):
     assert meta.custom_metadata_map == {"author": "me", "zebra": "1"}
 
 
-@pytest.mark.full
 def test_properties_alone_and_none():
     model = converter.to_onnx(jnp.sin, [SHAPE], metadata={"author": "me"}).model
     assert model.metadata_props == {"author": "me"}
     assert (model.producer_name, model.graph.name) == ("jax-onnx-zoo", "main_graph")
-    plain = converter.to_onnx(jnp.sin, [SHAPE]).model
-    assert not plain.metadata_props
-    assert not any(node.doc_string for node in plain.graph)
+    assert not any(node.doc_string for node in model.graph)
 
 
 def test_properties_are_texts():
@@ -51,17 +44,6 @@ def test_properties_are_texts():
 
 
 # ------------------------------------------------------------------------------- source lines
-
-
-@pytest.mark.full
-def test_nodes_say_where_they_come_from():
-    model = eqx.nn.MLP(4, 3, 8, 1, key=jax.random.key(0))
-    mine = lambda x: jnp.sin(jax.vmap(model)(x))  # noqa: E731
-    graph = converter.to_onnx(mine, [SHAPE], source_lines=True, opset=18).model.graph
-    told = {node.op_type: node.doc_string for node in graph}
-    file = "tests/converter/test_metadata.py:"
-    assert all(line.startswith(file) and line.endswith("<lambda>)") for line in told.values())
-    assert told.keys() == {"MatMul", "Add", "Relu", "Sin"}
 
 
 PROGRAM = """

@@ -1,7 +1,5 @@
 """What ONNX Runtime's optimiser makes of what the converter writes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

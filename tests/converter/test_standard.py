@@ -1,7 +1,5 @@
 """`target="standard"` writes all that ONNX defines, and no runtime's ways round it."""
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -48,13 +46,11 @@ ONE = {
     "float64 gelu": (gelu, [draw(3, 5, dtype=DOUBLE)], (20, 26), {"Gelu": 1}),
     "float64 attention": (attend, QKV, (23, 26), {"Attention": 1}),
     "float64 erf": (lax.erf, [draw(3, 5, dtype=DOUBLE)], (17, 26), {"Erf": 1}),
-    "float64 sigmoid": (jax.nn.sigmoid, [draw(3, 5, dtype=DOUBLE)], (17, 26), {"Sigmoid": 1}),
     "groups": (jax.vmap(NORM), [draw(2, 12, 5, 7)], (21, 26), {"GroupNormalization": 1}),
     "swish": (swish, [draw(3, 5)], (24, 25, 26), {"Swish": 1}),
     "int64 sum": (lambda x: x.sum(0), [LONG], (17, 26), {"ReduceSum": 1}),
     "int64 product": (lambda x: x.prod(1), [LONG], (17, 26), {"ReduceProd": 1}),
     "int64 max": (lambda x: x.max(0), [LONG], (17, 26), {"ReduceMax": 1}),
-    "int64 min": (lambda x: x.min(1), [LONG], (17, 26), {"ReduceMin": 1}),
     "int64 sign": (jnp.sign, [LONG], (17, 26), {"Sign": 1}),
     "int64 remainder": (lambda x: lax.rem(x, jnp.int64(-1)), [LONG], (17, 26), {"Mod": 1}),
     "power of uint8": (
@@ -92,7 +88,3 @@ def test_a_scale_for_each_group_is_not_written():
     """The GroupNormalization of opset 18 is deprecated: it scales groups, not channels."""
     export = converter.to_onnx(jax.vmap(NORM), [(2, 12, 5, 7)], target="standard", opset=18)
     assert "GroupNormalization" not in export.report.histogram
-
-
-def test_it_has_no_quirk():
-    assert converter.TARGETS["standard"].quirks == ()

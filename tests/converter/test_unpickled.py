@@ -1,7 +1,5 @@
 """A process in which dtypes came out of a pickle first converts to the same bytes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -42,7 +40,7 @@ def test_given_by_hand(way, tmp_path):
         assert verdict.passed, verdict.differences
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "complex64"])
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_bytes_in_the_other_order(dtype, tmp_path):
     """A parameter is compared by the numbers that it holds, not by how they lie in memory."""
     fn = lambda p, x: x + p["w"]  # noqa: E731

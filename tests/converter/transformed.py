@@ -1,7 +1,5 @@
 """Ways in which transformations hand a function over, and a row for each decomposition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +12,11 @@ from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import primitives
 
+from tests.conformance import Case, wrapped
 from tests.converter.complex.test_complex import FAMILIES
 from tests.converter.complex.test_complex_functions import FUNCTIONS
 
 Function = Callable[..., Any]
-LANES = 3
 RNG = np.random.default_rng(31)
 
 
@@ -33,23 +31,10 @@ class Row:
 # ------------------------------------------------------------------------------------------- ways
 
 
-def _lanes(x: np.ndarray, axis: int) -> np.ndarray:
-    """Several like it: positive, symmetric, sorted or within bounds as it is."""
-    parts = [
-        np.roll(x, i) if x.dtype.kind in "biu" else x * x.dtype.type(1 - i / 8)
-        for i in range(LANES)
-    ]
-    return np.stack(parts, _fit(x, axis))
-
-
-def _fit(x: np.ndarray, axis: int) -> int:
-    return min(axis, x.ndim)
-
-
-def _mapped(axis: int) -> Callable[[Row], Row]:
+def _wrapped(how: str) -> Callable[[Row], Row]:
     def way(row: Row) -> Row:
-        axes = tuple(_fit(x, axis) for x in row.inputs)
-        return Row(jax.vmap(row.fn, in_axes=axes), [_lanes(x, axis) for x in row.inputs])
+        case = wrapped(Case("", row.fn, row.inputs), how)
+        return Row(case.fn, case.specs)
 
     return way
 
@@ -60,7 +45,8 @@ def _one(place: int) -> Callable[[Row], Row]:
     def way(row: Row) -> Row:
         chosen = place % len(row.inputs)
         axes = tuple(0 if i == chosen else None for i in range(len(row.inputs)))
-        inputs = [_lanes(x, 0) if i == chosen else x for i, x in enumerate(row.inputs)]
+        inputs = list(row.inputs)
+        inputs[chosen] = np.stack([np.roll(inputs[chosen], i) for i in range(3)])
         return Row(jax.vmap(row.fn, in_axes=axes), inputs)
 
     return way
@@ -111,10 +97,6 @@ def _grad(row: Row) -> Row:
     return Row(lambda *xs: grad([xs[i] for i in places], xs), row.inputs)
 
 
-def _scan(row: Row) -> Row:
-    return Row(lambda *xs: lax.map(lambda ys: row.fn(*ys), xs), [_lanes(x, 0) for x in row.inputs])
-
-
 def _cond(row: Row) -> Row:
     def either(flag: Any, *xs: Any) -> Any:
         return lax.cond(flag, row.fn, lambda *ys: jax.tree.map(jnp.zeros_like, row.fn(*ys)), *xs)
@@ -128,21 +110,17 @@ def _jit(row: Row) -> Row:
 
 WAYS: dict[str, Callable[[Row], Row]] = {
     "plain": lambda row: row,
-    "vmap 0": _mapped(0),
-    "vmap 1": _mapped(1),
-    "vmap last": _mapped(99),
-    "nested vmap": _after(_mapped(99), _mapped(0)),
+    "vmap 1": _wrapped("vmap1"),
+    "vmap last": _wrapped("vmap-1"),
+    "nested vmap": _after(_wrapped("vmap-1"), _wrapped("vmap0")),
     "vmap of the first": _one(0),
     "vmap of the last": _one(-1),
     "jvp": _jvp,
-    "grad": _grad,
-    "vmap of grad": _after(_mapped(1), _grad),
-    "scan": _scan,
-    "vmap in scan": _after(_scan, _mapped(1)),
-    "cond": _cond,
-    "vmap of cond": _after(_mapped(0), _cond),
+    "vmap of grad": _after(_wrapped("vmap-1"), _grad),
+    "vmap in scan": _after(_wrapped("scan"), _wrapped("vmap-1")),
+    "vmap of cond": _after(_wrapped("vmap0"), _cond),
     "jit and checkpoint": _jit,
-    "open batch": _mapped(0),
+    "open batch": _wrapped("vmap0"),
 }
 
 # ------------------------------------------------------------------------------------------- rows

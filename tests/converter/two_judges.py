@@ -3,8 +3,6 @@
 A case is named by its table, itself and its opset; the reason is an entry of `docs/runtimes.md`.
 """
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from tests.judges.habits import Runtime
