@@ -1,8 +1,13 @@
-"""How a file shows what was converted: its layouts, and whether it is right."""
+"""How a file shows what was converted: its layouts, whether it is right, what it says of itself."""
+
+import importlib
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 
 import converter
@@ -143,3 +148,61 @@ def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
 def test_nothing_to_compute():
     with pytest.raises(converter.SpecError, match="returns no array"):
         converter.to_onnx(lambda x: None, [(2, 3)])
+
+
+# ---------------------------------------------------------------------------------- metadata
+
+SHAPE = ("B", 4)
+
+
+def test_what_a_file_says(tmp_path):
+    path = tmp_path / "model.onnx"
+    said = converter.Metadata(
+        graph_name="sine",
+        producer_name="us",
+        producer_version="1.2",
+        domain="com.example",
+        model_version=7,
+        doc_string="the sine",
+        properties={"zebra": "1", "author": "me"},
+    )
+    converter.to_onnx(jnp.sin, [SHAPE], metadata=said, path=path)
+    meta = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_modelmeta()
+    assert (meta.graph_name, meta.producer_name, meta.domain) == ("sine", "us", "com.example")
+    assert (meta.version, meta.description) == (7, "the sine")
+    assert meta.custom_metadata_map == {"author": "me", "zebra": "1"}
+
+
+def test_properties_alone_and_none():
+    model = converter.to_onnx(jnp.sin, [SHAPE], metadata={"author": "me"}).model
+    assert model.metadata_props == {"author": "me"}
+    assert (model.producer_name, model.graph.name) == ("jax-onnx-zoo", "main_graph")
+    assert not any(node.doc_string for node in model.graph)
+
+
+def test_properties_are_texts():
+    with pytest.raises(converter.SpecError, match="received 'epoch': 3; write 'epoch': '3'"):
+        converter.to_onnx(jnp.sin, [SHAPE], metadata={"epoch": 3})
+
+
+# ------------------------------------------------------------------------------- source lines
+
+
+def test_the_same_bytes_wherever_the_code_is(tmp_path, monkeypatch):
+    """A package in two folders: lines are told from where the package begins."""
+    written = []
+    for name in ("one", "another"):
+        package = tmp_path / name / "layers"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("from layers.inner import network\n")
+        (package / "inner.py").write_text(
+            "import jax.numpy as jnp\n\ndef network(x):\n    return jnp.tanh(x) * 2\n"
+        )
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(package.parent)
+            network = importlib.import_module("layers").network
+            export = converter.to_onnx(network, [SHAPE], source_lines=True)
+        del sys.modules["layers"], sys.modules["layers.inner"]
+        written.append(ir.to_proto(export.model).SerializeToString(deterministic=True))
+    assert written[0] == written[1]
+    assert b"layers/inner.py:4 (network)" in written[0]

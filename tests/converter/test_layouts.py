@@ -57,6 +57,12 @@ def unequal(x):
     return jnp.sin(heads(b)), jnp.sin(jnp.swapaxes(a, 1, 2))
 
 
+def other_shapes(x):
+    q, k, v = jnp.split(x, 3, axis=-1)
+    other = v.reshape(x.shape[0], ROWS, WIDTH, HEADS).transpose(0, 2, 1, 3)
+    return jnp.sin(heads(q)), jnp.sin(heads(k)), jnp.sin(other)
+
+
 def flat_again(x):
     parts = x.reshape(x.shape[0], ROWS, 3, HEADS, WIDTH).transpose(0, 2, 1, 3, 4)
     return [jnp.sin(parts[:, i].reshape(-1, ROWS, HEADS * WIDTH)) for i in range(3)]
@@ -70,6 +76,7 @@ def flat_again(x):
         (other_order, {"Reshape": 1, "Transpose": 2, "Gather": 3}),
         (read_twice, {"Split": 1, "Reshape": 3, "Transpose": 3}),
         (unequal, {"Split": 1, "Reshape": 1, "Transpose": 2}),
+        (other_shapes, {"Split": 1, "Reshape": 3, "Transpose": 3}),
         (flat_again, {"Split": 1}),
     ],
 )

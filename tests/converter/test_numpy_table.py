@@ -105,7 +105,7 @@ def test_every_row_is_tested():
     }
 
 
-@pytest.mark.sampled(6, full=2)
+@pytest.mark.sampled(10, full=3)
 @pytest.mark.parametrize(
     ("op", "dtype"), [(op, dtype) for op, row in ROWS.items() for dtype in row.dtypes]
 )
@@ -129,7 +129,7 @@ def test_powers(dtype):
             assert_as_jax(node, [numbers], 8 * ROUNDED)
 
 
-@pytest.mark.sampled(4, full=2)
+@pytest.mark.sampled(11, full=3)
 @pytest.mark.parametrize("target", ALL)
 @pytest.mark.parametrize("dtype", ALL)
 def test_conversions(dtype, target):

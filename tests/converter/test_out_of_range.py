@@ -10,7 +10,7 @@ import converter
 from converter.ir import Value, const, make_node, ops
 from converter.ir.ranges import known_range
 from converter.verify.sessions import run, session
-from tests.conformance import assert_close
+from tests.conformance import Case, assert_close, assert_exports, cases
 
 BEYOND = np.array([1.2, -1, np.nan, 0.5, 1e20, -np.inf, np.inf, 3e9, -3e9, 254.9], np.float32)
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
@@ -189,6 +189,51 @@ def test_promises_that_are_kept_cost_nothing():
     for fn, clips in ((promised, 0), (clipped, 1)):
         export = converter.to_onnx(fn, [TABLE, PLACES])
         assert export.report.histogram.get("Clip", 0) == clips
+
+
+KNOWN = {
+    "too large": jnp.array([7]),
+    "a run of them": jnp.array([5, 6, 7]),
+    "beyond the start": jnp.array([-7, 2]),
+    "two by two": jnp.array([[-9, 4], [5, 0]]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_indices(name):
+    """XLA clips a read. Some gave a file whose result had another shape than it said."""
+    assert_same(lambda x: x[KNOWN[name]], TABLE)
+
+
+@pytest.mark.parametrize("way", ["set", "add", "max"])
+def test_known_indices_that_are_written(way):
+    """XLA drops a write."""
+
+    def fn(x, y):
+        return getattr(x.at[jnp.array([1, 9])], way)(y, mode="promise_in_bounds")
+
+    assert_same(fn, TABLE, -TABLE[:2] - 1)
+
+
+def windows(*sizes):
+    """Windows that start where index vectors say, in the axes 1 and 2."""
+    numbers = lax.GatherDimensionNumbers((2, 3, 4), (), (1, 2))
+    return lambda x, i: lax.gather(x, i, numbers, sizes)
+
+
+STARTS = np.array([[[0, 1], [-1, 4], [9, 2], [2147483647, -3]]], np.int32)
+
+
+@cases(
+    [
+        Case("one wide", windows(4, 1, 3), ((4, 5, 6), STARTS)),
+        Case("whole", windows(4, 5, 6), ((4, 5, 6), STARTS)),
+        Case("named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS)),
+    ]
+)
+def test_windows_are_moved_inside(case, opset):
+    """ONNX counts a negative index from the end, and refuses what reaches beyond it."""
+    assert_exports(case, opset)
 
 
 # ---------------------------------------------------------------------------------- known ranges

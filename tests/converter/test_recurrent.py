@@ -1,6 +1,6 @@
 """Recurrent layers, and what is nearly one, with their counts.
 
-Those of Haiku and Keras are in `tests/frameworks/`, every other spelling in `fuse/draw_cells.py`.
+Others of Haiku and Keras are in `tests/frameworks/`, every other spelling in `fuse/draw_cells.py`.
 """
 
 import equinox as eqx
@@ -46,6 +46,25 @@ def equinox(cell):
     return lambda cell, x: jax.vmap(run, in_axes=(None, 0))(cell, x), cell
 
 
+def haiku_gru(p, x):
+    """``haiku.GRU``, which resets its state before the product."""
+
+    def step(state, row):
+        zr = jax.nn.sigmoid(row @ p[0][:, : 2 * H] + state @ p[1][:, : 2 * H] + p[2][: 2 * H])
+        z, r = jnp.split(zr, 2, axis=-1)
+        a = jnp.tanh(row @ p[0][:, 2 * H :] + (r * state) @ p[1][:, 2 * H :] + p[2][2 * H :])
+        new = (1 - z) * state + z * a
+        return new, new
+
+    return lax.scan(step, jnp.zeros((x.shape[0], H)), jnp.swapaxes(x, 0, 1))
+
+
+def haiku():
+    rng = np.random.default_rng(1)
+    shapes = (D, 3 * H), (H, 3 * H), (3 * H,)
+    return haiku_gru, [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
 LSTM, GRU, RNN = ({op: 1, "Reshape": 1} | TURNED for op in ("LSTM", "GRU", "RNN"))
 BOTH = {"Reshape": 2, "Concat": 1} | TURNED
 LAYERS = {
@@ -65,6 +84,7 @@ LAYERS = {
     "nnx_lstm": (lambda: nnx_module(nnx.RNN(nnx.OptimizedLSTMCell(D, H, rngs=RNGS))), LSTM),
     "equinox_lstm": (lambda: equinox(eqx.nn.LSTMCell(D, H, key=KEY)), LSTM | {"Reshape": 3}),
     "equinox_gru": (lambda: equinox(eqx.nn.GRUCell(D, H, key=KEY)), GRU | {"Reshape": 2}),
+    "haiku_gru": (haiku, {"GRU": 1, "Reshape": 2, "Transpose": 1}),
 }
 
 

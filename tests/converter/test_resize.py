@@ -113,24 +113,6 @@ def test_one_file_for_all_sizes(method, antialias):
         assert_close(got, fn(x, y), 3, f"{before} to {after}")
 
 
-@pytest.mark.full
-def test_sizes_at_random():
-    """Known sizes, every method, against JAX."""
-    rng = np.random.default_rng(0)
-    for _ in range(40):
-        method = rng.choice(["nearest", "linear", "cubic", "cubic-pytorch", "lanczos3"])
-        antialias = bool(rng.integers(2))
-        shape = [int(i) for i in rng.integers(1, 24, 3)]
-        wanted = [int(i) for i in rng.integers(1, 24, 3)]
-        opset = int(rng.choice([17, 18, 23, 26]))
-        fn = to(*wanted, method=str(method), antialias=antialias)
-        x = rng.standard_normal(shape).astype(np.float32)
-        export = converter.to_onnx(fn, [x], opset=opset)
-        got = next(iter(run(export, [x]).values()))
-        what = f"{method} {antialias} {shape} to {wanted} at {opset}\n{export.graph}"
-        assert_close(got, fn(x), 3, what)
-
-
 @pytest.mark.parametrize("opset", [17, 18])
 def test_the_reference_implementation_agrees(opset):
     """ONNX's own evaluator, which is no runtime's: the operator is what the file means."""

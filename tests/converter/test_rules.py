@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ from converter.targets import DEFAULT, find_target
 
 ROOT = Path(converter.__file__).parents[1]
 FILES = sorted((ROOT / "converter").rglob("*.py"))
+
+
+@cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    """What the converter's sources are made of."""
+    return [(path, node) for path in FILES for node in ast.walk(ast.parse(path.read_text()))]
+
 
 # ------------------------------------------------------------------------------------- parameters
 
@@ -227,17 +235,15 @@ def lines(function: ast.FunctionDef) -> int:
 
 def test_nothing_is_dropped_unseen():
     """No function of the converter takes parameters that it does not name or pass on."""
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.arguments) and node.kwarg is not None:
-                assert not node.kwarg.arg.startswith("_"), f"{path}:{node.kwarg.lineno}"
+    for path, node in nodes():
+        if isinstance(node, ast.arguments) and node.kwarg is not None:
+            assert not node.kwarg.arg.startswith("_"), f"{path}:{node.kwarg.lineno}"
 
 
 def test_functions_are_short():
     long = {
         f"{path.relative_to(ROOT)}:{node.name}"
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path, node in nodes()
         if isinstance(node, ast.FunctionDef) and lines(node) > 40
     }
     assert long == set()
