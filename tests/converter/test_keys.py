@@ -252,8 +252,7 @@ def test_a_draw_by_a_given_number():
     def fn(x):
         return random.loggamma(KEY, jnp.abs(x) + 1)
 
-    verdict = converter.check(converter.to_onnx(fn, [(3,)]), fn, [np.ones(3, np.float32)])
-    assert verdict.passed, verdict.differences
+    converter.to_onnx(fn, [(3,)], verify=[np.ones(3, np.float32)])
 
 
 @pytest.mark.full

@@ -8,9 +8,6 @@ import pytest
 from jax import lax
 
 import converter
-from converter.frontend.trace import trace
-from converter.ir.evaluation import compute
-from converter.pipeline import passes
 from converter.verify.sessions import run
 
 N = "N"
@@ -108,17 +105,7 @@ FACTORS = (
 )
 
 
-def assert_same_in_graph(chain):
-    x = np.arange(math.prod(shape_of(chain.start, 1)), dtype=np.float32)
-    x = x.reshape(shape_of(chain.start, 1))
-    graph = trace(lambda x: chain(x, 1), [x.shape])
-    passes.run_passes(graph, passes.Settings(23))
-    (value,) = graph.outputs
-    got = compute(value, lambda v: x if v.kind == "input" else v.const)
-    np.testing.assert_array_equal(got, chain(x, 1), err_msg=f"{chain}\n{graph}")
-
-
-def assert_same_in_a_file(chain):
+def assert_same(chain):
     shape = shape_of(chain.start, SIZE)
     x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
     named = tuple(
@@ -135,23 +122,18 @@ def chains(seed, count, more=()):
     return [draw(rng, factors) for factors in pick]
 
 
-def test_chains_of_known_sizes():
-    for chain in chains(1, 150):
-        assert_same_in_graph(chain)
-
-
-def test_chains_with_a_named_size():
-    for chain in chains(3, 50, [N]):
-        assert_same_in_a_file(chain)
+@pytest.mark.parametrize(("seed", "count", "more"), [(1, 80, []), (3, 40, [N])])
+def test_chains(seed, count, more):
+    """Of known sizes, and with a named one."""
+    for chain in chains(seed, count, more):
+        assert_same(chain)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_many_more_chains(seed):
-    for chain in chains(seed, 400):
-        assert_same_in_graph(chain)
-    for chain in chains(seed, 100, [N]):
-        assert_same_in_a_file(chain)
+    for chain in (*chains(seed, 200), *chains(seed, 100, [N])):
+        assert_same(chain)
 
 
 # ------------------------------------------------------------------------- chains that people write

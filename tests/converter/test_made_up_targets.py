@@ -149,9 +149,7 @@ def test_a_newer_runtime_gets_smaller_files():
     x = np.array([[2**40, -3, 5], [7, 2**33, -(2**40)]])
     with jax.enable_x64(True):
         nodes = [
-            converter.to_onnx(fn, [x, x + 1], target=target).report.nodes
+            converter.to_onnx(fn, [x, x + 1], target=target, verify=[x, x + 1]).report.nodes
             for target in ("onnxruntime", "onnxruntime<1.32", "onnxruntime>=1.32")
         ]
-        newer = converter.to_onnx(fn, [x, x + 1], target="onnxruntime>=1.32")
-        assert converter.check(newer, fn, [x, x + 1]).passed
     assert nodes[0] == nodes[1] > nodes[2]
