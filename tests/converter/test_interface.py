@@ -1,10 +1,13 @@
-"""How a file shows what was converted: its layouts, and whether it is right."""
+"""How a file shows what was converted: its layouts, whether it is right, what it says of itself."""
 
-from __future__ import annotations
+import importlib
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 
 import converter
@@ -56,20 +59,13 @@ def test_channels_first_without_a_transpose():
 
 @pytest.mark.full
 def test_only_inputs_or_outputs():
-    for names in (["image"], ["map"], ["image", "map"]):
+    for names in (["image"], ["map"]):
         found = export(channels_first=names)
-        assert found.report.histogram.get("Transpose", 0) == 2 - len(names)
+        assert found.report.histogram.get("Transpose", 0) == 1
         assert converter.check(found, lambda *xs: network(PARAMS, *xs), [IMAGE, SHIFT]).passed
     assert not converter.bisect(network, [IMAGE, SHIFT], params=PARAMS, channels_first=["map"])
-    assert converter.to_onnx(
-        network,
-        SPECS,
-        params=PARAMS,
-        input_names=["x", "y"],
-        output_names=["a", "b"],
-        channels_first=["x", "b"],
-        verify=[IMAGE, SHIFT],
-    ).verdict.passed
+    named = {"input_names": ["x", "y"], "output_names": ["a", "b"], "channels_first": ["x", "b"]}
+    assert export(**named, verify=[IMAGE, SHIFT]).verdict.passed
 
 
 @pytest.mark.full
@@ -97,17 +93,6 @@ def test_what_cannot_be_channels_first():
 # ------------------------------------------------------------------------------------ verify
 
 
-@pytest.mark.full
-def test_a_verdict(tmp_path):
-    path, how = tmp_path / "model.onnx", {"channels_first": ["x"]}
-    found = converter.to_onnx(lambda x: x + 1, [("B", 2, 3, 4)], verify=True, path=path, **how)
-    assert found.verdict is not None
-    assert found.verdict.passed
-    assert set(found.verdict) == {"output_0"}
-    assert path.exists()
-    assert converter.to_onnx(lambda x: x + 1, [("B", 2, 3, 4)], **how).verdict is None
-
-
 def test_nothing_is_written_that_is_wrong(tmp_path, monkeypatch):
     path = tmp_path / "model.onnx"
 
@@ -132,26 +117,28 @@ def test_what_cannot_be_verified():
 @pytest.mark.full
 def test_verified_functions_of_every_kind():
     traced = jax.jit(lambda x, *, y: {"sum": x + y}).trace(jnp.ones(3), y=jnp.ones(3))
-    assert converter.to_onnx(traced, verify=True).verdict.passed
-    nothing = converter.to_onnx(lambda: jnp.arange(3) + 1, [], verify=[])
-    assert nothing.verdict.passed
-    tree = converter.to_onnx(
-        lambda pair, *, scale: pair["a"] * scale + pair["b"],
-        [{"a": ("B", 3), "b": (3,)}],
-        kwargs={"scale": ("B", 1)},
-        verify=[{"a": np.ones((2, 3), np.float32), "b": drawn(3)}, drawn(2, 1)],
-    )
-    assert tree.verdict.passed
+    tree = lambda pair, *, scale: pair["a"] * scale + pair["b"]  # noqa: E731
+    given = [{"a": np.ones((2, 3), np.float32), "b": drawn(3)}, drawn(2, 1)]
+    for found in (
+        converter.to_onnx(traced, verify=True),
+        converter.to_onnx(lambda: jnp.arange(3) + 1, [], verify=[]),
+        converter.to_onnx(
+            tree, [{"a": ("B", 3), "b": (3,)}], kwargs={"scale": ("B", 1)}, verify=given
+        ),
+    ):
+        assert found.verdict.passed
 
 
-def test_what_is_no_array_is_compared_as_jax_returns_it():
+def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
     """Python's numbers, and what numpy computes in 64 bits."""
+    path = tmp_path / "model.onnx"
 
     def fn(x):
         return jnp.size(x, (0, 1)), 1.5, True, np.arange(3), np.float64(2.5), x * 2
 
-    export = converter.to_onnx(fn, [("N", 4)], verify=True)
-    got = converter.run(export, [np.ones((2, 4), np.float32)])
+    export = converter.to_onnx(fn, [("N", 4)], verify=True, path=path)
+    assert len(export.verdict) == 6
+    got = converter.run(converter.session(path), [np.ones((2, 4), np.float32)])
     wanted = jax.jit(fn)(np.ones((2, 4), np.float32))
     for result, want in zip(got.values(), wanted, strict=True):
         assert result.dtype == want.dtype
@@ -161,3 +148,61 @@ def test_what_is_no_array_is_compared_as_jax_returns_it():
 def test_nothing_to_compute():
     with pytest.raises(converter.SpecError, match="returns no array"):
         converter.to_onnx(lambda x: None, [(2, 3)])
+
+
+# ---------------------------------------------------------------------------------- metadata
+
+SHAPE = ("B", 4)
+
+
+def test_what_a_file_says(tmp_path):
+    path = tmp_path / "model.onnx"
+    said = converter.Metadata(
+        graph_name="sine",
+        producer_name="us",
+        producer_version="1.2",
+        domain="com.example",
+        model_version=7,
+        doc_string="the sine",
+        properties={"zebra": "1", "author": "me"},
+    )
+    converter.to_onnx(jnp.sin, [SHAPE], metadata=said, path=path)
+    meta = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_modelmeta()
+    assert (meta.graph_name, meta.producer_name, meta.domain) == ("sine", "us", "com.example")
+    assert (meta.version, meta.description) == (7, "the sine")
+    assert meta.custom_metadata_map == {"author": "me", "zebra": "1"}
+
+
+def test_properties_alone_and_none():
+    model = converter.to_onnx(jnp.sin, [SHAPE], metadata={"author": "me"}).model
+    assert model.metadata_props == {"author": "me"}
+    assert (model.producer_name, model.graph.name) == ("jax-onnx-zoo", "main_graph")
+    assert not any(node.doc_string for node in model.graph)
+
+
+def test_properties_are_texts():
+    with pytest.raises(converter.SpecError, match="received 'epoch': 3; write 'epoch': '3'"):
+        converter.to_onnx(jnp.sin, [SHAPE], metadata={"epoch": 3})
+
+
+# ------------------------------------------------------------------------------- source lines
+
+
+def test_the_same_bytes_wherever_the_code_is(tmp_path, monkeypatch):
+    """A package in two folders: lines are told from where the package begins."""
+    written = []
+    for name in ("one", "another"):
+        package = tmp_path / name / "layers"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("from layers.inner import network\n")
+        (package / "inner.py").write_text(
+            "import jax.numpy as jnp\n\ndef network(x):\n    return jnp.tanh(x) * 2\n"
+        )
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(package.parent)
+            network = importlib.import_module("layers").network
+            export = converter.to_onnx(network, [SHAPE], source_lines=True)
+        del sys.modules["layers"], sys.modules["layers.inner"]
+        written.append(ir.to_proto(export.model).SerializeToString(deterministic=True))
+    assert written[0] == written[1]
+    assert b"layers/inner.py:4 (network)" in written[0]

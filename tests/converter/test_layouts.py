@@ -1,7 +1,5 @@
 """Layout operations in their shortest form: what is cut, reshaped and transposed, and how often."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -59,8 +57,10 @@ def unequal(x):
     return jnp.sin(heads(b)), jnp.sin(jnp.swapaxes(a, 1, 2))
 
 
-def not_all(x):
-    return [jnp.sin(heads(part)) for part in jnp.split(x, 3, axis=-1)[:2]]
+def other_shapes(x):
+    q, k, v = jnp.split(x, 3, axis=-1)
+    other = v.reshape(x.shape[0], ROWS, WIDTH, HEADS).transpose(0, 2, 1, 3)
+    return jnp.sin(heads(q)), jnp.sin(heads(k)), jnp.sin(other)
 
 
 def flat_again(x):
@@ -76,7 +76,7 @@ def flat_again(x):
         (other_order, {"Reshape": 1, "Transpose": 2, "Gather": 3}),
         (read_twice, {"Split": 1, "Reshape": 3, "Transpose": 3}),
         (unequal, {"Split": 1, "Reshape": 1, "Transpose": 2}),
-        (not_all, {"Slice": 2, "Reshape": 2, "Transpose": 2}),
+        (other_shapes, {"Split": 1, "Reshape": 3, "Transpose": 3}),
         (flat_again, {"Split": 1}),
     ],
 )
@@ -104,17 +104,13 @@ NAMED = ("B", 6, 8)
 @pytest.mark.parametrize(
     ("fn", "ops"),
     [
-        (lambda x: x[..., ::2], {"Slice": 1}),
         (lambda x: x[:, 1:, ::2], {"Slice": 1}),
         (lambda x: x[:, :-1], {"Slice": 1}),
         (lambda x: x[:, -1], {"Gather": 1}),
-        (lambda x: x[..., -3], {"Gather": 1}),
         (lambda x: x[:, 1, 2], {"Reshape": 1, "Slice": 1}),
         (lambda x: x[:, jnp.array([1, 3, 5])], {"Slice": 1}),
         (lambda x: x[:, jnp.array([1, 1])], {"Gather": 1}),
-        (lambda x: x[:, jnp.array([1, 2, 4])], {"Gather": 1}),
         (lambda x: x[:, jnp.array([3, 1])], {"Gather": 1}),
-        (lambda x: x[:, jnp.array([3])], {"Gather": 1}),
         (lambda x: x[:, jnp.array([5, -1])], {"Gather": 1}),
         (lambda x: x[:, jnp.array([0, 1]), jnp.array([0, 1])], {}),
         (lambda x: jnp.asarray(x).at[:, jnp.array([2, 9])].get(mode="clip"), {}),
@@ -131,13 +127,8 @@ def test_rotary_by_hand_with_a_named_batch():
     angles = np.arange(24.0).reshape(6, 4) / 7
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
-    def halves(x):
-        a, b = x[..., :4], x[..., 4:]
-        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
-
-    def pairs(x):
+    def fn(x):
         a, b = x[..., ::2], x[..., 1::2]
         return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
 
-    for fn in (halves, pairs):
-        assert converted(fn, NAMED).report.fused == {"RotaryEmbedding": 1}
+    assert converted(fn, NAMED).report.fused == {"RotaryEmbedding": 1}

@@ -1,7 +1,5 @@
 """What numpy computes in JAX's place, on every dtype and at the edges, is what JAX computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +105,7 @@ def test_every_row_is_tested():
     }
 
 
-@pytest.mark.sampled(6, full=2)
+@pytest.mark.sampled(10, full=3)
 @pytest.mark.parametrize(
     ("op", "dtype"), [(op, dtype) for op, row in ROWS.items() for dtype in row.dtypes]
 )
@@ -131,7 +129,7 @@ def test_powers(dtype):
             assert_as_jax(node, [numbers], 8 * ROUNDED)
 
 
-@pytest.mark.sampled(4, full=2)
+@pytest.mark.sampled(11, full=3)
 @pytest.mark.parametrize("target", ALL)
 @pytest.mark.parametrize("dtype", ALL)
 def test_conversions(dtype, target):
@@ -143,6 +141,7 @@ def test_conversions(dtype, target):
     assert_as_jax(node, [numbers])
 
 
+@pytest.mark.sampled(4, full=2)
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_counting(dtype):
     for shape, dimension in (((300,), 0), ((2, 5), 0), ((2, 5), 1), ((0, 3), 1)):
@@ -167,7 +166,7 @@ LAYOUT = {
 
 
 @pytest.mark.parametrize("op", LAYOUT)
-@pytest.mark.parametrize("dtype", ("bool", "int8", "uint64", "float16", "float32"))
+@pytest.mark.parametrize("dtype", ("bool", "uint64", "float16"))
 def test_layout(op, dtype):
     x = np.arange(24).reshape(2, 3, 4).astype(dtype)
     args = [x, x[::-1]] if op == "concatenate" else [x]
@@ -192,26 +191,16 @@ def test_what_is_folded_is_what_jax_computes():
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    "fn",
-    [
-        lambda w: jnp.max(w, 0),
-        lambda w: jnp.min(w, 1),
-        lambda w: jnp.argmax(w, 1),
-        lambda w: jnp.argmin(w, 0),
-        lambda w: jnp.cumsum(w, 1),
-        lambda w: jnp.sort(w, 1),
-        lambda w: lax.top_k(w, 2)[0],
-        lambda w: jnp.sum(w, 1),
-        lambda w: w // jnp.uint32(3),
-    ],
-    ids=("max", "min", "argmax", "argmin", "cumsum", "sort", "top_k", "sum", "div"),
-)
-def test_programs_with_64_bit_steps(fn):
+def test_programs_with_64_bit_steps():
     """uint32 is computed in 64 bits where a runtime has no kernel for it."""
+
+    def fn(w):
+        lines = jnp.max(w, 0), jnp.min(w, 1), jnp.argmax(w, 1), jnp.argmin(w, 0), jnp.cumsum(w, 1)
+        return *lines, jnp.sort(w, 1), lax.top_k(w, 2)[0], jnp.sum(w, 1), w // jnp.uint32(3)
+
     weights = np.array([[5, 2, 4294967295], [1, 4000000000, 3]], np.uint32)
     export = converter.to_onnx(lambda w, x: (fn(w), x), [(2,)], params=weights)
-    wanted = np.asarray(fn(jnp.asarray(weights)))
-    (got, _) = run(export, [np.zeros(2, np.float32)]).values()
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
+    *got, _ = run(export, [np.zeros(2, np.float32)]).values()
+    for actual, wanted in zip(got, fn(jnp.asarray(weights)), strict=True):
+        assert actual.dtype == wanted.dtype
+        np.testing.assert_array_equal(actual, wanted)

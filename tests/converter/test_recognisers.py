@@ -1,7 +1,5 @@
 """Every recogniser, in the spellings that people use, under JAX's transformations."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -14,34 +12,25 @@ from flax import nnx
 from jax import lax
 
 import converter
-from tests.recognisers import Form, assert_recognised, wrapped
+from tests.recognisers import WRAPS, Form, assert_recognised, wrapped
 
 KEY = jax.random.key(0)
-WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
+
+
+def floats(module, change):
+    """The module with every array of floats changed."""
+
+    def leaf(x):
+        is_float = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
+        return change(x) if is_float else x
+
+    return jax.tree.map(leaf, module)
 
 
 def perturbed(module, seed=3):
     """Weights that make every branch matter: no zeros, no ones."""
-    leaves, tree = jax.tree.flatten(module, is_leaf=lambda x: False)
     rng = np.random.default_rng(seed)
-    drawn = [
-        leaf + 0.3 * rng.standard_normal(leaf.shape).astype(leaf.dtype)
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
-        else leaf
-        for leaf in leaves
-    ]
-    return jax.tree.unflatten(tree, drawn)
-
-
-def cast_to(module, dtype):
-    return jax.tree.map(
-        lambda x: (
-            x.astype(dtype)
-            if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
-            else x
-        ),
-        module,
-    )
+    return floats(module, lambda x: x + 0.3 * rng.standard_normal(x.shape).astype(x.dtype))
 
 
 # ------------------------------------------------------------------------------------ layer norm
@@ -69,48 +58,25 @@ def channels_first(x):
     return y.astype(x.dtype)
 
 
-def keras_norm(x):
-    """``keras.src.ops.nn._layer_normalization``, Keras 3.15."""
-    mean, variance = jnp.mean(x, -1, keepdims=True), jnp.var(x, -1, keepdims=True)
-    inverse = lax.rsqrt(variance + 1e-3) * (jnp.arange(1, 9, dtype=x.dtype) / 8)
-    return x * inverse + (-mean * inverse + 0.5 * jnp.arange(8, dtype=x.dtype))
-
-
 NORM = perturbed(eqx.nn.LayerNorm(8))
 OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
 NORM2 = perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3))
 BARE = eqx.nn.LayerNorm(8, use_weight=False, use_bias=False)
 NO_BIAS = perturbed(eqx.nn.LayerNorm(8, use_bias=False))
 FLAX_NORM = nnx.LayerNorm(8, rngs=nnx.Rngs(0))
-FLAX_SLOW = nnx.LayerNorm(8, use_fast_variance=False, rngs=nnx.Rngs(0))
 
 ONE_NORM = {"LayerNormalization": 1}
 NORMS = [
     Form("eqx", NORM, ((8,),), ONE_NORM),
-    Form("eqx_rows", jax.vmap(NORM), ((5, 8),), ONE_NORM),
     Form("eqx_two_axes", NORM2, ((4, 6),), ONE_NORM),
     Form("eqx_bare", BARE, ((8,),), ONE_NORM),
     Form("eqx_no_bias", NO_BIAS, ((8,),), ONE_NORM),
     Form("by_hand", layer_norm_by_hand, ((3, 8),), ONE_NORM),
     Form("moments", layer_norm_moments, ((3, 8),), ONE_NORM),
-    Form("keras", keras_norm, ((3, 8),), ONE_NORM),
     Form("flax", lambda x: FLAX_NORM(x), ((3, 8),), ONE_NORM),
     Form("channels_first", channels_first, ((8, 3, 5),), ONE_NORM),
-    Form("flax_slow", lambda x: FLAX_SLOW(x), ((3, 8),), ONE_NORM),
     Form("two_scales", lambda x: NORM(x) * OTHER_NORM(x), ((8,),), {"LayerNormalization": 2}),
 ]
-
-
-def rms_by_hand(x):
-    return x / jnp.sqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6) * jnp.arange(1, 9, dtype=x.dtype)
-
-
-def rms_channels_first(x):
-    """Equimo's RMSNorm2d, in float32 whatever comes in."""
-    wide = x.astype(jnp.float32)
-    mean = jnp.mean(jnp.square(wide), axis=0, keepdims=True)
-    weight = jnp.arange(1, 9, dtype=jnp.float32)[:, None, None] / 8
-    return (wide * lax.rsqrt(mean + 1e-6) * weight).astype(x.dtype)
 
 
 def rms_power(x):
@@ -122,8 +88,6 @@ FLAX_RMS = nnx.RMSNorm(8, rngs=nnx.Rngs(0))
 RMS = [
     Form("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), ONE_RMS),
     Form("eqx_bias", perturbed(eqx.nn.RMSNorm(8)), ((8,),), ONE_RMS),
-    Form("by_hand", rms_by_hand, ((3, 8),), ONE_RMS),
-    Form("channels_first", rms_channels_first, ((8, 3, 5),), ONE_RMS),
     Form("power", rms_power, ((3, 8),), ONE_RMS),
     Form("flax", lambda x: FLAX_RMS(x), ((3, 8),), ONE_RMS),
 ]
@@ -147,7 +111,6 @@ GELUS = [
     Form("by_hand", gelu_by_hand, ((3, 5),), ONE_GELU),
     Form("tanh_by_hand", gelu_tanh_by_hand, ((3, 5),), ONE_GELU),
     Form("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), ONE_GELU),
-    Form("flax", lambda x: nnx.gelu(x), ((3, 5),), ONE_GELU),
 ]
 
 
@@ -166,10 +129,8 @@ def log_likelihood(x, y):
 ONE_LOG = {"LogSoftmax": 1}
 LOG_SOFTMAXES = [
     Form("jax", jax.nn.log_softmax, ((3, 5),), ONE_LOG),
-    Form("jax_first", lambda x: jax.nn.log_softmax(x, axis=0), ((3, 5),), ONE_LOG),
     Form("jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), ONE_LOG),
     Form("by_hand", log_softmax_by_hand, ((3, 5, 2),), ONE_LOG),
-    Form("flax", lambda x: nnx.log_softmax(x), ((5,),), ONE_LOG),
     Form("loss", log_likelihood, ((3, 5), (3, 5)), ONE_LOG),
 ]
 
@@ -229,23 +190,6 @@ def rotate_half_axis(x):
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def axial(rows, columns, width, theta):
-    """Angles of a grid, half of the width for each axis, as [rows * columns, width] in pairs."""
-    freqs = theta ** (-jnp.arange(0, width // 2, 2) / (width // 2))
-    down, across = (jnp.repeat(jnp.arange(n)[:, None] * freqs, 2, -1) for n in (rows, columns))
-    shape = (rows, columns, width // 2)
-    parts = [jnp.broadcast_to(v, shape) for v in (down[:, None], across[None])]
-    return jnp.concatenate(parts, -1).reshape(rows * columns, width)
-
-
-def rotate_registers(x):
-    """ViT-5's way: no rotation of the class token, a grid of its own for the registers."""
-    angles = jnp.concatenate([jnp.zeros((1, 8)), axial(2, 1, 8, 100.0), axial(2, 3, 8, 1e4)])
-    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
-    a, b = jnp.split(x.reshape(*x.shape[:-1], -1, 2), 2, axis=-1)
-    return x * cos + jnp.concatenate([-b, a], -1).reshape(x.shape) * sin
-
-
 def rotate_rest(x):
     """DINOv3's way: the first tokens are left alone."""
     return jnp.concatenate([x[..., :2, :], rotate_full(x[..., 2:, :])], -2)
@@ -263,17 +207,11 @@ ROTARIES = [
     Form("pair_axis", rotate_pair_axis, ((3, 5, 8),), ONE_ROTARY),
     Form("pair_axis_pairwise", rotate_pair_axis_pairwise, ((3, 5, 8),), ONE_ROTARY),
     Form("half_axis", rotate_half_axis, ((3, 5, 8),), ONE_ROTARY),
-    Form("registers", rotate_registers, ((3, 9, 8),), ONE_ROTARY),
     Form("prefix", rotate_rest, ((3, 7, 8),), ONE_ROTARY),
 ]
 
 
 # ------------------------------------------------------------------------------------- attention
-
-
-def by_hand_einsum(q, k, v):
-    scores = jnp.einsum("hqd,hkd->hqk", q, k) / math.sqrt(q.shape[-1])
-    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
 
 
 def by_hand_matmul(q, k, v):
@@ -295,28 +233,12 @@ def one_head(q, k, v):
     return jax.nn.softmax(q @ k.T, axis=-1) @ v
 
 
-def causal_by_hand(q, k, v):
-    scores = jnp.einsum("hqd,hkd->hqk", q, k)
-    keep = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-    scores = jnp.where(keep, scores, -jnp.inf)
-    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
-
-
 def dot_product(**kwargs):
     return lambda *xs: jax.nn.dot_product_attention(*xs, **kwargs)
 
 
 def dot_product_masked(q, k, v, mask):
     return jax.nn.dot_product_attention(q, k, v, mask=mask > 0)
-
-
-def mha(**kwargs):
-    return perturbed(eqx.nn.MultiheadAttention(3, 12, key=KEY, **kwargs))
-
-
-def mha_masked(q, k, v):
-    mask = jnp.tril(jnp.ones((q.shape[0], k.shape[0]), bool), 1)
-    return MHA(q, k, v, mask=mask)
 
 
 def mha_rotary(q, k, v):
@@ -326,7 +248,7 @@ def mha_rotary(q, k, v):
     return MHA(q, k, v, process_heads=turn)
 
 
-MHA = mha()
+MHA = perturbed(eqx.nn.MultiheadAttention(3, 12, key=KEY))
 ROPE4 = eqx.nn.RotaryPositionalEmbedding(4)
 FLAX_MHA = nnx.MultiHeadAttention(3, 12, rngs=nnx.Rngs(0), decode=False)
 HQD = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
@@ -334,25 +256,18 @@ TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
 ONE = {"Attention": 1}
 ATTENTIONS = [
-    Form("einsum", by_hand_einsum, HQD, ONE),
     Form("matmul", by_hand_matmul, HQD, ONE),
     Form("exp", by_hand_exp, ((5, 3, 8), (7, 3, 8), (7, 3, 6)), ONE),
     Form("one_head", one_head, ((5, 8), (7, 8), (7, 6)), ONE),
     Form("bias", with_bias, (*HQD, (3, 5, 7)), ONE),
-    Form("bias_shared", with_bias, (*HQD, (5, 7)), ONE),
     Form("bias_columns", with_bias, (*HQD, (7,)), ONE),
-    Form("causal", causal_by_hand, HQD, ONE),
     Form("jax", dot_product(), TNH, ONE, half_on_cpu=False),
-    Form("jax_scale", dot_product(scale=0.7), TNH, ONE, half_on_cpu=False),
     Form("jax_causal", dot_product(is_causal=True), TNH, ONE, half_on_cpu=False),
     Form("jax_grouped", dot_product(), GROUPED, ONE, half_on_cpu=False),
-    Form("jax_grouped_causal", dot_product(is_causal=True), GROUPED, ONE, half_on_cpu=False),
     Form("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
     Form("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
-    Form("jax_mask_grouped", dot_product_masked, (*GROUPED, (1, 5, 7)), ONE, half_on_cpu=False),
     Form("jax_local", dot_product(local_window_size=2), TNH, ONE, half_on_cpu=False),
     Form("eqx", MHA, ((5, 12), (7, 12), (7, 12)), ONE),
-    Form("eqx_masked", mha_masked, ((5, 12), (7, 12), (7, 12)), ONE),
     Form(
         "eqx_rotary",
         mha_rotary,
@@ -362,35 +277,39 @@ ATTENTIONS = [
     Form("flax", lambda x: FLAX_MHA(x), ((5, 12),), ONE),
 ]
 
-ALL = [
-    *((f"norm-{f.name}", f) for f in NORMS),
-    *((f"rms-{f.name}", f) for f in RMS),
-    *((f"gelu-{f.name}", f) for f in GELUS),
-    *((f"log_softmax-{f.name}", f) for f in LOG_SOFTMAXES),
-    *((f"rotary-{f.name}", f) for f in ROTARIES),
-    *((f"attention-{f.name}", f) for f in ATTENTIONS),
-]
+FAMILIES = {
+    "norm": NORMS,
+    "rms": RMS,
+    "gelu": GELUS,
+    "log_softmax": LOG_SOFTMAXES,
+    "rotary": ROTARIES,
+    "attention": ATTENTIONS,
+}
+ALL = [(f"{family}-{f.name}", f) for family, forms in FAMILIES.items() for f in forms]
+
+every_form = pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+every_wrap = pytest.mark.parametrize("how", WRAPS)
 
 
-@pytest.mark.sampled(21, full=7)
-@pytest.mark.parametrize("how", WRAPS)
-@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+@pytest.mark.sampled(7)
+@every_wrap
+@every_form
 def test_recognised(form, how):
     assert_recognised(form, how)
 
 
-@pytest.mark.sampled(61, full=12)
-@pytest.mark.parametrize("how", WRAPS)
+@pytest.mark.sampled(95, full=8)
+@every_wrap
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["f16", "bf16"])
-@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+@every_form
 def test_recognised_in_low_precision(form, dtype, how):
-    low = replace(form, fn=cast_to(form.fn, dtype))
+    low = replace(form, fn=floats(form.fn, lambda x: x.astype(dtype)))
     assert_recognised(low, how, dtype)
 
 
-@pytest.mark.sampled(31, full=10)
+@pytest.mark.sampled(43, full=7)
 @pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
-@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+@every_form
 def test_opsets(form, opset):
     since = {"Attention": 23, "RotaryEmbedding": 23, "RMSNormalization": 23, "Gelu": 20}
     ops = {op: n for op, n in form.ops.items() if since.get(op, 17) <= opset}
@@ -398,29 +317,29 @@ def test_opsets(form, opset):
 
 
 @pytest.mark.sampled(41, full=6)
-@pytest.mark.parametrize("how", WRAPS)
+@every_wrap
 @pytest.mark.parametrize("form", ATTENTIONS, ids=[f.name for f in ATTENTIONS])
 def test_three_dimensional_layout(form, how):
     assert_recognised(form, how, layout="3d")
 
 
-def sized(form, how, size, opset):
-    """The report where the axis that a transformation adds is so long."""
-    fn, shapes = wrapped(form, how)
-    axis = 0 if how == "nested" else int(how.removeprefix("vmap"))
-    for i, shape in enumerate(shapes):
-        place = axis % len(shape)
-        shapes[i] = (*shape[:place], size, *shape[place + 1 :])
-    return converter.to_onnx(fn, shapes, opset=opset).report
-
-
-@pytest.mark.sampled(31, full=5)
+@pytest.mark.sampled(61, full=5)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("how", ["vmap0", "vmap1", "vmap-1", "nested"])
-@pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
+@every_form
 def test_axes_of_one(form, how, opset):
     """An axis of one is one of many, but that a reshape may stand for a transposition."""
-    many, one = (sized(form, how, size, opset) for size in (3, 1))
+    fn, shapes = wrapped(form, how)
+    axis = 0 if how == "nested" else int(how.removeprefix("vmap"))
+    many, one = (
+        converter.to_onnx(fn, [_sized(s, axis, size) for s in shapes], opset=opset).report
+        for size in (3, 1)
+    )
     assert one.fused == many.fused
     for name, count in one.histogram.items():
         assert name == "Reshape" or count <= many.histogram.get(name, 0), name
+
+
+def _sized(shape, axis, size):
+    place = axis % len(shape)
+    return (*shape[:place], size, *shape[place + 1 :])

@@ -1,10 +1,5 @@
 """Resizes: in every spelling, as weights, at many sizes, and what is left alone."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,7 +14,7 @@ import converter
 from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
 from tests.converter.test_conformance_resize import hats, keep, to
-from tests.recognisers import Form, assert_recognised
+from tests.recognisers import WRAPS, Form, assert_recognised
 
 FORMS = [
     Form("linear", to(9, 4), ((5, 7),), {"Resize": 1}),
@@ -32,17 +27,10 @@ FORMS = [
 
 
 @pytest.mark.sampled(7)
-@pytest.mark.parametrize("how", Form("", lambda x: x, (), {}).wraps)
+@pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", FORMS, ids=[f.name for f in FORMS])
 def test_recognised(form, how):
     assert_recognised(form, how)
-
-
-@pytest.mark.sampled(9)
-@pytest.mark.parametrize("how", ["plain", "vmap1", "nested", "scan"])
-@pytest.mark.parametrize("form", FORMS[:4], ids=[f.name for f in FORMS[:4]])
-def test_recognised_in_half(form, how):
-    assert_recognised(form, how, jnp.float16)
 
 
 def test_the_equal_rows_of_a_loop():
@@ -99,7 +87,7 @@ def test_a_table_at_a_known_size_is_a_weight():
 def test_a_table_at_any_size_is_resized():
     export = converter.to_onnx(jax.vmap(Table()), [("B", 3, "H", "W")])
     assert export.report.fused["Resize"] == 1
-    for size in ((4, 9), (6, 5), (13, 3)):
+    for size in ((4, 9), (6, 5)):
         x = np.random.default_rng(0).standard_normal((2, 3, *size)).astype(np.float32)
         got = next(iter(run(export, [x]).values()))
         assert_close(got, jax.vmap(Table())(x), 2)
@@ -108,42 +96,21 @@ def test_a_table_at_any_size_is_resized():
 # ------------------------------------------------------------------------------------ many sizes
 
 
-@pytest.mark.parametrize(
-    ("method", "antialias"),
-    [("linear", True), ("linear", False), ("cubic", True), ("cubic-pytorch", True)],
-)
+@pytest.mark.parametrize(("method", "antialias"), [("linear", False), ("cubic", True)])
 def test_one_file_for_all_sizes(method, antialias):
     """Both directions and odd ratios, through one file."""
     fn = lambda x, y: keep(x, *y.shape, method=method, antialias=antialias)  # noqa: E731
     export = converter.to_onnx(fn, [(2, "H", "W"), ("M", "N")])
     live = session(export)
     rng = np.random.default_rng(0)
-    for before, after in [
-        ((1, 1), (4, 3)), ((7, 3), (3, 7)), ((5, 9), (5, 9)), ((64, 31), (1, 2)),
-        ((2, 3), (37, 16)), ((29, 30), (30, 29)), ((8, 8), (16, 4)),
-    ]:  # fmt: skip
+    for before, after in (
+        *(((1, 1), (4, 3)), ((7, 3), (3, 7)), ((5, 9), (5, 9)), ((64, 31), (1, 2))),
+        *(((2, 3), (37, 16)), ((29, 30), (30, 29)), ((8, 8), (16, 4))),
+    ):
         x = rng.standard_normal((2, *before)).astype(np.float32)
         y = np.zeros(after, np.float32)
         (got,) = live.run(None, {"x": x, "y": y})
         assert_close(got, fn(x, y), 3, f"{before} to {after}")
-
-
-@pytest.mark.full
-def test_sizes_at_random():
-    """Known sizes, every method, against JAX."""
-    rng = np.random.default_rng(0)
-    for _ in range(40):
-        method = rng.choice(["nearest", "linear", "cubic", "cubic-pytorch", "lanczos3"])
-        antialias = bool(rng.integers(2))
-        shape = [int(i) for i in rng.integers(1, 24, 3)]
-        wanted = [int(i) for i in rng.integers(1, 24, 3)]
-        opset = int(rng.choice([17, 18, 23, 26]))
-        fn = to(*wanted, method=str(method), antialias=antialias)
-        x = rng.standard_normal(shape).astype(np.float32)
-        export = converter.to_onnx(fn, [x], opset=opset)
-        got = next(iter(run(export, [x]).values()))
-        what = f"{method} {antialias} {shape} to {wanted} at {opset}\n{export.graph}"
-        assert_close(got, fn(x), 3, what)
 
 
 @pytest.mark.parametrize("opset", [17, 18])
@@ -178,23 +145,23 @@ def test_near_misses(fn, shape, opset, reason):
     assert any(m.pattern == "Resize" and reason in m.reason for m in export.report.near_misses)
 
 
-def lookalikes() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-    rng = np.random.default_rng(0)
-    rows = rng.random((7, 9)).astype(np.float32)
-    shifted = hats(7, 9)[:, ::-1].copy()
-    clipped = lambda x: jnp.einsum("bh,hn->bn", x, resize(jnp.eye(7), (7, 9), "linear") * 2)  # noqa: E731
-    return {
-        "other weights": (lambda x: x @ (rows / rows.sum(0)), (2, 7)),
-        "mirrored": (lambda x: x @ shifted, (2, 7)),
-        "not normalised": (clipped, (2, 7)),
-        "permutation": (lambda x: x[:, np.array([0, 2, 1, 3, 5, 4, 6])], (2, 7)),
-        "every other": (lambda x: x[:, np.array([0, 2, 4, 6])], (2, 8)),
-        "indices at run time": (lambda x: x[:, jnp.argsort(x[0])], (2, 7)),
-    }
+ROWS = np.random.default_rng(0).random((7, 9)).astype(np.float32)
+MIRRORED = hats(7, 9)[:, ::-1].copy()
+LOOKALIKES = {
+    "other weights": (lambda x: x @ (ROWS / ROWS.sum(0)), (2, 7)),
+    "mirrored": (lambda x: x @ MIRRORED, (2, 7)),
+    "not normalised": (
+        lambda x: jnp.einsum("bh,hn->bn", x, resize(jnp.eye(7), (7, 9), "linear") * 2),
+        (2, 7),
+    ),
+    "permutation": (lambda x: x[:, np.array([0, 2, 1, 3, 5, 4, 6])], (2, 7)),
+    "every other": (lambda x: x[:, np.array([0, 2, 4, 6])], (2, 8)),
+    "indices at run time": (lambda x: x[:, jnp.argsort(x[0])], (2, 7)),
+}
 
 
-@pytest.mark.parametrize("name", lookalikes())
+@pytest.mark.parametrize("name", LOOKALIKES)
 def test_lookalikes_are_left_alone(name):
-    fn, shape = lookalikes()[name]
+    fn, shape = LOOKALIKES[name]
     export = assert_exports(Case(name, fn, (shape,)))
     assert export.report.fused["Resize"] == 0
