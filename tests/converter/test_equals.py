@@ -39,6 +39,7 @@ class Turn(enum.IntEnum):
 class Pair(NamedTuple):
     a: Any
     b: Any
+    __repr__ = Silent.__repr__
 
 
 class Point(NamedTuple):

@@ -73,7 +73,8 @@ def test_batch_norms():
         inverse = jax.lax.rsqrt(params["variance"] + 1e-3) * params["scale"]
         return x * inverse[:, None] + (params["bias"] - params["mean"] * inverse)[:, None]
 
-    params = {name: jnp.arange(2.0, 8.0) for name in ("variance", "scale", "bias", "mean")}
+    leaves = ("variance", "scale", "bias", "mean")
+    params = {name: jnp.arange(2.0, 8.0) / (i + 1) for i, name in enumerate(leaves)}
     for fuse, wanted in ((["batch_norm"], True), (["gelu"], False)):
         export = converter.to_onnx(fn, [SHAPE], params=params, fuse=fuse)
         assert ("BatchNormalization" in export.report.histogram) == wanted
