@@ -125,6 +125,41 @@ def test_a_norm_before_the_activation_keeps_its_parameters():
 # ------------------------------------------------------------------------------------ near misses
 
 
+def other_groups(x):
+    """The channels are split the other way round."""
+    split = x.reshape(*x.shape[:-1], 2, 3)
+    axes = (1, 2, 3)
+    y = (split - split.mean(axes, keepdims=True)) * lax.rsqrt(split.var(axes, keepdims=True) + 1e-3)
+    return y.reshape(x.shape) * SCALE
+
+
+def statistics_of_others(x):
+    """The mean of each group is taken off the next group."""
+    split = x.reshape(*x.shape[:-1], 3, 2)
+    mean, variance = split.mean((1, 2, 4)), split.var((1, 2, 4))
+    mean, inverse = (jnp.repeat(v, 2, -1) for v in (jnp.roll(mean, 1, -1), variance + 1e-3))
+    return (x - mean[:, None, None]) * lax.rsqrt(inverse)[:, None, None]
+
+
+def tiled(x):
+    """Statistics of groups that are tiled, so that they are those of other channels."""
+    split = x.reshape(*x.shape[:-1], 3, 2)
+    mean, variance = (jnp.tile(v, 2) for v in (split.mean((1, 2, 4)), split.var((1, 2, 4))))
+    return (x - mean[:, None, None]) * lax.rsqrt(variance + 1e-3)[:, None, None]
+
+
+def scaled_by_place(x):
+    """The scale has the size of another axis."""
+    y = (x - x.mean((2, 3), keepdims=True)) * lax.rsqrt(x.var((2, 3), keepdims=True) + 1e-3)
+    return y * NUMBERS["place"]
+
+
+def of_each_sample(x):
+    """The scale is another for each sample."""
+    y = (x - x.mean((2, 3), keepdims=True)) * lax.rsqrt(x.var((2, 3), keepdims=True) + 1e-3)
+    return y * NUMBERS["each"]
+
+
 def known_of_places(p, x):
     return (x - p["place"]) * lax.rsqrt(abs(p["place"]) + 1e-3)
 
@@ -135,7 +170,11 @@ def known_of_another(p, x):
     return x * inverse - 2 * p["mean"].reshape(6, 1, 1) * inverse
 
 
-NUMBERS = SIX | {"place": drawn(7)}
+MISSES = [
+    *((fn, NHWC) for fn in (other_groups, statistics_of_others, tiled)),
+    *((fn, NCHW) for fn in (scaled_by_place, of_each_sample)),
+]
+NUMBERS = SIX | {"place": drawn(7), "each": drawn(2, 6, 1, 1)}
 
 
 @pytest.mark.parametrize("fn", [known_of_places, known_of_another, known_by_hand])
@@ -144,3 +183,12 @@ def test_near_misses_of_known_statistics(fn):
     export = converter.to_onnx(fn, [x], params=NUMBERS)
     assert "BatchNormalization" not in export.report.histogram
     assert converter.check(export, lambda x: fn(NUMBERS, x), [x]).passed
+
+
+@pytest.mark.parametrize(("fn", "shape"), MISSES, ids=[fn.__name__ for fn, _ in MISSES])
+def test_near_misses(fn, shape):
+    x = drawn(*shape) * 2 + 1
+    export = converter.to_onnx(fn, [x])
+    if fn is not other_groups:
+        assert "InstanceNormalization" not in export.report.histogram, export.graph
+    assert converter.check(export, fn, [x]).passed
