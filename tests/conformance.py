@@ -1,7 +1,5 @@
 """One table row for every form of an operation, and the one assertion that all of them pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,18 +42,15 @@ class Case:
     xfail: str = ""
 
 
-def cases(table: Iterable[Case]) -> pytest.MarkDecorator:
-    """Run a test for every case at each of its opsets."""
-    rows = [
-        pytest.param(
-            case,
-            opset,
-            id=f"{case.name}-{opset}",
-            marks=pytest.mark.xfail(reason=case.xfail, strict=True) if case.xfail else (),
-        )
-        for case in table
-        for opset in case.opsets
-    ]
+def cases(table: Iterable[Case], tiers: bool = True) -> pytest.MarkDecorator:
+    """Run a test for every case at each of its opsets, by default at one of them, by turns."""
+    rows = []
+    for number, case in enumerate(table):
+        for place, opset in enumerate(case.opsets):
+            marks = [pytest.mark.xfail(reason=case.xfail, strict=True)] if case.xfail else []
+            if tiers and place != number % len(case.opsets):
+                marks.append(pytest.mark.full)
+            rows.append(pytest.param(case, opset, id=f"{case.name}-{opset}", marks=marks))
     return pytest.mark.parametrize(("case", "opset"), rows)
 
 

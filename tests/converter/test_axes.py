@@ -115,8 +115,11 @@ def taken(view, base, shape):
     return base[tuple(index)]
 
 
+BOTH = pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
+
+
 def chains(choices):
-    for seed in range(150):
+    for seed in range(100):
         chain = Chain(seed, choices)
         shape = dims.concrete(chain.input.shape, SIZES)
         yield chain, np.arange(math.prod(shape)).reshape(shape)
@@ -130,22 +133,31 @@ def seen(chain):
         view = moves.above(view)
 
 
-@pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
+@BOTH
 def test_a_view_is_what_numpy_gives(choices):
+    """Whole, written again, and cut along an axis."""
     whole = written = 0
     for chain, x in chains(choices):
         wanted = computed(chain, chain.values[-1], x)
         for view in seen(chain):
-            assert np.array_equal(taken(view, computed(chain, view.base, x), wanted.shape), wanted)
+            base = computed(chain, view.base, x)
+            assert np.array_equal(taken(view, base, wanted.shape), wanted)
             if view.is_writable():
                 again = moves.write(chain.editor, view, chain.values[-1].shape)
                 assert np.array_equal(computed(chain, again, x), wanted)
                 written += 1
+            for axis, size in enumerate(chain.shape):
+                parts = ((0, size // 2), (size // 2, size)) if dims.is_static(size) else ()
+                for start, stop in parts:
+                    part = view.cut(axis, start, stop - start)
+                    if part is not None and stop > start:
+                        lines = np.take(wanted, range(start, stop), axis)
+                        assert np.array_equal(taken(part, base, lines.shape), lines)
         whole += view.base is chain.input
-    assert whole > 120 and written > 400, (whole, written)
+    assert whole > 80 and written > 270, (whole, written)
 
 
-@pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
+@BOTH
 def test_composition_is_associative(choices):
     for chain, _ in chains(choices):
         steps = [s for v in chain.values[1:] if (s := moves.above(axes.along(v)))]
@@ -155,19 +167,3 @@ def test_composition_is_associative(choices):
             inner, outer = second.of(first), third.of(second)
             if inner is not None and outer is not None:
                 assert third.of(inner) == outer.of(first)
-
-
-@pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
-def test_a_cut_is_a_slice(choices):
-    for chain, x in chains(choices):
-        wanted = computed(chain, chain.values[-1], x)
-        for axis, size in enumerate(chain.shape):
-            if not dims.is_static(size):
-                continue
-            for start, stop in ((0, size // 2), (size // 2, size)):
-                for view in seen(chain):
-                    part = view.cut(axis, start, stop - start)
-                    if part is not None and stop > start:
-                        lines = np.take(wanted, range(start, stop), axis)
-                        base = computed(chain, view.base, x)
-                        assert np.array_equal(taken(part, base, lines.shape), lines)

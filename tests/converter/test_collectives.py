@@ -4,8 +4,6 @@ Under ``vmap`` a named axis becomes one of the array's own; under ``shard_map`` 
 stays a name, for an axis of size one; and an equation may have some of both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +16,6 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec
 
-import converter
 from tests.conformance import Case, assert_exports
 
 Function = Callable[..., Any]
@@ -33,7 +30,6 @@ def _parts(x: Any, n: int) -> list[Any]:
 
 REDUCTIONS: dict[str, Row] = {
     "psum": lambda x, axis, n: lax.psum(x * x, axis) + x,
-    "psum of integers": lambda x, axis, n: lax.psum(x.astype(jnp.int16), axis),
     "psum of booleans": lambda x, axis, n: lax.psum(x > 0, axis),
     "psum of complex numbers": lambda x, axis, n: jnp.abs(lax.psum(lax.complex(x, 1 - x), axis)),
     "pmean": lambda x, axis, n: x - lax.pmean(x, axis),
@@ -94,8 +90,6 @@ SUMS = _lane("i", 3, _but("pmax", "pmin"))
 SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
 SUMS_OF_BOTH = _lane(("i", "j"), 15, {name: COLLECTIVES[name] for name in ("psum", "pmean")})
 WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
-    "vmap, 0": (_mapped(OUTER), (3, 4, 2)),
-    "vmap, 1": (_mapped(OUTER, axis=1), (4, 3, 2)),
     "vmap, -1": (_mapped(OUTER, axis=-1), (4, 2, 3)),
     "nested, inner name": (_mapped(_mapped(INNER, "j", 1)), (3, 4, 5, 2)),
     "nested, outer name": (
@@ -104,7 +98,6 @@ WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
     ),
     "nested, both names": (_mapped(_mapped(BOTH, "j", -1)), (3, 4, 2, 5)),
     "shard_map": (_sharded(_lane("d", 1)), (4, 2)),
-    "shard_map without types": (_sharded(_lane("d", 1), vma=False), (4, 2)),
     "vmap in shard_map": (
         _sharded(_mapped(_lane("d", 1, _but("psum_scatter")), axis=-1)),
         (4, 2, 3),
@@ -118,15 +111,21 @@ WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
         (4, 3, 2),
     ),
     "scan": (lambda x: lax.map(_mapped(OUTER, axis=1), x), (2, 4, 3, 2)),
-    "jit and checkpoint": (jax.jit(jax.checkpoint(_mapped(OUTER))), (3, 4, 2)),
-    "grad": (jax.grad(_total(_mapped(SUMS, axis=1))), (4, 3, 2)),
     "grad of lanes": (_mapped(jax.grad(_total(SUMS_OF_LANES)), axis=-1), (4, 2, 3)),
     "grad, both names": (jax.grad(_total(_mapped(_mapped(SUMS_OF_BOTH, "j")))), (3, 5, 4, 2)),
     "jvp": (lambda x: jax.jvp(_total(_mapped(SUMS)), (x,), (jnp.sin(x),)), (3, 4, 2)),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+USUAL = {
+    *("vmap, -1", "nested, both names", "shard_map", "vmap in shard_map, both names"),
+    *("shard_map in vmap, both names", "grad of lanes", "jvp"),
+}
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(w, marks=() if w in USUAL else pytest.mark.full) for w in WAYS]
+)
 def test_every_way(way):
     fn, shape = WAYS[way]
     assert_exports(Case(way, fn, [shape], tolerance=4.0))
@@ -165,7 +164,4 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_batch_norm(name):
     fn, shape = LAYERS[name]
-    export = assert_exports(Case(name, fn, [shape]))
-    x = np.random.default_rng(23).standard_normal(shape).astype(np.float32)
-    assert converter.check(export, fn, [x]).passed
-    assert converter.bisect(fn, [x]) is None
+    assert_exports(Case(name, fn, [shape]))

@@ -1,7 +1,5 @@
 """``cond``, ``while`` and ``scan``: nested graphs that read the values around them."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ from jax import lax
 from tests.conformance import Case, assert_exports, cases, wrapped_cases
 
 X = (3, 4)
-INDEX = [np.array(i, np.int32) for i in (-3, 0, 1, 2, 3, 9)]
+INDEX = [np.array(i, np.int32) for i in (-3, 2, 9)]
 BRANCHES = [lambda x: x + 1, jnp.sin, lambda x: x - x.sum(), lambda x: x * 0 + 2]
 
 
@@ -41,27 +39,20 @@ def recurrence(x):
 CONTROL = [
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
          {"If": 1}),
-    Case("cond operands", lambda x: lax.cond(x[0, 0] > 9, jnp.sin, jnp.cos, x), (X,)),
     Case("cond several outputs", lambda x: lax.cond(x.sum() < 0, lambda: (x, x.sum(), 1),
                                                     lambda: (x * 2, 3.0, 2)), (X,)),
-    Case("cond constant branch", lambda x: lax.cond(x.sum() < 0, lambda: x, lambda: jnp.ones(X)),
-         (X,)),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
          (((1,), np.int32), X)),
     Case("while", newton, (X,), (17, 23), {"Loop": 1}),
     Case("while not entered", lambda x: lax.while_loop(lambda s: s.sum() > 1e9, jnp.sin, x), (X,)),
-    Case("while tuple", lambda n: collatz(n[0]), (((4,), np.int32),)),
     Case("while captures", lambda x, y: lax.while_loop(lambda s: s.sum() < 50 + y.sum(),
                                                        lambda s: s + jnp.abs(y) + 1, x), (X, X)),
-    Case("fori", lambda x: lax.fori_loop(0, 5, lambda i, s: s * 0.5 + i, x), (X,)),
     Case("fori live bound", lambda n, x: lax.fori_loop(0, jnp.abs(n[0]), lambda i, s: s + i, x),
          (((1,), np.int32), X), ops={"Loop": 1}),
     Case("scan", recurrence, (X,), (17, 23), {"Scan": 1}),
     Case("scan reversed", lambda x: lax.scan(lambda c, v: (c * 0.5 + v, c - v), x[0], x,
                                              reverse=True), (X,)),
-    Case("scan several", lambda x, y: lax.scan(lambda c, v: (c + v[0].sum(), v[0] * v[1] + c), 0.0,
-                                               (x, y)), (X, X)),
     Case("scan without operands", lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, c.sum()), x, None,
                                                      length=4), (X,)),
     Case("scan reversed without operands",
@@ -69,13 +60,9 @@ CONTROL = [
          (X,)),
     Case("scan of length zero", lambda x: lax.scan(lambda c, v: (c + v, c * 2), x[0], x[:0]), (X,)),
     Case("scan without carry", lambda x, y: lax.map(lambda v: v @ y, x), ((5, 4), (4, 3))),
-    Case("scan unrolled", lambda x: lax.scan(lambda c, v: (c + v, c), x[0], x, unroll=2),
-         ((5, 4),)),
     Case("scan carries through", lambda x: lax.scan(lambda c, v: ((c[1], c[0]), c[0] + v),
                                                     (x[0], x[1]), x), (X,)),
     Case("scan constant output", lambda x: lax.scan(lambda c, v: (c, 7.0), x[0], x), (X,)),
-    Case("scan same output twice", lambda x: lax.scan(lambda c, v: (c + v, (c, c, v)), x[0], x),
-         (X,)),
     Case("scan named length", lambda x: lax.scan(lambda c, v: (c + v, c), jnp.zeros(4), x),
          (("B", 4),)),
     Case("scan inside scan", lambda x: lax.scan(
@@ -91,7 +78,6 @@ CONTROL = [
     Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (X,), tolerance=4),
     Case("gradient of a cond", jax.grad(
         lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x).sum()), (X,)),
-    Case("while of lanes", jax.vmap(newton), ((5, 3),), tolerance=300),
     Case("while of lanes, integers", jax.vmap(collatz), (((6,), np.int32),)),
 ]  # fmt: skip
 

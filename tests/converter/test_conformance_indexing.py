@@ -1,7 +1,5 @@
 """Gathers, scatters, slices, padding: in range and out of it."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,13 +23,9 @@ GATHERS = [
     Case("one node", lambda x, i: x[i], (X, I), ops={"Gather": 1, "Less": 0, "Where": 0}),
     Case("known indices", lambda x: (x[I], x[:, I], x[:, [3, 1]], x[..., -1], x[1, 2, 3]), (X,),
          ops={"Where": 0, "Clip": 0, "Less": 0}),
-    Case("scalar index", lambda x, i: (x[i], x[:, i], x[i, i]), (X, np.array(3, np.int32))),
     Case("several axes", lambda x, i, j: (
         x[i, :, j], x[i, j], x[:, i, j], x[i, 1:3, j], x[i, j, i]), (X, I, I - 1)),
     Case("grid", lambda x, i: x[i[:, None], i[None] + 1], (X, I)),
-    Case("mask", lambda x: jnp.where(x[:, :, :1] > 0, x, 0.0)[jnp.arange(5) % 2], (X,)),
-    Case("take_along_axis", lambda x, i: (jnp.take_along_axis(x, i, 1),
-                                          jnp.take_along_axis(x, i[:, :2], 1)), (X, ALONG)),
     Case("take_along_axis named", lambda x, i: jnp.take_along_axis(x, jnp.abs(i) % 3, 1),
          (("B", 3), (("B", 2), np.int32))),
     Case("clip", lambda x, i: (x.at[i].get(mode="clip"), x.at[:, i, i].get(mode="clip")),
@@ -54,8 +48,6 @@ GATHERS = [
     Case("no index", lambda x: lax.gather(
         x, jnp.zeros((2, 0), jnp.int32), lax.GatherDimensionNumbers((1, 2, 3), (), ()), (5, 6, 4)),
         (X,)),
-    Case("one_hot", lambda i: (jax.nn.one_hot(i, 5), jnp.eye(4)[jnp.abs(i) % 4]), (NEGATIVE,)),
-    Case("choose", lambda x, i: jnp.choose(i, [x[0, 0, :3], x[1, 1, :3]], mode="clip"), (X, I)),
     Case("gradient", jax.grad(lambda x, i: (x[i] ** 2).sum()), (X, I)),
 ]  # fmt: skip
 SCATTERS = [
@@ -67,34 +59,30 @@ SCATTERS = [
          (X, I)),
     Case("subtract", lambda x, i: x.at[i, i].subtract(1.0), (X, I)),
     Case("max min", lambda x, i: (x.at[i].max(0.0), x.at[:, i].min(0.5)), (X, I), (18,)),
-    Case("power", lambda x, i: x.at[i].power(2), (X, I)),
     Case("known place", lambda x: (x.at[1, 2:4].set(5.0), x.at[:, -1].add(1.0), x.at[:].add(1.0),
                                    x.at[::2].set(0.0), x.at[1, 2, 3].set(9.0)), (X,)),
     Case("outside is dropped", lambda x, i: (x.at[i].add(1.0), x.at[i, i].set(7.0, mode="drop"),
                                              x.at[i].mul(2.0)), (X, OUTSIDE)),
     Case("outside is clipped", lambda x, i: x.at[:, i].add(2.0, mode="clip"), (X, OUTSIDE)),
     Case("whole", lambda x: (x.at[...].set(2.0), x.at[:].max(0.0), x.at[:].multiply(3.0)), (X,)),
-    Case("duplicates add up", lambda x, i: jnp.zeros(10).at[jnp.abs(i)].add(x),
-         ((500,), ((500,), np.int32))),
     Case("int8", lambda x, i: (x.at[i].add(1), x.at[i].max(3), x.at[i].set(7)), ((X, np.int8), I)),
     Case("bool", lambda x, i: (x.at[i].set(True), x.at[i].set(False)), ((X, np.bool_), I)),
-    Case("float16", lambda x, i: (x.at[i].add(1), x.at[i].set(3)), ((X, np.float16), I)),
-    Case("bincount", lambda i: jnp.bincount(jnp.abs(i), length=6), (((30,), np.int32),)),
-    Case("segment sums", lambda x, i: (jax.ops.segment_sum(x, jnp.abs(i) % 4, 4),
-                                       jax.ops.segment_max(x, jnp.abs(i) % 4, 4)),
-         ((9, 3), ((9,), np.int32))),
-    Case("window", lambda x, i, u: lax.scatter_add(
-        x, i[:, None], u, lax.ScatterDimensionNumbers((1, 2), (1,), (1,))),
-        (X, I, (3, 5, 7))),
-    Case("wide window", lambda x, i, u: lax.scatter(
-        x, jnp.stack([i * 2, i], -1), u, lax.ScatterDimensionNumbers((0, 2, 3), (), (1, 2)),
-        mode="clip"), (X, I, (5, 3, 2, 3))),
     Case("unindexed short window", lambda x, i, u: lax.scatter_add(
         x, i[:, None], u, lax.ScatterDimensionNumbers((1, 2), (0,), (0,)), mode="drop"),
         (X, np.array([2, 0, 7], np.int32), (3, 4, 7))),
     Case("named rows", lambda x, i: (x.at[i].set(1.0), x.at[:, 1].add(2.0)),
          (("B", 4), np.array([0, 2, 7], np.int32))),
-    Case("diagonal", lambda x: jnp.fill_diagonal(x, 9.0, inplace=False), ((4, 4),)),
+]  # fmt: skip
+APPLIED = [
+    Case("apply to a row", lambda x: x.at[1].apply(jnp.square), (X,), ops={"Loop": 0}),
+    Case("apply to a slice", lambda x: x.at[1:3, ::2].apply(jnp.exp), (X,)),
+    Case("apply again and again", lambda x: x.at[I[[0, 1, 0]]].apply(lambda v: v * v - 2), (X,)),
+    Case("apply at indices", lambda x, i: x.at[i].apply(lambda v: -2 * v), (X, I)),
+    Case("apply outside", lambda x: x.at[jnp.array([1, 9])].apply(jnp.negative, mode="drop"), (X,)),
+    Case("apply as promised", lambda x: x.at[jnp.array([3, 1])].apply(
+        jnp.sin, unique_indices=True), (X,)),
+    Case("apply to integers", lambda x: x.at[2].apply(lambda v: v // 2), ((X, np.int32),)),
+    Case("apply to named rows", lambda x: x.at[1].apply(jnp.abs), (("B", 5),)),
 ]  # fmt: skip
 SLICES = [
     Case("dynamic_slice", lambda x, k: (lax.dynamic_slice(x, (k, k, 0), (2, 3, 7)),
@@ -109,40 +97,27 @@ SLICES = [
         lax.dynamic_update_slice(x, x * 9, (k, k, k))), (X, START)),
     Case("cache", lambda x, u, k: lax.dynamic_update_slice_in_dim(x, u, k, 1),
          (("B", 6, 4), ("B", 1, 4), START)),
-    Case("lanes slice", jax.vmap(lambda x, k: lax.dynamic_slice(x, (k, 0), (2, 7))), (X, BATCH)),
     Case("lanes slice both", jax.vmap(lambda x, k: lax.dynamic_slice(x, (k, k), (2, 3))),
-         (X, BATCH)),
-    Case("lanes update", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
          (X, BATCH)),
     Case("lanes update, other axis", jax.vmap(
         lambda x, k: lax.dynamic_update_slice(x, x[:2, 1:3] * 3, (k, k)), in_axes=(2, 0),
         out_axes=1), ((4, 6, 5), BATCH)),
-    Case("lanes gather", jax.vmap(lambda x, j: (x[j], x[j, 1:], x[:, j])), (X, BATCH % 5)),
-    Case("lanes gather twice", jax.vmap(jax.vmap(lambda x, j: x[j]), in_axes=(1, None)),
-         ((5, 6, 7), BATCH[:5] % 5)),
-    Case("lanes set", jax.vmap(lambda x, j: x.at[j].set(1.0)), (X, BATCH)),
     Case("lanes named", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
          (("B", 4, 7), (("B",), np.int32))),
-    Case("lanes named set", jax.vmap(lambda x, j: x.at[j].add(1.0)),
-         (("B", 4), (("B",), np.int32))),
     Case("strided", lambda x: (x[::2], x[1:5:3, ::-1], x[::-2, 2:], x[..., None, 1]), (X,)),
-    Case("flip roll", lambda x: (jnp.flip(x, (0, 2)), jnp.roll(x, 2, 1), jnp.rot90(x)), (X,)),
     Case("named", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),)),
     Case("split stack", lambda x: (*jnp.split(x, 3, 1), jnp.stack([x[0], x[1]], 1),
                                    *jnp.array_split(x, 2, 2)), (X,), (17, 18)),
 ]  # fmt: skip
 PADS = [
-    Case("edges", lambda x: jnp.pad(x, ((1, 2), (0, 0), (3, 1)), constant_values=7), (X,)),
-    Case("interior", lambda x: lax.pad(x, 2.0, ((1, 2, 1), (0, 0, 3), (0, 1, 0))), (X,)),
-    Case("negative", lambda x: lax.pad(x, 2.0, ((-1, 2, 0), (1, -3, 0), (-2, -2, 0))), (X,)),
     Case("interior and negative", lambda x: lax.pad(x, 2.0, ((-1, -2, 2), (-3, 1, 1), (0, 0, 0))),
          (X,)),
     Case("filler is an input", lambda x, v: lax.pad(x, v, ((1, 1, 0), (0, 0, 1), (0, 0, 0))),
          (X, ())),
     *[Case(mode, lambda x, mode=mode: jnp.pad(x, 2, mode=mode), ((4, 5),))
-      for mode in ("reflect", "edge", "wrap", "symmetric")],
+      for mode in ("reflect", "edge", "wrap")],
     *[Case(f"{np.dtype(d).name}", lambda x: jnp.pad(x, 1, constant_values=1), (((3, 4), d),))
-      for d in (np.int8, np.int16, np.uint16, np.bool_, np.float16)],
+      for d in (np.int16, np.bool_)],
     Case("named", lambda x: (jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))),
          (("B", 4),)),
     Case("triangles", lambda x: (jnp.tril(x), jnp.triu(x, 1), jnp.diag(x[0]), jnp.diagonal(x),
@@ -150,12 +125,10 @@ PADS = [
     Case("diff kron", lambda x: (jnp.diff(x, axis=1), jnp.kron(x, x[:2]), jnp.tile(x, (2, 3)),
                                  jnp.repeat(x, 2, 1)), ((3, 4),)),
     Case("iota", lambda x: (x + jnp.arange(4), jnp.arange(x.shape[0]) * 2), (("B", 4),)),
-    Case("meshgrid", lambda x: x * jnp.linspace(0, 1, 4) + jnp.meshgrid(jnp.arange(4), x[:, 0])[1],
-         ((3, 4),)),
 ]  # fmt: skip
 
 
-@cases([*GATHERS, *SCATTERS, *SLICES, *PADS])
+@cases([*GATHERS, *SCATTERS, *APPLIED, *SLICES, *PADS])
 def test_indexing(case, opset):
     assert_exports(case, opset)
 
@@ -163,10 +136,8 @@ def test_indexing(case, opset):
 @pytest.mark.sampled(4)
 @wrapped_cases(
     [
-        Case("take", lambda x, i: x[jnp.abs(i[:2]) % 4], ((4, 3), ((3,), np.int32))),
         Case("take columns", lambda x, i: x[:, jnp.abs(i) % 3], ((4, 3), ((3,), np.int32))),
         Case("points", lambda x, i: x[jnp.abs(i) % 4, jnp.abs(i) % 3], ((4, 3), ((3,), np.int32))),
-        Case("set", lambda x, i: x.at[i].set(2.0), ((4, 3), ((3,), np.int32))),
         Case("add", lambda x, i: x.at[:, i % 3].add(2.0), ((4, 3), ((3,), np.int32))),
         Case("slice", lambda x, i: lax.dynamic_slice(x, (i[0], i[1]), (2, 2)),
              ((4, 3), ((3,), np.int32))),

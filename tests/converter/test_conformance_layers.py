@@ -1,7 +1,5 @@
 """Layers and functions of Equinox, Flax and ``jax.nn``, as users call them."""
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,6 @@ from tests.conformance import Case, assert_exports, cases, wrapped_cases
 
 KEY = jax.random.key(0)
 RNGS = nnx.Rngs(0)
-INDICES = (("B", 3), np.int32)
 
 
 def batch_norm():
@@ -40,44 +37,28 @@ def lstm_over_time(xs):
 EQUINOX = [
     Case("Linear", jax.vmap(eqx.nn.Linear(3, 4, key=KEY)), (("B", 3),),
          ops={"MatMul": 1, "Add": 1, "Transpose": 0}),
-    Case("Linear scalar", eqx.nn.Linear("scalar", "scalar", key=KEY), ((),)),
     Case("MLP", jax.vmap(eqx.nn.MLP(3, 4, 8, 2, key=KEY)), (("B", 3),), ops={"MatMul": 3}),
     Case("LayerNorm", jax.vmap(eqx.nn.LayerNorm((3, 4))), (("B", 3, 4),),
          ops={"LayerNormalization": 1}),
     Case("RMSNorm", jax.vmap(eqx.nn.RMSNorm(4)), (("B", 4),)),
-    Case("GroupNorm", jax.vmap(eqx.nn.GroupNorm(2, 4)), (("B", 4, 5, 6),)),
     Case("BatchNorm", batch_norm(), ((3, 4, 5),)),
-    Case("WeightNorm", eqx.nn.WeightNorm(eqx.nn.Linear(3, 4, key=KEY)), ((3,),)),
-    Case("PReLU", jax.vmap(eqx.nn.PReLU()), (("B", 4),)),
     Case("Dropout", lambda x: DROPOUT(x), ((3, 4),), ops={"Identity": 1}),
     Case("Embedding", jax.vmap(EMBEDDING), ((("B",), np.uint8),), ops={"Gather": 1}),
-    Case("Embedding twice", jax.vmap(jax.vmap(EMBEDDING)), ((("B", 2), np.uint8),)),
     Case("GRUCell", jax.vmap(GRU), (("B", 3), ("B", 5))),
     Case("LSTMCell", jax.vmap(lambda x, h, c: LSTM(x, (h, c))), (("B", 3), ("B", 5), ("B", 5))),
-    Case("LSTM over time", lstm_over_time, ((7, 3),), ops={"LSTM": 1}),
     Case("LSTM over time, batched", jax.vmap(lstm_over_time), (("B", 7, 3),), ops={"LSTM": 1}),
     Case("attention", jax.vmap(lambda q: ATTENTION(q, q, q)),
          (("B", 5, 8),), (17, 23), tolerance=4),
-    Case("Sequential", eqx.nn.Sequential([eqx.nn.Linear(3, 8, key=KEY), eqx.nn.Lambda(jax.nn.relu),
-                                          eqx.nn.Linear(8, 2, key=KEY)]), ((3,),)),
     Case("filter_jit", lambda x: LINEAR(x), ((3,),)),
     Case("gradient of an MLP", lambda x: jax.grad(SCALAR_MLP)(x), ((3,),)),
     Case("jacobian", jax.jacfwd(eqx.nn.MLP(3, 2, 8, 1, activation=jnp.tanh, key=KEY)), ((3,),)),
 ]  # fmt: skip
 FLAX = [
-    Case("Linear", nnx.Linear(3, 4, rngs=RNGS), (("B", 3),), ops={"MatMul": 1}),
-    Case("LayerNorm", nnx.LayerNorm(4, rngs=RNGS), (("B", 4),), ops={"LayerNormalization": 1}),
-    Case("RMSNorm", nnx.RMSNorm(4, rngs=RNGS), (("B", 4),)),
-    Case("GroupNorm", nnx.GroupNorm(4, num_groups=2, rngs=RNGS), ((3, 5, 4),)),
-    Case("BatchNorm", nnx.BatchNorm(4, use_running_average=True, rngs=RNGS), (("B", 4),)),
     Case("Conv", nnx.Conv(3, 5, (3, 3), rngs=RNGS), (("B", 8, 9, 3),), ops={"Conv": 1, "Add": 0}),
     Case("ConvTranspose", nnx.ConvTranspose(3, 5, (3, 3), strides=2, rngs=RNGS),
          (("B", 8, 9, 3),), ops={"ConvTranspose": 1, "Add": 0}),
-    Case("Embed", nnx.Embed(10, 4, rngs=RNGS), (INDICES,), ops={"Gather": 1}),
     Case("MultiHeadAttention", nnx.MultiHeadAttention(2, 8, decode=False, rngs=RNGS), ((2, 5, 8),),
          (17, 23), tolerance=4),
-    Case("Einsum", nnx.Einsum("bi,ij->bj", (3, 4), (4,), rngs=RNGS), (("B", 3),)),
-    Case("GRUCell", nnx.GRUCell(3, 4, rngs=RNGS), ((2, 4), (2, 3))),
     Case("pools", lambda x: (nnx.max_pool(x, (2, 2), (2, 2)), nnx.avg_pool(x, (2, 2), (2, 2))),
          (("B", 8, 9, 3),), ops={"MaxPool": 1, "AveragePool": 1, "Div": 0}),
     Case("average without the padding", lambda x: nnx.avg_pool(

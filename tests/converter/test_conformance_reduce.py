@@ -1,14 +1,12 @@
 """Reductions, cumulative operations, sorting."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
-from tests.conformance import Case, assert_exports, cases, unary, wrapped_cases
+from tests.conformance import Case, assert_exports, cases, wrapped_cases
 
 CUBE = (3, 4, 5)
 INTS = (CUBE, np.int32)
@@ -19,10 +17,8 @@ WITH_NAN = np.array([[1, NAN, INF, -INF, NAN, 0, -1], [2, 2, 1, -0.0, 0.0, 2, 1]
 TIES = np.array([[3, 1, 3, 2, 1], [0, 0, 0, 0, 0], [5, 4, 5, 4, 5]], np.float32)
 
 REDUCTIONS = [
-    Case("sum", lambda x: (x.sum(), x.sum(1), x.sum((0, 2))), (CUBE,), DIFFERENT),
+    Case("sum max min", lambda x: (x.sum(), x.max(1), x.min((0, 2))), (CUBE,), DIFFERENT),
     Case("sum one", lambda x: x.sum(-1, keepdims=True), (CUBE,), ops={"ReduceSum": 1}),
-    Case("max", lambda x: (x.max(), x.max(1), x.max((0, 2))), (CUBE,), DIFFERENT),
-    Case("min", lambda x: (x.min(), x.min(1), x.min((0, 2))), (CUBE,), DIFFERENT),
     Case("prod", lambda x: (x.prod(), x.prod(1), x.prod((0, 2))), (CUBE,), DIFFERENT),
     Case("mean", lambda x: (x.mean(), x.mean((1, 2)), x.std(0), x.var(1, ddof=1)), (CUBE,)),
     Case("all any", lambda x: (x.all(), x.all(1), x.any(2), x.any((0, 1))), (BOOLS,), DIFFERENT),
@@ -38,19 +34,15 @@ REDUCTIONS = [
             lambda x, d=d: (x.sum(1, dtype=d), x.max(0), x.min(1), x.prod(1, dtype=d)),
             ((CUBE, d),),
         )
-        for d in (np.int8, np.uint8, np.int16, np.uint16, np.uint32)
+        for d in (np.int8, np.uint16)
     ],
-    Case("float16", lambda x: (x.sum(1), x.max(0)), ((CUBE, np.float16),)),
     Case("empty axes", lambda x: lax.reduce_max_p.bind(x, axes=(), out_sharding=None), (CUBE,)),
     Case("empty operand", lambda x: (x[:0].sum(0), x[:, :0].max(1, initial=-INF)), (CUBE,)),
-    Case("argmax", lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 2), jnp.argmax(x)), (CUBE,)),
     Case("argmax ties", lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 0)), (TIES,)),
-    Case("argmax int", lambda x: (jnp.argmax(x, 1), jnp.argmin(x)), (INTS,)),
     Case("argmax bool", lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 0)), (BOOLS,)),
     Case("argmax dtype", lambda x: lax.argmax(x, 1, jnp.uint8), (CUBE,)),
     Case("softmax", lambda x: (jax.nn.softmax(x, 1), jax.nn.log_softmax(x, 0)), (CUBE,)),
     Case("logsumexp", lambda x: jax.nn.logsumexp(x * 40, axis=(0, 2)), (CUBE,)),
-    Case("norms", lambda x: (jnp.linalg.norm(x), jnp.linalg.norm(x, axis=1, ord=1)), (CUBE,)),
     Case("named batch", lambda x: (x.sum(0), x.max(0), x.mean(0), x.min(1)), (("B", 4),)),
     Case("nan sum", lambda x: (x.sum(1), jnp.nansum(x[1:]), jnp.nanmax(x, 1)), (WITH_NAN,)),
     Case("nan max", lambda x: x.max(1), (WITH_NAN,),
@@ -64,7 +56,6 @@ CUMULATIVE = [
     Case("cumprod", lambda x: (jnp.cumprod(x, 1), lax.cumprod(x, 0, reverse=True)), (CUBE,),
          (17, 26)),
     Case("cumprod op", lambda x: jnp.cumprod(x, 1), (CUBE,), (26,), {"CumProd": 1}),
-    Case("cummax", lambda x: (lax.cummax(x, 1), lax.cummax(x, 2, reverse=True)), (CUBE,)),
     Case("cummin", lambda x: (lax.cummin(x, 1), lax.cummin(x, 2, reverse=True)), (CUBE,)),
     Case("cummax nan", lambda x: lax.cummax(x, 1), (WITH_NAN,)),
     Case("cumlogsumexp",
@@ -72,7 +63,6 @@ CUMULATIVE = [
     Case("cumlogsumexp infinite", lambda x: lax.cumlogsumexp(x, 1),
          (np.array([[-INF, -INF, 0, 3], [2, INF, 1, 0]], np.float32),)),
     Case("int", lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0), lax.cummax(x, 2)), (INTS,)),
-    Case("bool", lambda x: jnp.cumsum(x, 1), (BOOLS,)),
     Case("int8", lambda x: (lax.cumsum(x, 1), lax.cummin(x, 1)), ((CUBE, np.int8),)),
     Case("uint16", lambda x: (lax.cumsum(x, 1), lax.cumprod(x, 1)), ((CUBE, np.uint16),), (23, 26)),
     Case("one element", lambda x: lax.cummax(x, 1), ((3, 1),)),
@@ -81,8 +71,6 @@ CUMULATIVE = [
 ]  # fmt: skip
 SORTING = [
     Case("sort", lambda x: (jnp.sort(x), jnp.sort(x, 0), jnp.sort(x, 1, descending=True)), (CUBE,)),
-    Case("argsort", lambda x: (jnp.argsort(x), jnp.argsort(x, 0, descending=True)), (CUBE,)),
-    Case("int", lambda x: (jnp.sort(x, 1), jnp.argsort(x, 0)), (INTS,)),
     Case("int one node", lambda x: jnp.sort(x, 1), (INTS,), ops={"TopK": 1, "GatherElements": 0}),
     Case("stable", lambda x: (jnp.argsort(x, 1), jnp.argsort(x, 0)), (TIES,)),
     Case("nan is last", lambda x: (jnp.sort(x), jnp.argsort(x)), (WITH_NAN,)),
@@ -91,11 +79,10 @@ SORTING = [
     Case("payload", lambda x: lax.sort((x, x > 0, (x * 9).astype(jnp.int8)), dimension=1), (CUBE,)),
     Case("lexsort", lambda x, y: jnp.lexsort((x, y)), (((9,), np.int32), ((9,), np.int32))),
     *[Case(np.dtype(d).name, lambda x: (jnp.sort(x, 1), jnp.argsort(x, 1)), ((CUBE, d),))
-      for d in (np.int8, np.uint8, np.uint16, np.uint32, np.bool_, np.float16)],
+      for d in (np.int8, np.uint32, np.bool_)],
     Case("top_k", lambda x: lax.top_k(x, 3), (CUBE,), ops={"TopK": 1, "Cast": 1}),
     Case("top_k axis", lambda x: lax.top_k(x, 2, axis=1), (CUBE,)),
     Case("top_k ties", lambda x: lax.top_k(x, 4), (TIES,)),
-    Case("top_k int", lambda x: lax.top_k(x, 2), (INTS,)),
     Case("top_k uint16", lambda x: lax.top_k(x, 2), ((CUBE, np.uint16),)),
     Case("approx_top_k", lambda x: (lax.approx_max_k(x, 2), lax.approx_min_k(x, 3)), (CUBE,)),
     Case("median", lambda x: (jnp.median(x, 1), jnp.quantile(x, 0.3), jnp.percentile(x, 70, 0)),
@@ -104,14 +91,15 @@ SORTING = [
     Case("unique", lambda x: jnp.unique(x, size=8, fill_value=-99), (((14,), np.int32),)),
     *[Case(f"searchsorted {side}", lambda x, y, side=side: jnp.searchsorted(jnp.sort(x), y, side),
            ((8,), (5,))) for side in ("left", "right")],
-    Case("searchsorted all", lambda x, y: jnp.searchsorted(jnp.sort(x), y, method="compare_all"),
-         ((8,), (5,))),
     Case("histogram", lambda x: jnp.histogram(x, 5), ((40,),)),
     Case("named batch", lambda x: (jnp.sort(x, 1), jnp.sort(x, 0), lax.top_k(x, 2)), (("B", 6),)),
 ]  # fmt: skip
 
 
-@cases([*REDUCTIONS, *CUMULATIVE, *SORTING])
+NAMED = Case("cumprod over a name", lambda x: jnp.cumprod(x, 0), (("B", 3),), (25, 26))
+
+
+@cases([*REDUCTIONS, *CUMULATIVE, *SORTING, NAMED])
 def test_reduce(case, opset):
     assert_exports(case, opset)
 
@@ -128,9 +116,3 @@ def test_reduce(case, opset):
 )
 def test_transformed(case):
     assert_exports(case)
-
-
-@pytest.mark.parametrize("opset", [25, 26])
-def test_a_cumulative_product_over_a_named_axis(opset):
-    fn = unary({"cumprod": jnp.cumprod})[0].fn
-    assert_exports(Case("cumprod", lambda x: fn(x, 0), (("B", 3),)), opset)

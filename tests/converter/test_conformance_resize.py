@@ -1,7 +1,5 @@
 """``jax.image``: ONNX's ``Resize`` where it means the same and is no slower, else products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -32,88 +30,61 @@ MIXED = (2, 3, 13, 5), (2, 3, 6, 11)
 ROWS = (2, 3, 13, 17), (2, 3, 4, 17)
 COLUMNS = (2, 3, 13, 17), (2, 3, 13, 40)
 METHODS = [
-    *((m, aa, UP, opsets, ONE)
-      for m, aa, opsets in (("linear", True, OPSETS), ("linear", False, OPSETS),
-                            ("cubic", True, NEW), ("cubic", False, NEW),
-                            ("cubic-pytorch", True, NEW), ("cubic-pytorch", False, NEW))),
-    *((m, aa, sizes, opsets, ONE)
-      for sizes in (DOWN, MIXED, ROWS, COLUMNS)
-      for m, aa, opsets in (("linear", True, NEW), ("linear", False, OPSETS), ("cubic", True, NEW),
-                            ("cubic-pytorch", True, (23,)))),
-    *((m, aa, sizes, (17,), PRODUCTS)
-      for m, aa, sizes in (("linear", True, DOWN), ("cubic", True, DOWN), ("cubic", False, UP),
-                           ("cubic", True, UP), ("cubic-pytorch", False, UP))),
-    *((m, False, sizes, NEW, ops)
-      for m in ("cubic", "cubic-pytorch") for sizes, ops in ((DOWN, PRODUCTS), (MIXED, BOTH))),
-    *((m, aa, sizes, (17, 23), PRODUCTS)
-      for m in ("lanczos3", "lanczos5", "area") for aa in (True, False)
-      for sizes in (UP, DOWN, MIXED)),
-    *(("nearest", True, sizes, OPSETS, ops)
-      for sizes, ops in ((UP, ONE), (DOWN, {"Resize": 0, "Gather": 1, "Slice": 1}),
-                         (MIXED, ONE), (COLUMNS, ONE),
-                         (ROWS, {"Resize": 0, "Gather": 1}))),
-]  # fmt: skip
+    ("linear", True, UP, OPSETS, ONE),
+    ("linear", False, UP, OPSETS, ONE),
+    ("cubic", True, UP, NEW, ONE),
+    ("cubic-pytorch", False, UP, (23,), ONE),
+    ("linear", True, DOWN, (18,), ONE),
+    ("cubic-pytorch", True, DOWN, (23,), ONE),
+    ("cubic", True, MIXED, NEW, ONE),
+    ("cubic", True, COLUMNS, (18,), ONE),
+    ("linear", True, DOWN, (17,), PRODUCTS),
+    ("cubic-pytorch", False, UP, (17,), PRODUCTS),
+    ("cubic", False, DOWN, (23,), PRODUCTS),
+    ("cubic-pytorch", False, MIXED, (18,), BOTH),
+    ("lanczos3", True, DOWN, (17, 23), PRODUCTS),
+    ("lanczos5", False, MIXED, (23,), PRODUCTS),
+    ("area", True, UP, (17,), PRODUCTS),
+    ("nearest", True, UP, OPSETS, ONE),
+    ("nearest", True, DOWN, (17, 23), {"Resize": 0, "Gather": 1, "Slice": 1}),
+    ("nearest", True, ROWS, (18,), {"Resize": 0, "Gather": 1}),
+]
 KNOWN = [
-    Case(f"{m} {'aa' if aa else 'plain'} {a[2:]} to {b[2:]}", to(*b, method=m, antialias=aa), (a,),
-         opsets, ops)
+    Case(
+        f"{m} {'aa' if aa else 'plain'} {a[2:]} to {b[2:]}",
+        to(*b, method=m, antialias=aa),
+        (a,),
+        opsets,
+        ops,
+    )
     for m, aa, (a, b), opsets, ops in METHODS
-]  # fmt: skip
+]
 
 # Positions are float32 in JAX as in ONNX Runtime: both are 1e-4 off for the large ones, in noise.
 LAYOUTS = [
-    Case("no batch", to(3, 9, 4), ((3, 5, 7),), ops=ONE),
     Case("matrix", to(9, 4, method="cubic"), ((5, 7),), ops=ONE),
-    Case("vector", to(9), ((5,),), OPSETS, ONE),
-    Case("signal", to(2, 3, 9, method="cubic"), ((2, 3, 20),), ops=ONE),
     Case("channels last", to(2, 9, 4, 3), ((2, 5, 7, 3),), ops={"Resize": 1, "Transpose": 2}),
     Case("channels last, products", to(2, 9, 4, 40, method="lanczos3"), ((2, 5, 7, 40),),
          ops={**PRODUCTS, "Transpose": 0}),
-    Case("channels last, few, products", to(2, 9, 4, 3, method="lanczos3"), ((2, 5, 7, 3),),
-         ops={"Resize": 0, "MatMul": 2}),
     Case("first axes", to(9, 4, 2, 3, method="cubic"), ((5, 7, 2, 3),), ops={"Resize": 1}),
     Case("axes apart", to(9, 2, 4, 3), ((5, 2, 7, 3),), ops={"Resize": 1}),
-    Case("first axis", to(9, 2, 4), ((5, 2, 4),), ops=ONE),
-    Case("middle axis", to(5, 9, 4, method="cubic"), ((5, 2, 4),), ops=ONE),
-    Case("volume", to(2, 3, 7, 4, 9), ((2, 3, 5, 6, 4),), NEW, ops=ONE),
     Case("cubic volume", to(2, 7, 4, 9, method="cubic"), ((2, 5, 6, 4),), ops={"Resize": 2}),
-    Case("four axes", to(3, 7, 4, 9), ((2, 5, 6, 4),), ops={"Resize": 2}),
-    Case("axes of one", to(1, 4, 1, 9), ((1, 7, 1, 4),), ops=ONE),
-    Case("grey", to(1, 1, 4, 9), ((1, 1, 7, 4),), ops=ONE),
-    Case("from one", to(2, 3, 4, 3, method="cubic"), ((2, 3, 1, 1),)),
-    Case("from one, one axis", to(2, 3, 4, 3, method="cubic"), ((2, 3, 1, 7),), ops={"Resize": 1}),
-    Case("to one", to(2, 3, 1, 1, method="cubic"), ((2, 3, 8, 6),)),
     Case("to one plain", to(2, 3, 1, 1, antialias=False), ((2, 3, 8, 5),), OPSETS),
     Case("the same", to(2, 3, 5, 7), ((2, 3, 5, 7),), ops={"Resize": 0}),
-    Case("halves", to(2, 3, 4, 3), ((2, 3, 8, 6),), ops=ONE),
-    Case("scalar of one", to(1, 1), ((3, 2),), ops={"Resize": 1}),
-    Case("wide", to(1, 2, 640, method="cubic"), ((1, 2, 5),), ops=ONE, tolerance=2),
-    Case("large", to(1, 64, 48), ((1, 300, 700),), ops=ONE, tolerance=20),
     Case("large table", to(1, 3, 700), ((1, 3, 1100),), ops={**ONE, "Range": 0, "Sub": 0},
          tolerance=40),
     Case("large table, products", to(1, 3, 700, method="lanczos5"), ((1, 3, 1100),), (17, 23),
          {"MatMul": 1, "Range": 0, "Sub": 0, "Div": 0}, tolerance=20),
-    Case("large table, opset 17", to(1, 700, 3), ((1, 1100, 3),), (17,),
-         {"MatMul": 1, "Range": 0, "Sub": 0, "Div": 0}, tolerance=20),
-    Case("twice", lambda x: resize(resize(x, (2, 9, 4), "linear"), (2, 5, 7), "linear"),
-         ((2, 5, 7),), ops={"Resize": 2}),
-    Case("shared", lambda x: ((y := resize(x, (2, 9, 7), "linear")),
-                              resize(y, (2, 9, 4), "linear")), ((2, 5, 7),), ops={"Resize": 2}),
-    Case("two methods", lambda x: resize(resize(x, (2, 9, 7), "linear"), (2, 9, 4), "cubic"),
-         ((2, 5, 7),), ops={"Resize": 2}),
     Case("by hand", lambda x: jnp.einsum("nchw,hH,wW->nHWc", x, hats(5, 12), hats(4, 7)),
          ((2, 3, 5, 4),), ops={"Resize": 1, "MatMul": 0}),
 ]  # fmt: skip
 
 DTYPES = [
-    Case(f"{np.dtype(d).name} {m}", to(2, 3, 9, 4, method=m), (((2, 3, 5, 7), d),), (17, 18, 23),
-         {"Resize": int(m == "nearest")} if m == "nearest" else {}, tolerance=3)
-    for d in (np.float16, np.float32, np.int32, np.uint8, np.int8)
-    for m in ("nearest", "linear", "cubic", "lanczos3")
-] + [
-    Case(f"{np.dtype(d).name} nearest", to(2, 3, 9, 4, method="nearest"), (((2, 3, 5, 7), d),),
-         (17, 23), {"Resize": 0, "Gather": 1, "Slice": 1})
-    for d in (np.int16, np.uint16, np.uint32, np.bool_)
-] + [
+    *(Case(f"{np.dtype(d).name} {m}", to(2, 3, 9, 4, method=m), (((2, 3, 5, 7), d),), (17, 23),
+           ops, tolerance=3)
+      for d, m, ops in ((np.float16, "nearest", {"Resize": 1}), (np.float16, "cubic", {}),
+                        (np.uint8, "nearest", {"Resize": 1}), (np.int8, "lanczos3", {}),
+                        (np.bool_, "nearest", {"Resize": 0, "Gather": 1, "Slice": 1}))),
     Case("float16, one operator", to(2, 3, 9, 4), (((2, 3, 5, 7), np.float16),),
          ops={"Resize": 1, "Cast": 0}),
     Case("int32, one operator", to(2, 3, 9, 4), (((2, 3, 5, 7), np.int32),),
@@ -130,24 +101,18 @@ def hats(size: int, count: int) -> np.ndarray:
 
 # -------------------------------------------------------------------------------------- neighbours
 
-PAIRS = [(7, 3), (10, 4), (3, 7), (5, 640), (8, 4), (12, 4), (9, 6), (4, 3), (2, 1), (16, 3)]
+PAIRS = [(7, 3), (3, 7), (5, 640), (12, 4), (2, 1)]
 # Every second or third neighbour is a slice, which is exact in every type and at every opset.
 STRIDES = {"Resize": 0, "Gather": 0, "Slice": 2}
 NEIGHBOURS = [
-    *(Case(f"{m} to {n}", to(2, n, n + 1, method="nearest"), ((2, m, m + 2),), (17, 23))
+    *(Case(f"{m} to {n}", to(2, n, n + 1, method="nearest"), ((2, m, m + 2),))
       for m, n in PAIRS),
     Case("twice the size", to(2, 3, 10, 14, method="nearest"), ((2, 3, 5, 7),), OPSETS, ONE),
-    Case("half the size", to(2, 3, 4, 7, method="nearest"), ((2, 3, 8, 14),), OPSETS, STRIDES),
     Case("a third", to(2, 3, 3, 7, method="nearest"), ((2, 3, 9, 21),), OPSETS, STRIDES),
     Case("a sixth", to(2, 6, method="nearest"), ((2, 36),),
          ops={"Resize": 0, "Gather": 0, "Slice": 1}),
-    Case("channels last", to(2, 10, 14, 3, method="nearest"), ((2, 5, 7, 3),),
-         ops={"Resize": 1, "Gather": 0}),
     Case("many channels last", to(2, 10, 14, 32, method="nearest"), ((2, 5, 7, 32),),
          ops={"Resize": 0, "Gather": 2, "Transpose": 0}),
-    Case("three axes", to(2, 10, 14, 9, method="nearest"), ((2, 5, 7, 3),),
-         ops={"Resize": 1, "Gather": 1, "Transpose": 0}),
-    Case("to one", to(2, 3, 1, method="nearest"), ((2, 3, 5),), ops={"Resize": 0}),
     Case("from one", to(2, 3, 4, method="nearest"), ((2, 3, 1),), ops={"Resize": 0}),
 ]  # fmt: skip
 
@@ -164,51 +129,30 @@ IMAGE = ("B", 3, "H", "W")
 EXTRA = {"Resize": 1, "MatMul": 0, "Gather": 0, "Range": 0, "If": 0, "Loop": 0}
 SYMBOLIC = [
     *(Case(f"{m} to fixed", lambda x, m=m: keep(x, 12, 7, method=m), (IMAGE,), NEW,
-           EXTRA) for m in ("linear", "cubic", "cubic-pytorch")),
-    *(Case(f"{m} patches to fixed", lambda x, m=m: keep(x, 12, 7, method=m),
-           (("B", 3, "4*H", "4*W"),), (23,), EXTRA) for m in ("linear", "cubic")),
-    *(Case(f"{m} to multiples", lambda x, m=m, aa=aa: keep(
-        x, 2 * x.shape[2], 3 * x.shape[3], method=m, antialias=aa), (IMAGE,), NEW, EXTRA)
-      for m in ("linear", "cubic", "cubic-pytorch", "nearest") for aa in (True, False)),
-    *(Case(f"{m} to another's size", lambda x, y, m=m: keep(x, *y.shape, method=m),
-           (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA) for m in ("linear", "cubic")),
-    Case("fixed to another's size", lambda x, y: keep(x, *y.shape), ((3, 5, 4), ("H", "W")), NEW,
-         EXTRA),
+           EXTRA) for m in ("linear", "cubic-pytorch")),
+    *(Case(f"{m} to multiples", lambda x, m=m: keep(
+        x, 2 * x.shape[2], 3 * x.shape[3], method=m, antialias=m == "linear"), (IMAGE,), NEW,
+        EXTRA) for m in ("linear", "cubic", "nearest")),
+    Case("to another's size", lambda x, y: keep(x, *y.shape, method="cubic"),
+         (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA),
     Case("plain linear", lambda x: keep(x, 12, 7, antialias=False), (IMAGE,), OPSETS, EXTRA),
-    Case("multiples at opset 17", lambda x: keep(x, 2 * x.shape[2], 14), (("B", 3, "H", 7),), (17,),
-         EXTRA),
     Case("half", lambda x: keep(x, x.shape[2] // 2, x.shape[3] // 2), (("B", 3, "2*H", "2*W"),),
          ops=EXTRA),
-    Case("nearest half", lambda x: keep(x, x.shape[2] // 2, x.shape[3] // 3, method="nearest"),
-         (("B", 3, "2*H", "3*W"),), OPSETS, EXTRA),
     Case("nearest sixth", lambda x: keep(x, 3, x.shape[3] // 6, method="nearest"),
          (("B", 3, 5, "6*W"),), ops={"Resize": 0, "Gather": 1, "Slice": 1}),
     Case("nearest to fixed", lambda x: keep(x, 12, 7, method="nearest"), (IMAGE,), (17, 23),
          {"Resize": 0, "Gather": 2, "If": 0, "Loop": 0}),
     Case("channels last", lambda x: to(x.shape[0], 9, 4, 3)(x), (("B", "H", "W", 3),),
          ops={**EXTRA, "Transpose": 2}),
-    Case("named channels", lambda x: keep(x, 9, 4), (("B", "C", "H", "W"),), ops=EXTRA),
-    Case("one axis", lambda x: keep(x, 9), (("B", 3, "H"),), ops=EXTRA),
-    Case("first axis", lambda x: to(9, *x.shape[1:])(x), (("H", "B", 3),), ops=EXTRA),
-    Case("a batch only", lambda x: keep(x, 9, 4, method="cubic"), (("B", 3, 5, 7),), NEW,
-         EXTRA),
-    Case("a batch only, nearest", lambda x: keep(x, 9, 4, method="nearest"), (("B", 3, 5, 7),),
-         OPSETS, EXTRA),
-    Case("volume", lambda x: keep(x, 4, 9, 6), (("B", 3, "N", "H", "W"),), ops=EXTRA),
-    Case("shifted size", lambda x: keep(x, x.shape[2] + 3, x.shape[3]), (IMAGE,), ops=EXTRA),
-    Case("float16", lambda x: keep(x, 12, 7), ((IMAGE, np.float16),), ops={**EXTRA, "Cast": 0}),
     Case("uint8", lambda x: keep(x, 12, 7), ((IMAGE, np.uint8),), ops={**EXTRA, "Cast": 1}),
     *(Case(f"{m} {aa} products", lambda x, m=m, aa=aa: keep(x, 12, 7, method=m, antialias=aa),
            (IMAGE,), (17, 23), {"Resize": 0, "MatMul": 2, "If": 0, "Loop": 0},
            tolerance=2)
-      for m, aa in (("cubic", False), ("cubic-pytorch", False), ("lanczos3", True),
-                    ("lanczos5", False), ("area", True))),
+      for m, aa in (("cubic-pytorch", False), ("lanczos3", True), ("area", True))),
     *(Case(f"{m} products at opset 17", lambda x, m=m: keep(x, 12, 7, method=m), (IMAGE,), (17,),
            {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2) for m in ("linear", "cubic")),
     Case("lanczos3 to another's size", lambda x, y: keep(x, *y.shape, method="lanczos3"),
          ((3, 5, 4), ("H", "W")), (17, 23), {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
-    Case("area to multiples", lambda x: keep(x, 2 * x.shape[2], 14, method="area"),
-         (("B", 3, "H", 7),), ops={"Resize": 0}),
 ]  # fmt: skip
 
 # ----------------------------------------------------------------------------- scale, translation
@@ -228,49 +172,34 @@ SCALE, SHIFT = np.asarray([0.7, 1.6], np.float32), np.asarray([0.4, -1.2], np.fl
 MOVED = [
     *(Case(f"{m} {aa}", moved(m, scale=[0.7, 1.6], shift=[0.4, -1.2], shape=(3, 6, 11),
                               antialias=aa), ((3, 7, 5),), (17, 23), PRODUCTS)
-      for m in ("linear", "cubic", "lanczos3", "lanczos5", "area") for aa in (True, False)),
-    Case("beyond the edges", moved("cubic", scale=[0.5, 0.5], shift=[2.0, -9.0], shape=(3, 9, 9)),
-         ((3, 7, 5),), ops=PRODUCTS),
+      for m, aa in (("linear", True), ("cubic", False), ("lanczos3", True), ("area", False))),
     Case("a resize", moved("linear", scale=[2.0, 3.0], shift=[0.0, 0.0], shape=(3, 14, 15)),
          ((3, 7, 5),), ops=ONE),
     Case("given at run time", warp, ((3, 7, 5), SCALE, SHIFT), (17, 23),
          {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
-    Case("given at run time, symbolic", lambda x, scale, shift: scale_and_translate(
-        x, (3, 6, 11), (1, 2), scale, shift, "cubic"), ((3, "H", "W"), SCALE, SHIFT), (17, 23),
-        {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
     Case("lanes of scales", jax.vmap(warp), ((2, 3, 7, 5), np.stack([SCALE, SCALE[::-1]]),
                                              np.stack([SHIFT, SHIFT])), tolerance=2),
-    Case("one lane of images", jax.vmap(warp, (None, 0, None)),
-         ((3, 7, 5), np.stack([SCALE, SCALE[::-1]]), SHIFT), tolerance=2),
 ]  # fmt: skip
 
 # ----------------------------------------------------------------------------------- derivatives
 
 GRADIENTS = [
-    *(Case(f"{m} {aa}", jax.grad(lambda x, m=m, aa=aa: (keep(
-        x, 12, 4, method=m, antialias=aa) ** 2).sum()), ((2, 3, 5, 7),), (17, 23), tolerance=2)
-      for m in ("nearest", "linear", "cubic", "lanczos3") for aa in (True, False)),
-    *(Case(f"{m} symbolic", jax.grad(lambda x, m=m: (keep(x, 12, 4, method=m) ** 2).sum()),
-           (("B", 3, "H", "W"),), (18, 23), tolerance=4) for m in ("linear", "cubic")),
+    *(Case(m, jax.grad(lambda x, m=m: (keep(x, 12, 4, method=m) ** 2).sum()), ((2, 3, 5, 7),),
+           (17, 23), tolerance=2) for m in ("nearest", "linear", "cubic")),
     Case("symbolic nearest", jax.grad(lambda x: (keep(
         x, 2 * x.shape[2], method="nearest") ** 2).sum()), (("B", 3, "H"),), (18, 23)),
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(31, full=5)
-@cases(
-    [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS],
-)
+@pytest.mark.sampled(9)
+@cases([*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS], tiers=False)
 def test_resize(case, opset):
     assert_exports(case, opset)
 
 
 @pytest.mark.sampled(7)
 @wrapped_cases(
-    [
-        Case(m, to(9, 4, method=m), ((5, 7),))
-        for m in ("nearest", "linear", "cubic", "lanczos3", "cubic-pytorch")
-    ]
+    [Case(m, to(9, 4, method=m), ((5, 7),)) for m in ("nearest", "linear", "cubic", "lanczos3")]
 )
 def test_transformed(case):
     assert_exports(case)

@@ -1,7 +1,5 @@
 """Convolutions and pooling."""
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,6 @@ from tests.conformance import Case, assert_exports, cases, wrapped_cases
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 IMAGE, KERNEL = (2, 4, 9, 8), (6, 4, 3, 2)
-BIAS = np.linspace(-1, 2, 6, dtype=np.float32)
 conv = lax.conv_general_dilated
 HWIO = RNG.standard_normal((3, 2, 4, 6)).astype(np.float32)
 BIAS = RNG.standard_normal(6).astype(np.float32)
@@ -23,26 +20,16 @@ NHWC = ("NHWC", "HWIO", "NHWC")
 CONVOLUTIONS = [
     Case("plain", lambda x, w: conv(x, w, (1, 1), "VALID"), (IMAGE, KERNEL), (17, 23),
          {"Conv": 1, "Transpose": 0, "Pad": 0}),
-    Case("strides", lambda x, w: conv(x, w, (2, 3), "SAME"), (IMAGE, KERNEL), ops={"Conv": 1}),
-    Case("uneven padding", lambda x, w: conv(x, w, (1, 2), ((0, 3), (2, 1))), (IMAGE, KERNEL),
-         ops={"Conv": 1, "Pad": 0}),
-    Case("negative padding", lambda x, w: conv(x, w, (1, 2), ((-1, 2), (0, -2))), (IMAGE, KERNEL)),
     Case("dilated kernel", lambda x, w: conv(x, w, (1, 1), "VALID", rhs_dilation=(2, 3)),
          (IMAGE, KERNEL), ops={"Conv": 1}),
     Case("dilated input", lambda x, w: conv(x, w, (1, 1), ((1, 2), (1, 0)), lhs_dilation=(2, 3)),
          (IMAGE, KERNEL), ops={"ConvTranspose": 1, "Pad": 0}),
-    Case("dilated input, cropped", lambda x, w: conv(x, w, (1, 1), ((-1, 2), (0, -2)),
-                                                     lhs_dilation=(2, 3)), (IMAGE, KERNEL)),
+    Case("negative padding", lambda x, w: conv(x, w, (1, 2), ((-1, 2), (0, -2))), (IMAGE, KERNEL)),
     Case("dilated input, padded far", lambda x, w: conv(x, w, (1, 1), ((5, 2), (1, 9)),
                                                         lhs_dilation=(2, 3)), (IMAGE, KERNEL)),
-    Case("dilated input, strided", lambda x, w: conv(x, w, (2, 1), ((1, 2), (0, 1)),
-                                                     lhs_dilation=(3, 2), rhs_dilation=(1, 2)),
-         (IMAGE, KERNEL)),
     Case("dilated everything", lambda x, w: conv(x, w, (1, 1), ((2, 2), (2, 2)),
                                                  lhs_dilation=(2, 2), rhs_dilation=(2, 3)),
          (IMAGE, KERNEL), ops={"ConvTranspose": 1}),
-    Case("groups", lambda x, w: conv(x, w, (1, 1), "SAME", feature_group_count=2),
-         (IMAGE, (6, 2, 3, 2)), ops={"Conv": 1}),
     Case("depthwise", lambda x, w: conv(x, w, (1, 1), "SAME", feature_group_count=4),
          (IMAGE, (8, 1, 3, 2)), ops={"Conv": 1}),
     Case("groups, dilated input", lambda x, w: conv(x, w, (1, 1), ((1, 1), (1, 1)),
@@ -59,9 +46,6 @@ CONVOLUTIONS = [
     Case("known kernel, channels last, bias", lambda x: conv(
         x, HWIO, (1, 2), "SAME", dimension_numbers=NHWC) + BIAS, (("B", 7, 8, 4),),
         ops={"Conv": 1, "Add": 0, "Transpose": 2}),
-    Case("any layout", lambda x, w: conv(x, w, (1, 2), "VALID",
-                                         dimension_numbers=("HNWC", "WOHI", "CWNH")),
-         ((7, 2, 8, 4), (3, 6, 3, 4))),
     Case("bias", lambda x, w: conv(x, w, (1, 1), "VALID") + BIAS[:, None, None],
          (IMAGE, KERNEL), ops={"Conv": 1, "Add": 0}),
     Case("bias that is data", lambda x, w, b: conv(x, w, (1, 1), "VALID") + b[:, None, None],
@@ -89,18 +73,14 @@ CONVOLUTIONS = [
         (IMAGE, (6, 2, 3, 2)), tolerance=4),
     Case("lanes of kernels", jax.vmap(lambda x, w: conv(x, w, (2, 1), "SAME"), in_axes=(0, 1)),
          ((5, *IMAGE), (6, 5, 4, 3, 2))),
-    Case("lanes of kernels only", jax.vmap(lambda x, w: conv(x, w, (1, 1), "VALID"), (None, 0)),
-         (IMAGE, (5, *KERNEL))),
 ]  # fmt: skip
 
 MODULES = {
     "Conv1d": eqx.nn.Conv1d(4, 6, 3, key=KEY),
     "Conv2d": eqx.nn.Conv2d(4, 6, 3, stride=2, padding=1, key=KEY),
-    "Conv2d groups": eqx.nn.Conv2d(4, 8, 3, groups=2, key=KEY),
     "Conv2d same": eqx.nn.Conv2d(4, 6, (3, 4), padding="SAME", use_bias=False, key=KEY),
     "Conv2d reflect": eqx.nn.Conv2d(4, 6, 3, padding=1, padding_mode="REFLECT", key=KEY),
     "Conv3d": eqx.nn.Conv3d(4, 6, (3, 2, 1), padding=((1, 0), (0, 2), (1, 1)), dilation=2, key=KEY),
-    "ConvTranspose1d": eqx.nn.ConvTranspose1d(4, 6, 3, stride=2, key=KEY),
     "ConvTranspose2d": eqx.nn.ConvTranspose2d(
         4, 6, 3, stride=(2, 3), padding=1, output_padding=(1, 2), key=KEY
     ),
@@ -108,7 +88,6 @@ MODULES = {
         4, 6, 3, stride=2, dilation=2, groups=2, key=KEY
     ),
     "ConvTranspose2d same": eqx.nn.ConvTranspose2d(4, 6, 4, stride=2, padding="SAME", key=KEY),
-    "ConvTranspose3d": eqx.nn.ConvTranspose3d(4, 3, 2, stride=2, key=KEY),
 }
 SPACE = (7, 6, 5)
 LAYERS = [
@@ -134,25 +113,15 @@ def total(x):
 
 MAX, AVG = eqx.nn.MaxPool2d, eqx.nn.AvgPool2d
 POOLING = [
-    Case("max", jax.vmap(MAX(3, 2)), (("B", 4, 9, 11),), ops={"MaxPool": 1, "Reshape": 0}),
     Case("max padded", jax.vmap(MAX(3, 2, padding=1)), (("B", 4, 9, 11),), ops={"MaxPool": 1}),
-    Case("max ceiling", MAX(3, 2, use_ceil=True), ((4, 10, 12),)),
     Case("average", jax.vmap(AVG(2, 2)), (("B", 4, 9, 11),), (17, 19),
          {"AveragePool": 1, "Mul": 0, "Div": 0}),
-    Case("average padded", AVG((2, 3), 2, padding=((1, 0), (0, 1))), ((4, 9, 11),)),
     Case("average of what is not padding", lambda x: total(x) / total(jnp.ones((1, 1, 8, 9))),
          (("B", 4, 8, 9),), (17, 23), {"AveragePool": 1, "Mul": 0, "Div": 0}),
     Case("sum by the counts of another window",
          lambda x: total(x) / total(jnp.ones((1, 1, 8, 9)))[..., ::-1],
          (("B", 4, 8, 9),), ops={"AveragePool": 1, "Div": 1}),
-    Case("one axis", lambda x: (eqx.nn.MaxPool1d(3, 2)(x), eqx.nn.AvgPool1d(2, 1)(x)), ((4, 9),)),
-    Case("three axes", lambda x: (eqx.nn.MaxPool3d(2, 1)(x), eqx.nn.AvgPool3d(2, 2)(x)),
-         ((3, 5, 6, 7),)),
     Case("adaptive average", jax.vmap(eqx.nn.AdaptiveAvgPool2d((3, 4))), ((2, 4, 9, 11),)),
-    Case("adaptive max", jax.vmap(eqx.nn.AdaptiveMaxPool2d((2, 5))), ((2, 4, 9, 11),)),
-    Case("global average", jax.vmap(eqx.nn.AdaptiveAvgPool2d(1)), (("B", 4, 9, 11),)),
-    Case("any axes", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2, 1, 3), (1, 2, 1),
-                                                 "SAME"), ((4, 5, 6),)),
     Case("min", lambda x: lax.reduce_window(x, jnp.inf, lax.min, (2, 2, 3), (1, 2, 1), "VALID"),
          ((4, 5, 6),)),
     Case("sum, padded far, dilated", lambda x: lax.reduce_window(
@@ -177,10 +146,7 @@ POOLING = [
     Case("integers", lambda x: (
         lax.reduce_window(x, jnp.iinfo(jnp.int32).min, lax.max, (2, 1, 3), (1, 2, 1), "SAME"),
         lax.reduce_window(x, 0, lax.add, (2, 2, 3), (1, 2, 1), "SAME")), (((4, 5, 6), np.int32),)),
-    Case("four axes", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2,) * 4, (1, 2, 1, 1),
-                                                  "SAME"), ((4, 5, 6, 7),)),
     Case("half", lambda x: (MAX(2, 2)(x), AVG(2, 2)(x)), (((4, 6, 6), np.float16),)),
-    Case("gradient of max", jax.grad(lambda x: (MAX(3, 2)(x) ** 2).sum()), ((4, 9, 11),)),
     Case("gradient of padded max", jax.grad(lambda x: (MAX(3, 2, padding=1)(x) ** 2).sum()),
          ((4, 9, 11),)),
     Case("gradient of average", jax.grad(lambda x: (AVG(3, 2)(x) ** 2).sum()), ((4, 9, 11),)),
@@ -189,8 +155,8 @@ POOLING = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
-@cases([*CONVOLUTIONS, *LAYERS, *POOLING])
+@pytest.mark.sampled(3)
+@cases([*CONVOLUTIONS, *LAYERS, *POOLING], tiers=False)
 def test_window(case, opset):
     assert_exports(case, opset)
 

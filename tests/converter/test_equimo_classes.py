@@ -1,8 +1,5 @@
 """Equimo's own classes, unmodified: each attention, rotary embedding, norm and GELU is one node."""
 
-from __future__ import annotations
-
-import math
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
@@ -16,10 +13,10 @@ import pytest
 
 import converter
 from converter.verify.sessions import run
+from tests.frameworks.rows import draw
 
 NEW = version("equimo") >= "2"
 MODELS = "equimo.vision.models" if NEW else "equimo.models"
-_build_convnext = import_module(f"{MODELS}.convnext")._build_convnext
 _build_vit = import_module(f"{MODELS}.vit")._build_vit
 
 # float32 rounding through two blocks on outputs of unit scale; a wrong branch costs 1e-3 and more
@@ -46,7 +43,6 @@ class Variant:
 GELU = {"Gelu": 2}
 DYNAMIC: dict[str, Any] = {"dynamic_img_size": True, "interpolate_antialias": True}
 VITS = [
-    Variant("vit_tiny_patch16_224", (224, 224), LEARNED | GELU, 45),
     Variant("vit_small_patch32_224", (224, 224), LEARNED | GELU, 45),
     Variant("dinov2_vits14", (112, 112), LEARNED | GELU, 43, {"img_size": 112}),
     Variant("dinov2_vits14", (70, 112), LEARNED | GELU, 43, DYNAMIC),
@@ -55,10 +51,7 @@ VITS = [
     Variant("dinov3_vits16_pretrain_lvd1689m", (96, 128), ROPE | GELU, 47),
     Variant("dinov3_vits16plus_pretrain_lvd1689m", (96, 128), ROPE, 55),
     Variant("dinov3_vit7b16_pretrain_lvd1689m", (96, 128), ROPE, 55, SMALL | {"num_heads": 3}),
-    Variant("eupe_vits16", (96, 128), ROPE | GELU, 47),
     Variant("siglip2_vitb16_224", (224, 224), LEARNED | GELU, 37, SMALL),
-    Variant("tips_vits14_hr", (112, 112), LEARNED | GELU, 47, {"img_size": 112}),
-    Variant("tips_vitg14_lr", (224, 224), LEARNED, 53, SMALL),
     # half-split rotation by tables that are interleaved: no RotaryEmbedding turns like that
     Variant("vit5_small", (224, 224), RMS | GELU, 91, near_misses=1),
 ]
@@ -68,55 +61,17 @@ NEWER: dict[str, dict[str, Any]] = {
 }
 """What is otherwise in Equimo 2.7.0, where the rotations of ViT-5 fuse."""
 VITS = [replace(v, **NEWER.get(v.name, {})) for v in VITS] if NEW else VITS
-CONVNEXTS = [
-    Variant("convnext_t", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 61),
-    Variant("eupe_convnext_tiny", (64, 96), {"LayerNormalization": 10, "Gelu": 5}, 59),
-]
 
 
-def drawn(shapes: Any) -> Any:
-    """Seeded weights that make every branch matter."""
-    rng = np.random.default_rng(3)
-
-    def draw(path: Any, leaf: Any) -> Any:
-        if not isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
-        name, shape = jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape
-        fan_in = max(1, math.prod(shape[1:]))
-        if name.endswith("gamma"):
-            value = rng.uniform(0.05, 1, shape)
-        elif "freqs" in name or "periods" in name:
-            value = 100 ** np.linspace(0, 1, math.prod(shape)).reshape(shape)
-        elif "norm" in name and name.endswith("weight"):
-            value = 1 + 0.1 * rng.standard_normal(shape)
-        elif name.endswith("bias"):
-            value = 0.1 * rng.standard_normal(shape)
-        elif "token" in name or "pos_embed" in name:
-            value = 0.5 * rng.standard_normal(shape)
-        else:
-            gain = 1.25 if "qkv" in name else 1.0
-            value = gain * rng.standard_normal(shape) / math.sqrt(fan_in)
-        return jnp.asarray(value, leaf.dtype)
-
-    return jax.tree_util.tree_map_with_path(draw, shapes)
-
-
-def drawn_model(build: Any, variant: Variant, depths: list[int]) -> Any:
-    settings = {"depths": depths, **variant.overrides}
-    shapes = eqx.filter_eval_shape(lambda key: build(variant.name, key=key, **settings), KEY)
-    return drawn(shapes)
+def drawn(variant: Variant) -> Any:
+    settings = {"depths": [2], **variant.overrides}
+    return draw(eqx.filter_eval_shape(lambda: _build_vit(variant.name, key=KEY, **settings)))
 
 
 def outputs(model: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Features and, behind the last norm, what the head makes of them."""
-
-    def call(image: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return (
-            model.features(image, key=KEY, inference=True),
-            model(image, key=KEY, inference=True),
-        )
-
-    return jax.vmap(call)(images)
+    how = {"key": KEY, "inference": True}
+    return jax.vmap(lambda image: (model.features(image, **how), model(image, **how)))(images)
 
 
 def exported(model: Any, shape: tuple[Any, ...], **options: Any) -> converter.Export:
@@ -131,45 +86,36 @@ def assert_right(export: converter.Export, model: Any, image: tuple[int, int]) -
         np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
 
 
-def assert_fused(export: converter.Export, variant: Variant) -> None:
+USUAL = ("dinov3_vits16_pretrain_lvd1689m", "vit5_small")
+ROWS = [
+    pytest.param(
+        variant,
+        id=f"{variant.name}-{variant.image[0]}x{variant.image[1]}",
+        marks=() if variant.name in USUAL else pytest.mark.full,
+    )
+    for variant in VITS
+]
+
+
+@pytest.mark.parametrize("variant", ROWS)
+def test_vision_transformers(variant):
+    model = drawn(variant)
+    export = exported(model, ("B", 3, *variant.image))
     assert export.report.fused == variant.fused, export.report
     assert export.report.nodes == variant.nodes, export.report.histogram
     assert len(export.report.near_misses) == variant.near_misses
-
-
-IDS = [f"{v.name}-{'x'.join(map(str, v.image))}" for v in VITS]
-
-
-@pytest.mark.sampled(9)
-@pytest.mark.parametrize("variant", VITS, ids=IDS)
-def test_vision_transformers(variant):
-    model = drawn_model(_build_vit, variant, [2])
-    export = exported(model, ("B", 3, *variant.image))
-    assert_fused(export, variant)
     # the patches; where queries and keys are normed, those and the values of a block, its result
     turned = 2 * 2 if "RMSNormalization" in variant.fused else 0
     assert export.report.histogram["Transpose"] == 1 + turned
     assert_right(export, model, variant.image)
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", ["dinov3_vits16_pretrain_lvd1689m", "vit5_small"])
-def test_fixed_batch_and_flat_layout(name):
-    variant = next(v for v in VITS if v.name == name)
-    model = drawn_model(_build_vit, variant, [2])
-    for layout in ("4d", "3d"):
-        export = exported(model, (2, 3, *variant.image), attention_layout=layout)
-        assert export.report.fused == variant.fused
-        assert_right(export, model, variant.image)
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("variant", CONVNEXTS, ids=[v.name for v in CONVNEXTS])
-def test_convnexts(variant):
-    model = drawn_model(_build_convnext, variant, [1, 1, 2, 1])
-    export = exported(model, ("B", 3, *variant.image))
-    assert_fused(export, variant)
-    # one before and one after each norm of a feature map; the last norm is of a vector
-    assert export.report.histogram["Transpose"] == 2 * (variant.fused["LayerNormalization"] - 1)
+@pytest.mark.parametrize("name", ["dinov3_vits16_pretrain_lvd1689m", "vit5_small"])
+@pytest.mark.parametrize("layout", ["4d", "3d"])
+def test_fixed_batch_and_flat_layout(name, layout):
+    variant = next(v for v in VITS if v.name == name)
+    model = drawn(variant)
+    export = exported(model, (2, 3, *variant.image), attention_layout=layout)
+    assert export.report.fused == variant.fused
     assert_right(export, model, variant.image)
-    assert_right(exported(model, ("B", 3, *variant.image), opset=18), model, variant.image)

@@ -1,7 +1,5 @@
 """One small network of every family of Equimo, unmodified, at any batch: 1.1.0 and 2.7.0."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Rules, expansions and recognisers from outside; `docs/how-to/extending.md` runs as it stands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +71,6 @@ def test_a_rule_and_its_end():
         converter.to_onnx(fn, [X])
 
 
-@pytest.mark.full
 def test_the_newest_rule_and_other_domains():
     primitive = scaled("scaled")
     fn = lambda x: primitive.bind(x, factor=2.0)  # noqa: E731

@@ -1,7 +1,5 @@
 """Blocks that repeat are functions of ONNX; put back, they are the graph that there was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -61,29 +59,23 @@ def assert_outlined(
 class Block(eqx.Module):
     norm: eqx.nn.LayerNorm
     attention: eqx.nn.MultiheadAttention
-    up: eqx.nn.Linear
-    down: eqx.nn.Linear
+    mlp: eqx.nn.MLP
 
     def __init__(self, key):
-        one, two, three = jax.random.split(key, 3)
+        one, two = jax.random.split(key)
         self.norm = eqx.nn.LayerNorm(8)
         self.attention = eqx.nn.MultiheadAttention(2, 8, key=one)
-        self.up, self.down = eqx.nn.Linear(8, 12, key=two), eqx.nn.Linear(12, 8, key=three)
+        self.mlp = eqx.nn.MLP(8, 8, 12, 1, jax.nn.gelu, key=two)
 
     def __call__(self, x):
         y = jax.vmap(self.norm)(x)
         x = x + self.attention(y, y, y)
-        return x + jax.vmap(lambda t: self.down(jax.nn.gelu(self.up(t))))(x)
+        return x + jax.vmap(self.mlp)(x)
 
 
 class Network(eqx.Module):
     blocks: list[Block]
     head: eqx.nn.Linear
-
-    def __init__(self, depth, key):
-        *keys, last = jax.random.split(key, depth + 1)
-        self.blocks = [Block(key) for key in keys]
-        self.head = eqx.nn.Linear(8, 3, key=last)
 
     def __call__(self, x):
         for block in self.blocks:
@@ -91,23 +83,16 @@ class Network(eqx.Module):
         return x, self.head(x.mean(0))
 
 
-def filled(shape: jax.ShapeDtypeStruct) -> Any:
-    if not isinstance(shape, jax.ShapeDtypeStruct):
-        return shape
-    return np.random.default_rng(shape.size).standard_normal(shape.shape).astype(shape.dtype)
-
-
 def test_blocks_of_a_transformer(tmp_path):
-    shapes = eqx.filter_eval_shape(Network, 3, jax.random.key(0))
-    model = jax.tree.map(filled, shapes)
+    *keys, last = jax.random.split(jax.random.key(0), 4)
+    model = Network([Block(key) for key in keys], eqx.nn.Linear(8, 3, key=last))
     fn = jax.vmap(model)
     alone = converter.to_onnx(jax.vmap(model.blocks[0]), [("B", 5, 8)]).report.nodes
     export = assert_outlined(fn, [("B", 5, 8)], [(3, alone)])
     (function,) = export.model.functions.values()
     assert function.name == "blocks"
-    assert {"norm.weight", "attention.query_proj.weight", "up.bias"} <= {
-        v.name for v in function.inputs
-    }
+    names = {v.name for v in function.inputs}
+    assert {"norm.weight", "attention.query_proj.weight", "mlp.layers.0.bias"} <= names
     path = tmp_path / "model.onnx"
     export.save(path, external_data=True)
     x = np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)
@@ -136,44 +121,39 @@ def all_of(x):
     return taken
 
 
-@pytest.mark.full
-def test_where_blocks_are_cut():
-    spec = [("B", 4)]
-    assert_outlined(lambda x: chain(x, WEIGHTS), spec, [(6, NODES)])
-    assert_outlined(lambda x: jnp.sin(chain(jnp.sin(x), WEIGHTS)), spec, [(6, NODES)])
-    # Every block's result is one of the network's too.
-    assert_outlined(all_of, spec, [(6, NODES)])
-    # Something stands between the third and the fourth.
-    assert_outlined(
-        lambda x: chain(x, WEIGHTS, lambda x, i: jnp.sort(x) if i == 2 else x), spec, [(6, NODES)]
-    )
-    # Nothing repeats, or too little.
-    assert_outlined(lambda x: chain(x, WEIGHTS[:1]), spec, [])
-    assert_outlined(lambda x: x + 1 + 2 * x, spec, [])
+def with_a_mask(x, mask):
+    for w in WEIGHTS:
+        bias = jnp.where(mask, 0.0, -1e9)
+        x = x + jnp.tanh(jnp.exp(jnp.sin(x @ w) + bias) * jnp.cos(x @ w.T))
+    return x
+
+
+def interrupted(how):
+    return lambda x: chain(x, WEIGHTS, lambda x, i: how(x) if i == 2 else x)
+
+
+SPEC, SIX = [("B", 4)], [(6, NODES)]
+CUTS = {
+    "nothing around": (lambda x: chain(x, WEIGHTS), SPEC, SIX),
+    "something around": (lambda x: jnp.sin(chain(jnp.sin(x), WEIGHTS)), SPEC, SIX),
+    "every result is the network's too": (all_of, SPEC, SIX),
+    "something between": (interrupted(jnp.sort), SPEC, SIX),
+    "a loop between": (
+        interrupted(lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c + x, x)), [(3, 4)], SIX,
+    ),
+    "what a first block computes for all": (
+        with_a_mask, [("B", 4), (("B", 4), "bool")], [(6, 9)],
+    ),
+    "nothing repeats": (lambda x: chain(x, WEIGHTS[:1]), SPEC, []),
+    "too little repeats": (lambda x: x + 1 + 2 * x, SPEC, []),
+}  # fmt: skip
 
 
 @pytest.mark.full
-def test_what_a_first_block_computes_for_all():
-    def network(x, mask):
-        for w in WEIGHTS:
-            bias = jnp.where(mask, 0.0, -1e9)
-            x = x + jnp.tanh(jnp.exp(jnp.sin(x @ w) + bias) * jnp.cos(x @ w.T))
-        return x
-
-    assert_outlined(network, [("B", 4), (("B", 4), "bool")], [(6, 9)])
-
-
-@pytest.mark.full
-def test_loops_stay_where_they_are():
-    def between(x, i):
-        return jax.lax.fori_loop(0, 3, lambda _, c: c + x, x) if i == 2 else x
-
-    def network(x):
-        return chain(x, WEIGHTS, between)
-
-    export = assert_outlined(network, [(3, 4)], [(6, NODES)])
-    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
-    assert converter.check(export, network, [x]).passed
+@pytest.mark.parametrize("name", CUTS)
+def test_where_blocks_are_cut(name):
+    fn, specs, wanted = CUTS[name]
+    assert converter.check(assert_outlined(fn, specs, wanted), fn).passed
 
 
 def test_functions_are_not_joined_nor_made_smaller():

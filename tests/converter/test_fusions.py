@@ -1,7 +1,5 @@
 """What is fused can be chosen, and a report says what a newer opset would fuse."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -33,11 +31,6 @@ def rms_norm(x):
 
 def instance_norm(x):
     return normed(x, 2) * jnp.arange(6.0)[:, None] + 1
-
-
-def batch_norm(params, x):
-    inverse = jax.lax.rsqrt(params["variance"] + 1e-3) * params["scale"]
-    return x * inverse[:, None] + (params["bias"] - params["mean"] * inverse)[:, None]
 
 
 FORMS = {
@@ -76,14 +69,16 @@ def test_one_by_its_name_and_nothing(name):
 
 @pytest.mark.full
 def test_batch_norms():
-    params = {
-        name: jnp.arange(2.0, 8.0) / (i + 1)
-        for i, name in enumerate(("variance", "scale", "bias", "mean"))
-    }
+    def fn(params, x):
+        inverse = jax.lax.rsqrt(params["variance"] + 1e-3) * params["scale"]
+        return x * inverse[:, None] + (params["bias"] - params["mean"] * inverse)[:, None]
+
+    leaves = ("variance", "scale", "bias", "mean")
+    params = {name: jnp.arange(2.0, 8.0) / (i + 1) for i, name in enumerate(leaves)}
     for fuse, wanted in ((["batch_norm"], True), (["gelu"], False)):
-        export = converter.to_onnx(batch_norm, [SHAPE], params=params, fuse=fuse)
+        export = converter.to_onnx(fn, [SHAPE], params=params, fuse=fuse)
         assert ("BatchNormalization" in export.report.histogram) == wanted
-        assert converter.check(export, lambda x: batch_norm(params, x)).passed
+        assert converter.check(export, lambda x: fn(params, x)).passed
 
 
 def test_what_others_need_comes_with_them():

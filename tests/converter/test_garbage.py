@@ -23,9 +23,6 @@ def frozen_while(fn, *specs):
 def test_what_was_there_before_is_not_searched():
     assert frozen_while(jnp.sin, (3,)) > 10_000
     assert gc.get_freeze_count() == 0 and gc.isenabled()
-
-
-def test_after_an_error():
     with pytest.raises(ZeroDivisionError):
         converter.to_onnx(lambda x: x / (1 // 0), [(3,)])
     assert gc.get_freeze_count() == 0

@@ -78,10 +78,7 @@ STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "rotary": (rotated, [(2, 5, 8), (5, 4), (5, 4)]),
     "gru": (gru, [(5, 2, 4), (4, 6), (3, 6)]),
     "group_norm": (groups, [(2, 4, 5, 3)]),
-    "conv": (
-        lambda x, w: jax.nn.relu(lax.conv(x, w, (1, 2), "SAME")),
-        [(2, 3, 8, 7), (4, 3, 3, 3)],
-    ),
+    "conv": (lambda x, w: lax.conv(x, w, (1, 2), "SAME"), [(2, 3, 8, 7), (4, 3, 3, 3)]),
     "conv_transpose": (lambda x, w: lax.conv_transpose(x, w, (2,), "SAME"), [(2, 8, 3), (3, 3, 4)]),
     "complex": (lambda x: jnp.abs(jnp.fft.fft(x) * (1 + 2j)), [(3, 8)]),
     "linalg": (lambda x: jnp.linalg.inv(x @ x.T + jnp.eye(3)), [(3, 4)]),
@@ -90,7 +87,15 @@ STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "random": (lambda x: x + jax.random.normal(jax.random.key(3), x.shape), [(3, 4)]),
     "searched": (lambda x, y: jnp.searchsorted(jnp.sort(x), y), [(7,), (3, 2)]),
 }
+HALVED = ("attention", "rotary", "group_norm", "conv", "einsum")
 WEIGHTS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "n": np.arange(3, dtype=np.int32)}
+
+
+def everything(x: jax.Array) -> Any:
+    """What is cast, moved and ordered."""
+    casts = [x.astype(dtype) for dtype in ("float32", "int32", "bool")]
+    turned = jnp.where(x == x[0], x[::-1], x).T[x.shape[1] - 2 :]
+    return casts, turned, jnp.sort(x, 0), x.max(1), jnp.argmin(x, 1)
 
 
 def programs(disturbed: bool) -> Iterator[tuple[str, Callable[..., Any], Sequence[Any], Any]]:
@@ -103,41 +108,16 @@ def programs(disturbed: bool) -> Iterator[tuple[str, Callable[..., Any], Sequenc
         yield name, fn, [spec(*s, disturbed) for s in each], None
     for dtype in ("float32", "float16", "bfloat16"):
         for name, (fn, shapes) in STRUCTURES.items():
-            if dtype == "float32" or name in (
-                "attention",
-                "rotary",
-                "group_norm",
-                "conv",
-                "einsum",
-            ):
+            if dtype == "float32" or name in HALVED:
                 specs = [spec(s, jnp.dtype(dtype), disturbed) for s in shapes]
                 yield f"{name} {dtype}", fn, specs, None
     for name, fn in ACTIVATIONS.items():
         yield f"{name} of halves", fn, [spec((3, 4), np.float16, disturbed)], None
     for dtype in NAMES:
-        x = spec((3, 4), dtype, disturbed)
-        yield (
-            f"as {dtype}",
-            lambda x: [x.astype(d) for d in ("float32", "int32", "bool")],
-            [x],
-            None,
-        )
-        yield (
-            f"moved {dtype}",
-            lambda x: jnp.where(x == x[0], x[::-1], x).T[x.shape[1] - 2 :],
-            [x],
-            None,
-        )
-        yield f"ordered {dtype}", lambda x: (jnp.sort(x, 0), x.max(1), jnp.argmin(x, 1)), [x], None
-    params = (
-        jax.tree.map(lambda a: pickle.loads(pickle.dumps(a)), WEIGHTS) if disturbed else WEIGHTS
-    )
-    yield (
-        "weights",
-        lambda p, x: (x @ p["w"].T) * p["n"],
-        [spec(("B", 4), "float32", disturbed)],
-        params,
-    )
+        yield f"of {dtype}", everything, [spec((3, 4), dtype, disturbed)], None
+    params = jax.tree.map(lambda a: pickle.loads(pickle.dumps(a)) if disturbed else a, WEIGHTS)
+    specs = [spec(("B", 4), "float32", disturbed)]
+    yield "weights", lambda p, x: (x @ p["w"].T) * p["n"], specs, params
 
 
 def digest(fn: Callable[..., Any], specs: Sequence[Any], params: Any) -> str:
