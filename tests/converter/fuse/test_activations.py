@@ -49,11 +49,7 @@ SPELLINGS = {
         lambda x: jnp.tanh(jax.nn.softplus(x)) * x,
         lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),
     ],
-    "Swish": [
-        jax.nn.silu,
-        lambda x: jax.nn.sigmoid(x) * x,
-        lambda x: x * jax.nn.sigmoid(1.702 * x),
-    ],
+    "Swish": [jax.nn.silu, lambda x: jax.nn.sigmoid(x) * x],
     "Softsign": [jax.nn.soft_sign, lambda x: x / (1 + abs(x))],
     "LeakyRelu": [
         jax.nn.leaky_relu,
@@ -125,6 +121,16 @@ def test_what_is_inexact_is_said_or_left_out(op):
     assert op not in ops(strict)
     assert strict.report.deviations == []
     assert units(run(strict), np.asarray(jax.jit(fn)(X))).max() <= 4
+
+
+@pytest.mark.full
+def test_a_swish_with_a_factor():
+    def fn(x):
+        return x * jax.nn.sigmoid(1.702 * x)
+
+    export = converter.to_onnx(fn, [X], opset=24)
+    assert ops(export) == ["Swish"]
+    assert converter.check(export, fn, [X]).passed
 
 
 def unit(x, edge=0.0, at=0.0):

@@ -18,8 +18,9 @@ def mean(x: Any) -> Any:
     return x.mean(1, keepdims=True)
 
 
-def exp(x: Any) -> Any:
-    return jnp.exp(x - x.max(1, keepdims=True))
+def less(x: Any) -> Any:
+    """What softmax takes exponentials of."""
+    return x - x.max(1, keepdims=True)
 
 
 def gelu(inner: float = 1.0, half: float = 0.5, one: float = 1.0, cubic: float = 1.0) -> Any:
@@ -49,13 +50,13 @@ ACTIVATIONS = {
     "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
 }
 SOFTMAX = {
-    "base two": lambda x, y: jnp.exp2(x) / jnp.exp2(x).sum(1, keepdims=True),
-    "negative": lambda x, y: jnp.exp(-x) / jnp.exp(x).sum(1, keepdims=True),
-    "of another": lambda x, y: exp(x) / exp(y).sum(1, keepdims=True),
-    "of a whole": lambda x, y: exp(x) / exp(x).sum(keepdims=True),
-    "along another axis": lambda x, y: exp(x) / exp(x).sum(0, keepdims=True),
-    "logarithm, base two": lambda x, y: x - jnp.log(jnp.exp2(x).sum(1, keepdims=True)),
-    "logarithm, along another": lambda x, y: x - jnp.log(jnp.exp(x).sum(0, keepdims=True)),
+    "base two": lambda x, y: jnp.exp2(less(x)) / jnp.exp2(less(x)).sum(1, keepdims=True),
+    "negative": lambda x, y: jnp.exp(-less(x)) / jnp.exp(-less(x)).sum(1, keepdims=True),
+    "of another": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(y)).sum(1, keepdims=True),
+    "of a whole": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(x)).sum(keepdims=True),
+    "along another axis": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(x)).sum(0, keepdims=True),
+    "logarithm, base two": lambda x, y: less(x) - jnp.log(jnp.exp2(less(x)).sum(1)[:, None]),
+    "logarithm, along another": lambda x, y: less(x) - jnp.log(jnp.exp(less(x)).sum(0)),
 }
 NORMS = {
     "highest": lambda x, y: (x - x.max(1, keepdims=True)) * lax.rsqrt(x.var(1)[:, None] + 1),

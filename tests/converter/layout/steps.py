@@ -236,6 +236,7 @@ def ended(net: Network, at: int) -> int:
         "channels first": lambda p, x: x.transpose(0, 3, 1, 2),
         "mean": lambda p, x: x.mean((1, 2)),
         "channels": lambda p, x: x.sum(-1),
+        "rows": lambda p, x: x.max(1),
     }
     if not net.named:  # else JAX cannot say whether there is a first place
         ends["place"] = lambda p, x: x.reshape(x.shape[0], -1, shape[-1])[:, 0]
