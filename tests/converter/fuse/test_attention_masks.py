@@ -95,7 +95,7 @@ def test_masks_are_added_from_an_input(number, wide):
 
 @pytest.mark.parametrize("number", [LOWEST, -1e9, -math.inf])
 def test_a_scaled_mask(number):
-    mask = hidden(number, 0.25)
+    mask = hidden(number, BIAS[0])
     assert_fused(attend(lambda s, m: (0.5 * s + m) * 0.75), [*operands(), mask])
 
 
