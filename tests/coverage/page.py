@@ -1,7 +1,5 @@
 """The page: a row for every primitive, and the reason of every refusal."""
 
-from __future__ import annotations
-
 import jax
 
 from converter.errors import Unsupported
@@ -62,14 +60,7 @@ def _row(name: str) -> tuple[str, ...]:
     if seen is None:
         return f"`{name}`", ways()[name], opsets(name), "", "", ""
     tests = ", ".join(f"{table} {count}" for table, count in sorted(seen.tables.items()))
-    return (
-        f"`{name}`",
-        ways()[name],
-        opsets(name),
-        _dtypes(seen.dtypes),
-        _operators(name),
-        tests,
-    )
+    return (f"`{name}`", ways()[name], opsets(name), _dtypes(seen.dtypes), _operators(name), tests)
 
 
 def _dtypes(found: set[str]) -> str:

@@ -1,7 +1,5 @@
 """Every primitive that JAX and Equinox define, and what the converter does with it."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The functions that the tests try: which primitives each holds, of which dtypes."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""Write the page: `python -m tests.frameworks`."""
+"""Write the page anew, but for its examples: `python -m tests.frameworks`."""
 
 from tests.frameworks.examples import FRAMEWORKS, Framework
-from tests.frameworks.rows import PAGE, line
+from tests.frameworks.rows import PAGE, example, line
 
 HEAD = """# Frameworks
 
@@ -14,7 +14,7 @@ Layers have a batch of any size unless their framework wants a number. Files are
 
 def section(framework: Framework) -> str:
     needs = "<!-- needs the extra [frameworks]: tests/frameworks runs it -->"
-    lines = [f"## {framework.title}", "", needs, f"```python{framework.example}```", ""]
+    lines = [f"## {framework.title}", "", needs, f"```python{example(framework.title)}```", ""]
     lines += ["| layer | operators |", "|---|---|"]
     lines += [line(row, row.convert()[1]) for row in framework.rows()]
     if left := framework.left():

@@ -1,7 +1,5 @@
 """Equinox: a module is a pytree, called for one example; ``jax.vmap`` gives it a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """jraph: networks on graphs; a ``GraphsTuple`` is an input, its number of nodes and edges fixed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Haiku: a function that makes its modules, transformed into one of parameters and state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keras 3 on JAX: ``stateless_call`` is a function of a layer's variables and its inputs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Keras' preprocessing: what changes images or numbers, and what only training does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

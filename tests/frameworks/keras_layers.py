@@ -1,7 +1,5 @@
 """Keras' layers for products, convolutions, pooling, norms and shapes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.frameworks.keras_binding import (

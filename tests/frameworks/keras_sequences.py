@@ -1,21 +1,11 @@
 """Keras' attention, recurrent layers and wrappers, and its application models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 import numpy as np
 
-from tests.frameworks.keras_binding import (
-    FLAT,
-    SEQUENCE,
-    keras,
-    keras_,
-    layers,
-    of,
-    of_list,
-)
+from tests.frameworks.keras_binding import FLAT, SEQUENCE, keras, keras_, layers, of, of_list
 from tests.frameworks.rows import Row
 
 PAIR = (("B", 5, 4), ("B", 6, 4))

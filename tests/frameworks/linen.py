@@ -1,7 +1,5 @@
 """Flax Linen: a module's ``apply`` is a function of its variables and inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -66,11 +64,7 @@ def scanned() -> nn.Module:
 
 
 ATTENTION = {"Attention": 1}
-CACHE = {
-    "cached_key": (3, 5, 2, 4),
-    "cached_value": (3, 5, 2, 4),
-    "cache_index": ((), np.int32),
-}
+CACHE = {"cached_key": (3, 5, 2, 4), "cached_value": (3, 5, 2, 4), "cache_index": ((), np.int32)}
 ROWS = [
     Row("Dense", linen(nn.Dense(5)), fused={"MatMul": 1, "Add": 1}),
     Row("DenseGeneral", linen(nn.DenseGeneral((2, 3), axis=(-2, -1))), SEQUENCE, {"MatMul": 1}),

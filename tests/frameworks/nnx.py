@@ -1,7 +1,5 @@
 """Flax NNX: a module holds its own state, which ``nnx.split`` takes out as parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -88,11 +86,7 @@ def decoding(rngs: nnx.Rngs) -> nnx.MultiHeadAttention:
     return module
 
 
-CACHE = {
-    "cached_key": (3, 5, 2, 4),
-    "cached_value": (3, 5, 2, 4),
-    "cache_index": ((), np.int32),
-}
+CACHE = {"cached_key": (3, 5, 2, 4), "cached_value": (3, 5, 2, 4), "cache_index": ((), np.int32)}
 ATTENTION = {"Attention": 1}
 CAUSAL = nnx_(
     lambda rngs: nnx.MultiHeadAttention(2, 4, decode=False, rngs=rngs),

@@ -1,7 +1,5 @@
 """Brax: the networks of its agents, behind the functions that act."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

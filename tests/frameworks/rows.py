@@ -1,8 +1,7 @@
 """A layer of somebody's framework as a row of a table, and the one assertion that all rows pass."""
 
-from __future__ import annotations
-
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -108,6 +107,17 @@ def _draw(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> 
     if dtype.kind in "biu":
         return rng.integers(0, 2 if dtype == np.bool_ else 4, shape).astype(dtype)
     return np.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def sections() -> dict[str, str]:
+    """The page by the titles of its sections."""
+    return dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S))
+
+
+def example(title: str) -> str:
+    """The code of a section, which is written there by hand."""
+    (code,) = re.findall(r"```python(.*?)```", sections()[title], re.S)
+    return str(code)
 
 
 def line(row: Row, export: converter.Export) -> str:

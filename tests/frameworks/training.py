@@ -1,7 +1,5 @@
 """optax: a training step as a function of parameters, the optimiser's state and a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`python -m tests.fuzz --programs 300 --seed 0 --jobs 2`; ends with 1 if a program fails."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -4,8 +4,6 @@ The fuzzer asks of code that it does not know to be right, and each of these may
 other ends the worker, which is reported as a crash.
 """
 
-from __future__ import annotations
-
 import jax
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 

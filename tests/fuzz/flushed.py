@@ -3,8 +3,6 @@
 Only the first session of a process can ask for that, so this runs in one of its own.
 """
 
-from __future__ import annotations
-
 import logging
 import pickle
 import subprocess

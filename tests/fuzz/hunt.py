@@ -1,7 +1,5 @@
 """Many programs in worker processes, which may die: what crashes one is an outcome too."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

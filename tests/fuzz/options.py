@@ -1,7 +1,5 @@
 """What can be asked of the fuzzer on the command line."""
 
-from __future__ import annotations
-
 import argparse
 
 from tests.fuzz.pool import SIZES, Limits

@@ -1,7 +1,5 @@
 """What a user's program brings along: primitives, dtypes from pickles, checks."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

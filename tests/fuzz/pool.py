@@ -1,7 +1,5 @@
 """The values that a program has so far, and choices among them."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A failing program in its smallest form that fails in the same way."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -60,12 +58,8 @@ def _shorter(program: Program, known: dict[str, Spec]) -> Iterator[Program]:
             spec = known.get(name)
             if spec is None:
                 continue
-            earlier = [
-                n
-                for n, s in known.items()
-                if s == spec and n != name and _number(n) < _number(name)
-            ]
-            for other in earlier[:3]:
+            same = [n for n, s in known.items() if s == spec and _number(n) < _number(name)]
+            for other in same[:3]:
                 yield _replaced(program, {name: other})
             if all(isinstance(d, int) or d.isidentifier() for d in spec.shape):
                 new = f"x{_number(name)}0"
@@ -78,13 +72,9 @@ def _shorter(program: Program, known: dict[str, Spec]) -> Iterator[Program]:
 
 
 def _replaced(program: Program, table: dict[str, str]) -> Program:
-    steps = tuple(_changed(s, table) for s in program.steps)
+    steps = tuple(renamed(s, table) for s in program.steps)
     outputs = tuple(dict.fromkeys(table.get(n, n) for n in program.outputs))
     return live(replace(program, steps=steps, outputs=outputs))
-
-
-def _changed(step: Step, table: dict[str, str]) -> Step:
-    return renamed(step, table)
 
 
 def _inlined(program: Program) -> Iterator[Program]:
@@ -105,14 +95,8 @@ def _inlined(program: Program) -> Iterator[Program]:
 
 
 def _plainer(program: Program) -> Iterator[Program]:
-    if program.x64:
-        yield replace(program, x64=False)
-    if program.opset != 23:
-        yield replace(program, opset=23)
-    if program.strict:
-        yield replace(program, strict=False)
-    if program.closure:
-        yield replace(program, closure=False)
+    for plain in ({"x64": False}, {"opset": 23}, {"strict": False}, {"closure": False}):
+        yield replace(program, **plain)
     for name, spec in program.weights.items():
         rest = {n: s for n, s in program.weights.items() if n != name}
         moved = f"x{name[1:]}"
@@ -164,7 +148,7 @@ def _smaller(program: Program) -> Iterator[Program]:
             pattern, less_ = re.compile(rf"(?<![\w.])(?<!e-){size}(?![\w.])"), str(less)
             steps = tuple(
                 _text(s, lambda t, p=pattern, n=less_: p.sub(n, t)) for s in program.steps
-            )  # type: ignore[misc]
+            )
             made = [
                 {
                     n: Spec(tuple(less if d == size else d for d in s.shape), s.dtype)

@@ -1,7 +1,5 @@
 """A process that judges the programs whose indices it reads."""
 
-from __future__ import annotations
-
 import sys
 
 import jax

@@ -1,7 +1,5 @@
 """The standard's own evaluator, with what it lacks of the operators that files of ours use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

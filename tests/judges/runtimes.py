@@ -3,8 +3,6 @@
 They may end the process that they run in, so that each runs in one of its own.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor

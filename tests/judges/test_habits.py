@@ -1,7 +1,5 @@
 """Runtimes still do what `docs/runtimes.md` says, and what they mended is right from then on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from importlib.metadata import version

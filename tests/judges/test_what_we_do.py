@@ -1,7 +1,5 @@
 """What a runtime gets wrong, a converted function gets right: on the very inputs of the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -58,10 +56,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "A product of a matrix that is turned and converted": lambda x, w: (
         jnp.transpose(x, (1, 0, 2)).astype(np.float32) @ w
     ),
-    "A product of two turned matrices, one of them an output": lambda x, w, b: (
-        x.T,
-        x.T @ w.T + b,
-    ),
+    "A product of two turned matrices, one of them an output": lambda x, w, b: (x.T, x.T @ w.T + b),
     "Integers divided by zero": lax.div,
     "A pool padded by as much as its window": lambda x: pool(x, 1, 1, (1, 1)),
     "Newer files": jnp.negative,
@@ -78,10 +73,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 """What comes to the operator of the page's file, if nothing is done about it."""
 
-LEFT = {
-    "A chosen zero with its sign bit set",
-    "A resizing between transpositions",
-}
+LEFT = {"A chosen zero with its sign bit set", "A resizing between transpositions"}
 """What is left as it is."""
 
 HABITS = {habit.name: habit for habits in onnxruntime.HABITS.values() for habit in habits}

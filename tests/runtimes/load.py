@@ -4,8 +4,6 @@ tract has one thread in its Python package, and takes files by their path. IREE'
 program of its own. Each package is imported where it is needed: none has to be there.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence

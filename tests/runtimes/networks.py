@@ -1,7 +1,5 @@
 """Three networks of different kinds, small ones: as files for a target, in every precision."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

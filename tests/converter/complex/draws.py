@@ -1,7 +1,5 @@
 """Seeded complex numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 RNG = np.random.default_rng(13)

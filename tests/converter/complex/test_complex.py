@@ -1,7 +1,5 @@
 """Every primitive of complex numbers, against JAX; parameters, inputs and outputs of files."""
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,12 +7,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from jax import lax
-from jax.extend import core as jex
 
 import converter
 from converter.decompositions.complex.complex_rules import REAL
 from tests.converter.complex.draws import normal
 from tests.converter.complex.test_complex_functions import FUNCTIONS
+from tests.converter.test_rules import equations
 from tests.coverage.primitives import complex_primitives
 
 X, Y, M = normal(4, 5), normal(4, 5), normal(5, 3)
@@ -124,20 +122,6 @@ def test_as_in_jax(family):
     assert_right(*FAMILIES[family])
 
 
-def primitives(jaxpr):
-    """Those that have to do with complex numbers, in inner jaxprs too."""
-    for eqn in jaxpr.eqns:
-        if any(jnp.iscomplexobj(v.aval) for v in (*eqn.invars, *eqn.outvars)):
-            yield eqn.primitive.name
-        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr):
-            if is_jaxpr(inner):
-                yield from primitives(getattr(inner, "jaxpr", inner))
-
-
-def is_jaxpr(part):
-    return isinstance(part, (jex.Jaxpr, jex.ClosedJaxpr))
-
-
 ELSEWHERE = {
     *FUNCTIONS,
     *("cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr", "svd"),
@@ -156,7 +140,12 @@ INTERNAL = {
 
 def test_every_primitive_is_tried():
     traced = [jax.make_jaxpr(fn)(*inputs).jaxpr for fn, inputs in FAMILIES.values()]
-    tried = {name for jaxpr in traced for name in primitives(jaxpr)}
+    tried = {
+        eqn.primitive.name
+        for jaxpr in traced
+        for eqn in equations(jaxpr)
+        if any(jnp.iscomplexobj(v.aval) for v in (*eqn.invars, *eqn.outvars))
+    }
     assert complex_primitives() - tried - ELSEWHERE - set(INTERNAL) == set()
     assert not tried & set(INTERNAL)
 

@@ -1,7 +1,5 @@
 """Functions of complex numbers: as near to the truth as JAX, and on its sides of branch cuts."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

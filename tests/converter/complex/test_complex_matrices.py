@@ -1,7 +1,5 @@
 """Decompositions of complex matrices: they multiply to what they are of, and are JAX's own."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
@@ -40,36 +38,21 @@ def assert_same(fn, *inputs):
 
 
 @pytest.mark.full
-def test_lu_and_solutions():
-    def fn(a, b):
-        return lax.linalg.lu(a), lax.linalg.lu(b), jnp.linalg.det(a), jnp.linalg.solve(a, b)
-
-    assert_same(fn, SQUARE, TALL)
-
-
-@pytest.mark.full
-def test_cholesky_and_triangles():
-    def fn(h, b):
+def test_decompositions_and_solutions():
+    def fn(a, h, b, w):
         how = [(False, False), (True, False), (True, True)]
-        solved = [
-            lax.linalg.triangular_solve(h, b, left_side=True, transpose_a=t, conjugate_a=c)
-            for t, c in how
-        ]
-        bands = (h[:, 0], h[:, 1], h[:, 2])
         return (
-            *(jnp.linalg.cholesky(h), jnp.linalg.cholesky(-h), solved),
-            lax.linalg.tridiagonal_solve(*bands, b),
+            *(lax.linalg.lu(a), jnp.linalg.det(a), jnp.linalg.solve(a, b)),
+            *(jnp.linalg.cholesky(h), jnp.linalg.cholesky(-h)),
+            *(
+                lax.linalg.triangular_solve(h, b, left_side=True, transpose_a=t, conjugate_a=c)
+                for t, c in how
+            ),
+            lax.linalg.tridiagonal_solve(h[:, 0], h[:, 1], h[:, 2], b),
+            *(jnp.linalg.qr(b, mode="complete"), jnp.linalg.qr(w)),
         )
 
-    assert_same(fn, POSITIVE, TALL)
-
-
-@pytest.mark.full
-def test_qr():
-    def fn(a, b, w):
-        return jnp.linalg.qr(a), jnp.linalg.qr(b, mode="complete"), jnp.linalg.qr(w)
-
-    assert_same(fn, SQUARE, TALL, WIDE)
+    assert_same(fn, SQUARE, POSITIVE, TALL, WIDE)
     assert_same(lambda b: jsl.qr(b, pivoting=True), TALL[0])
 
 
@@ -83,14 +66,3 @@ def test_eigenvalues_of_hermitian_matrices():
     adjoint = np.conj(vectors.mT)
     assert np.abs(adjoint @ vectors - np.eye(5)).max() < FAR
     assert np.abs((vectors * values[:, None, :]) @ adjoint - both).max() < FAR * truth.max()
-
-
-@pytest.mark.hunt
-def test_singular_values():
-    (left, values, right), inverse = run(
-        lambda b: (jnp.linalg.svd(b, full_matrices=False), jnp.linalg.pinv(b)), WIDE
-    )
-    wide = WIDE.astype(np.complex128)
-    assert np.allclose(values, np.linalg.svd(wide, compute_uv=False), rtol=FAR)
-    assert np.abs((left * values[:, None, :]) @ right - wide).max() < FAR * values.max()
-    assert np.abs(inverse - np.linalg.pinv(wide)).max() < FAR * np.abs(inverse).max()

@@ -1,7 +1,5 @@
 """Is a file as accurate as JAX? Both against the same thing in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Seeded matrices, in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 
 RNG = np.random.default_rng(11)

@@ -1,12 +1,11 @@
 """Reductions, of axes and of windows, by computations of the caller's."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import primitives
 
 import converter
 from tests.conformance import Case, assert_exports, cases
@@ -61,21 +60,19 @@ def least(x):
     [
         Case("sum of squares", reduced(0, lambda x, y: jnp.sqrt(x * x + y * y), 0), tolerance=4),
         Case("both axes", reduced(1, lambda x, y: x + y + x * y, 0, 1), tolerance=8),
-        Case("one", reduced(0, lambda x, y: x + y + x * y, 1), ((4, 1),)),
+        Case("over a named axis", reduced(0, lambda x, y: x + y + x * y, 0), (("B", 3),)),
         Case("none", reduced(0, lambda x, y: x + y + x * y, 1), ((4, 0),)),
         Case("in order", reduced(10, affine, 1), (INTS,)),
         Case("argmax", argmax, ((5, 7),), (18, 23)),
         Case("named", argmax, (("B", 7),)),
         Case("product", window(1, lax.mul, (2, 3), (1, 2), "VALID"), ((5, 6),), (18, 23)),
-        Case("padded product", window(2, lax.mul, (2, 3), (1, 2), "SAME"), ((5, 6),)),
         Case("other start", window(3, lax.add, (2, 2), (2, 1), ((1, 0), (0, 1))), (INTS,)),
         Case("bits", window(0, lax.bitwise_xor, (2, 3), (1, 1), "SAME"), (INTS,)),
         Case(
-            "spread", window(1, lax.mul, (2, 2), (1, 1), "VALID", base_dilation=(2, 3)), ((4, 5),)
-        ),
-        Case(
-            "dilated",
-            window(1, lax.mul, (2, 2), (1, 1), "VALID", window_dilation=(2, 3)),
+            "spread and dilated",
+            window(
+                *(1, lax.mul, (2, 2), (1, 1), "VALID"), base_dilation=(2, 3), window_dilation=(3, 2)
+            ),
             ((4, 5),),
         ),
         Case("named window", window(1, lax.mul, (1, 2), (1, 1), "VALID"), (("B", 5),)),
@@ -90,7 +87,48 @@ def test_computations(case, opset):
     assert_exports(case, opset)
 
 
-def test_named_sizes_are_combined_one_by_one():
-    fn = reduced(0, lambda x, y: x + y + x * y, 0)
-    export = converter.to_onnx(fn, [("B", 3)])
-    assert converter.check(export, fn).passed
+SHAPE = (2, 3, 6, 7)
+SELECTED = {
+    "window_dimensions": (2, 2, 3, 2),
+    "window_strides": (1, 1, 2, 2),
+    "padding": ((1, 0), (1, 1), (0, 2), (1, 0)),
+}
+WINDOWS = jax.eval_shape(
+    lambda x: lax.reduce_window(x, 0, lax.max, *SELECTED.values()),
+    jax.ShapeDtypeStruct(SHAPE, "int32"),
+).shape
+"""Windows of which one element is selected."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "float32"])
+def test_gradients_of_pools(dtype):
+    """Many elements are equal: the first counts."""
+    rng = np.random.default_rng(5)
+    x, s = (rng.standard_normal(n).astype(dtype) for n in (SHAPE, WINDOWS))
+
+    def fn(x, s):
+        op = primitives.select_and_scatter_add_p
+        return [op.bind(s, x, select_prim=p, **SELECTED) for p in (lax.ge_p, lax.le_p)]
+
+    verdict = converter.check(converter.to_onnx(fn, [x, s]), fn, [x, s])
+    assert verdict.passed, verdict.differences
+
+
+@pytest.mark.full
+def test_selecting_by_any_computation():
+    """The largest, to which the smaller of what is there and the source is put."""
+    scalar = jax.ShapeDtypeStruct((), np.float32)
+    select, scatter = (
+        jax.make_jaxpr(op)(scalar, scalar).jaxpr for op in (lambda a, b: a > b, lax.min)
+    )
+
+    def fn(x, s):
+        bodies = {"select_jaxpr": select, "scatter_jaxpr": scatter}
+        constants = {"select_consts": (), "scatter_consts": ()}
+        op = primitives.select_and_scatter_p
+        return op.bind(x, s, np.float32(9), **bodies, **constants, **SELECTED)
+
+    inputs = [np.random.default_rng(5).standard_normal(n, np.float32) for n in (SHAPE, WINDOWS)]
+    verdict = converter.check(converter.to_onnx(fn, inputs), fn, inputs)
+    assert verdict.passed, verdict.differences

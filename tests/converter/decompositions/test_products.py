@@ -1,7 +1,5 @@
 """Products of groups of rows and of scaled blocks, and the high half of an integer product."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Eigenvalues and singular values; the vectors up to their signs, by what they make."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,7 +40,6 @@ def _singular_truth(full):
 
 SPECTRA = {
     "random": normal(2, 7, 7),
-    "even": normal(6, 6),
     "two": normal(2, 2),
     "one": normal(1, 1),
     "equal eigenvalues": np.eye(5) + 0.0,
@@ -54,7 +51,6 @@ SPECTRA = {
 MATRICES = {
     "tall": normal(2, 8, 5),
     "wide": normal(5, 9),
-    "written out": normal(6, 3),
     "a column": normal(6, 1),
     "low rank": low_rank(9, 6, 2),
     "ill-conditioned": hilbert(8),
@@ -95,13 +91,7 @@ def test_svd(name):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", MATRICES)
-def test_svd_with_all_vectors(name):
-    _check_svd(name, full=True)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("dtype", "opset"), [(np.float32, 18), (np.float64, 18), (np.float64, 23)])
+@pytest.mark.parametrize(("dtype", "opset"), [(np.float32, 18), (np.float64, 23)])
 def test_spectra_elsewhere(dtype, opset):
     for name in SPECTRA:
         _check_spectrum(name, dtype, opset)

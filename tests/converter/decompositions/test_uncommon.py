@@ -1,7 +1,5 @@
 """Primitives that few functions of JAX hold, as they are."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What only wraps something is inlined, goes with a warning, or is refused with a reason."""
 
-from __future__ import annotations
-
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp

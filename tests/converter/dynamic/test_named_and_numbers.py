@@ -1,7 +1,5 @@
 """A dimension that is a name in one input and a number in another, which JAX needs to be equal."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,35 +12,24 @@ SIZE = 7
 """Of a dimension that has a name; 4 is what the other input has."""
 
 FUNCTIONS = {
-    "add": lambda x, y: x + y,
     "where": lambda x, y: jnp.where(x > 0, x, y),
     "clamp": lambda x, y: lax.clamp(x, y, x),
     "concatenate": lambda x, y: jnp.concatenate([x, y], 1),
-    "stack": lambda x, y: jnp.stack([x, y]),
-    "dot": lambda x, y: x.T @ y,
     "einsum": lambda x, y: jnp.einsum("bi,bi->b", x, y),
-    "batched products": lambda x, y: x[:, None] @ y[:, :, None],
     "vmap": lambda x, y: jax.vmap(jnp.dot)(x, y),
     "scan": lambda x, y: lax.scan(lambda c, xy: (c, xy[0] * xy[1]), 0.0, (x, y))[1],
-    "take_along_axis": lambda x, y: jnp.take_along_axis(x, jnp.argsort(y, 1), 1),
-    "gather": lambda x, y: jax.vmap(lambda a, b: a[(b > 0).astype(int)])(x, y),
-    "set": lambda x, y: y.at[:].set(x),
     "dynamic_update_slice": lambda x, y: lax.dynamic_update_slice(x, y, (0, 0)),
     "dynamic_slice": lambda x, y: lax.dynamic_slice(x, (0, 0), y.shape),
     "sort": lambda x, y: lax.sort((x, y), num_keys=1, dimension=0),
     "broadcast_to": lambda x, y: jnp.broadcast_to(x, y.shape),
-    "reshape": lambda x, y: x.reshape(y.shape) + y,
-    "lax.reshape": lambda x, y: lax.reshape(x, (3, 4)),
     "reshape of more": lambda x, y: (x[:, None] * jnp.ones((5, 1))).reshape(*y.shape, 5),
     "cond": lambda x, y: lax.cond(x.sum() > 0, lambda: x, lambda: y),
     "while": lambda x, y: lax.while_loop(lambda c: c.sum() < 0, lambda c: y, x),
-    "interp": lambda x, y: jnp.interp(x[:, 0], y[:, 0], y[:, 1]),
     "segment_sum": lambda x, y: jax.ops.segment_sum(x, (y[:, 0] > 0).astype(int), 4),
-    "outer": jnp.outer,
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("specs", [(("B", 3), (4, 3)), ((4, 3), ("B", 3))], ids=["first", "last"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_it_is_refused_or_runs(name, specs):

@@ -1,7 +1,5 @@
 """Named sizes cost few operators, and hide no norm and no window."""
 
-from __future__ import annotations
-
 import itertools
 
 import equinox as eqx

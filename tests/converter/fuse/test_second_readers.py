@@ -3,8 +3,6 @@
 A value that is computed twice, once fused and once not, is not equal to itself.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What becomes of a harness: converted, run and judged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """What is not right of JAX's harness at opset 23, and why; and how much has to be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from typing import Any

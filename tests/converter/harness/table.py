@@ -1,7 +1,5 @@
 """Which of JAX's harnesses are tried: a fixed sample of each group."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import zlib

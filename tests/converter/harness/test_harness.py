@@ -1,7 +1,5 @@
 """JAX's own uses of its primitives: each is right, or refused for a reason that is listed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from typing import Any

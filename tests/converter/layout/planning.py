@@ -4,8 +4,6 @@ A plan is a list of steps, each a function of parameters and of values that earl
 can be run on arrays of any size that its input's names allow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,10 +44,6 @@ class Network:
             values.append(step(params, *(values[i] for i in places)))
         return tuple(values[i] for i in self.outputs)
 
-    def text(self) -> str:
-        """What was chosen."""
-        return self.pencil.text()
-
     def inputs(self) -> list[np.ndarray]:
         shapes = self.shapes[: len(self.specs)]
         return [self.pencil.rng.standard_normal(s).astype(np.float32) for s in shapes]
@@ -70,6 +64,11 @@ class Network:
         self.steps.append((step, places))
         self.shapes.append(result.shape)
         return len(self.shapes) - 1
+
+    def mapped(self, what: str, table: Mapping[str, Callable[..., Any]], *places: int) -> int:
+        """Append one of a table's functions, which take no parameters."""
+        fn = table[self.pencil.pick(what, [*table])]
+        return self.add(lambda p, *xs: fn(*xs), *places)
 
 
 def _size(dim: int | str) -> int:

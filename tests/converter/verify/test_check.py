@@ -1,7 +1,5 @@
 """The judge finds what is wrong and does not complain about what is right."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -80,10 +78,8 @@ def test_a_neighbour_of_a_large_integer_is_another():
         export = converter.to_onnx(lambda x: x * 1, [BIG])
         verdict = converter.check(export, lambda x: x.at[0, 0].add(1), [BIG])
     assert next(iter(verdict.values())).max_abs == 1
-    difference = verdict.differences[0]
-    assert difference.index == (0, 0)
-    assert (difference.got, difference.wanted) == (str(2**53), str(2**53 + 1))
-    assert f"[0, 0] is {2**53} in ONNX Runtime and {2**53 + 1} in JAX" in str(difference)
+    what = f"[0, 0] is {2**53} in ONNX Runtime and {2**53 + 1} in JAX"
+    assert what in str(verdict.differences[0])
 
 
 def test_imaginary_parts_are_not_dropped():
@@ -138,6 +134,7 @@ def looped(x):
 
 RIGHT = {
     "sums that cancel": (lambda x: jnp.sum(x * 1e4, axis=1) - jnp.sum(x[:, ::-1] * 1e4, axis=1)),
+    "products that cancel": lambda x: jnp.einsum("ab,cb->ac", x * 1e2, jnp.sin(x)),
     "variance": lambda x: jnp.var(x + 1e3, axis=1),
     "layer norm": lambda x: (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True)),
     "deep": deep,
@@ -169,13 +166,6 @@ def test_where_jax_itself_is_off(name):
     verdict = converter.check(export, fn, [x])
     assert verdict.passed, verdict.differences
     assert not converter.check(export, lambda x: fn(x) + 2e-5, [x]).passed
-
-
-def test_large_products_that_cancel():
-    fn = jax.jit(lambda q, k: jnp.einsum("ab,cb->ac", q, k))
-    export = converter.to_onnx(fn, [(9, 33), (7, 33)])
-    verdict = converter.check(export, fn)
-    assert verdict.passed, verdict.differences
 
 
 def test_parameters_are_rounded_too():

@@ -10,7 +10,7 @@ from converter.errors import SaveError
 from converter.model.streaming import INLINE
 from converter.verify.sessions import session
 
-TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int32, np.int8, np.uint8, np.uint16, bool)
+TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, bool)
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)

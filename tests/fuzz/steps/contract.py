@@ -1,7 +1,5 @@
 """Contractions: einsum with any labels, matrix products, dot_general."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.program import Shape

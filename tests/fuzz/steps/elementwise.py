@@ -1,7 +1,5 @@
 """Elementwise arithmetic, comparisons, choices, conversions."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.steps.registry import step
 

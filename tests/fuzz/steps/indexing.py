@@ -1,7 +1,5 @@
 """Slices, gathers and scatters."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step

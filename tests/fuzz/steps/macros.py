@@ -1,7 +1,5 @@
 """The structures that the converter recognises, in the ways in which people write them."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step

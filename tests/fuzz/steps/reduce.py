@@ -1,7 +1,5 @@
 """Reductions, cumulative operations, arguments of extremes, sorting."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step

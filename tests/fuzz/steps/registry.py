@@ -1,7 +1,5 @@
 """The list of all kinds of steps, and how often each is tried."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Layout: reshape, transpose, split, concatenate, pad, repeat."""
 
-from __future__ import annotations
-
 import math
 
 from tests.fuzz.draw import Draw

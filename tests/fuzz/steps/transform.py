@@ -1,7 +1,5 @@
 """JAX's transformations of functions."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.program import Spec

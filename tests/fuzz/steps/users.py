@@ -1,7 +1,5 @@
 """What users write around JAX's own: named axes, masks of what is gathered, things of their own."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step

@@ -1,7 +1,5 @@
 """Convolutions, pooling, resizing."""
 
-from __future__ import annotations
-
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.steps.registry import step
@@ -118,10 +116,7 @@ def average_pool(d: Draw) -> str:
     """As Flax writes it."""
     x = d.any("f", (3, 4), static=True)
     size, strides, _ = _window(d, x)
-    count = d.choice(
-        f"jnp.ones_like({x})",
-        f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)",
-    )
+    count = d.choice(f"jnp.ones_like({x})", f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)")
     sums = [f"lax.reduce_window({y}, 0.0, lax.add, {size}, {strides}, 'SAME')" for y in (x, count)]
     return f"{sums[0]} / {sums[1]}"
 

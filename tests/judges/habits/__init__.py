@@ -5,8 +5,6 @@ runtime has mended is noticed. It stays, with the version that mended it, as lon
 before that one is supported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

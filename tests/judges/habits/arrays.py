@@ -1,7 +1,5 @@
 """Short spellings of arrays for the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

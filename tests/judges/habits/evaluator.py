@@ -1,7 +1,5 @@
 """The evaluator that comes with the standard, `onnx.reference`: numpy, to be read, not fast."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.judges.habits import Habit

@@ -3,8 +3,6 @@
 float16 is nowhere among them: where it has no kernel of its own, ONNX Runtime converts by itself.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import onnx

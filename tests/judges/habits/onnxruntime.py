@@ -1,7 +1,5 @@
 """ONNX Runtime on a CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from converter.targets import TARGETS

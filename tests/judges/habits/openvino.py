@@ -1,19 +1,7 @@
 """OpenVINO on a CPU."""
 
-from __future__ import annotations
-
 from tests.judges.habits import DIES, Habit
-from tests.judges.habits.arrays import (
-    INF,
-    LOWEST,
-    NAN,
-    f32,
-    f64,
-    i64,
-    truth,
-    u8,
-    u32,
-)
+from tests.judges.habits.arrays import INF, LOWEST, NAN, f32, f64, i64, truth, u8, u32
 
 VERSIONS = ("2026.4.1",)
 

@@ -1,7 +1,5 @@
 """tract, and OpenCV's new engine, on a CPU."""
 
-from __future__ import annotations
-
 from converter.targets import TARGETS
 from tests.judges.habits import Arrays, Habit
 from tests.judges.habits.arrays import f32
@@ -28,7 +26,7 @@ HABITS = {
             "Failed analyse",
             "a name stands for some size; here both names stand for the batch",
             "leaves types and sizes of what nodes compute out",
-        ),
+        )
     ],
     "opencv": [
         _quirk(
@@ -38,6 +36,6 @@ HABITS = {
             "at least three inputs are required",
             "tables of sines and cosines are inputs like others",
             "puts an `Identity` between a table and who reads it",
-        ),
+        )
     ],
 }

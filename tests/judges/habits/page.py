@@ -1,7 +1,5 @@
 """The page that lists them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
