@@ -1,7 +1,5 @@
 """Many changed files, read in a process that may die of one."""
 
-from __future__ import annotations
-
 import select
 import subprocess
 import sys

@@ -4,8 +4,6 @@ It may take 300 MB more than it has once everything is imported, and a hook sees
 imports, compiles, runs or writes.
 """
 
-from __future__ import annotations
-
 import codecs
 import os
 import resource

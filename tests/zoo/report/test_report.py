@@ -1,6 +1,5 @@
 """`zoo report`: three families with seeded checkpoints, as their publishers lay them out."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from weights import LazyArrays, LazyTensor, Provenance, Weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints.convert import naming_to_write, write_folder
-from zoo.cli.app import app
-from zoo.cli.console import call
 from zoo.export.request import Signature
 from zoo.report import checkpoints, content, neighbours, page
 from zoo.report.measure import Asked, measure
@@ -134,28 +131,3 @@ def test_images_with_a_split(tmp_path):
     task = neighbours.read_task(tmp_path / "photos")
     assert (task.told.known, task.told.asked, task.told.nearest) == (6, 4, 6)
     np.testing.assert_array_equal(task.asked.labels, [0, 0, 1, 1])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--weights-dir", "nowhere"], "--weights-dir nowhere is no folder"),
-        (["--weights-dir", "empty"], "holds no checkpoint of the models"),
-        (["--weights-dir", "empty", "--out", "page.txt"], "page.txt is no page"),
-        (["--weights-dir", "empty", "--out", "mine.md"], "mine.md was not written by `zoo report`"),
-        (["--weights-dir", "empty", "--out", "broken.md"], "broken.json is not what `zoo report`"),
-        (["--weights-dir", "empty", "--images", "empty"], "empty has 0 folders with images"),
-        (["--weights-dir", "empty", "--variant", "fp8"], "--variant fp8"),
-        (["--weights-dir", "empty", "--filter", "dinov9*"], "no model fits dinov9*"),
-    ],
-)
-def test_wrong_use(tmp_path, monkeypatch, capsys, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "mine.md").write_text("my own words")
-    (tmp_path / "broken.json").write_text(json.dumps({"format": "another"}))
-    before = sorted(tmp_path.rglob("*"))
-    assert call(app, ["report", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
