@@ -19,8 +19,7 @@ def main() -> bool:
     counts: Counter[str] = Counter()
     for name in options.format or FORMATS:
         with tempfile.TemporaryDirectory() as folder:
-            indices = range(options.mutations)
-            for index, outcome in hunt(name, options.seed, indices, Path(folder)):
+            for index, outcome in hunt(name, options.seed, options.mutations, Path(folder)):
                 counts[outcome if outcome in FINE else "wrong"] += 1
                 if outcome not in FINE:
                     print(f"{name} {options.seed}/{index}: {outcome}", flush=True)

@@ -101,17 +101,8 @@ def test_nodes_that_fall_back(built):
 
 def test_an_exported_file(zoo):
     """Against JAX as before, in the precision that its manifest says, and its graph as well."""
-    zoo(
-        "export",
-        "vit_digits",
-        "--size",
-        "8x16",
-        "--precision",
-        "fp16",
-        "--no-verify",
-        "--out",
-        "v.onnx",
-    )
+    half = ("--precision", "fp16", "--no-verify")
+    zoo("export", "vit_digits", "--size", "8x16", *half, "--out", "v.onnx")
     manifest = zoo.here / "v.manifest.json"
     content = json.loads(manifest.read_text())
     assert content["variants"]["fp16"]["fused"].pop("Attention") == 4

@@ -131,7 +131,5 @@ def test_a_build_tells_it_of_each_model(line, words, place, zoo):
 
 @pytest.mark.full
 def test_a_scheduler_that_is_not_there(place, zoo):
-    assert (
-        "does not answer"
-        in zoo("build", "vit_digits", "--scheduler", "tcp://127.0.0.1:1", code=2).error
-    )
+    said = zoo("build", "vit_digits", "--scheduler", "tcp://127.0.0.1:1", code=2)
+    assert "does not answer" in said.error

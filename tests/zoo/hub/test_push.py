@@ -97,19 +97,17 @@ def linked(folder):
     (folder / "onnx").symlink_to(".onnx")
 
 
-def unverified():
-    record = folders.manifest(FILES)
-    record["variants"]["fused"]["verification"]["passed"] = False
-    return record
+def described(**changes):
+    text = json.dumps(folders.manifest(FILES, **changes))
+    return lambda folder: (folder / "manifest.json").write_text(text)
 
 
-def described(record):
-    return lambda folder: (folder / "manifest.json").write_text(json.dumps(record))
-
+FAILED = folders.manifest(FILES)["variants"]
+FAILED["fused"]["verification"]["passed"] = False
 
 REFUSED = {
-    "run `zoo build` to its end": described(folders.manifest(FILES, complete=False)),
-    "variant fused of built failed its verification": described(unverified()),
+    "run `zoo build` to its end": described(complete=False),
+    "variant fused of built failed its verification": described(variants=FAILED),
     "fused.onnx is missing": lambda folder: (folder / "onnx/model_fused.onnx").unlink(),
     "has another sha256": lambda folder: (folder / "config.json").write_bytes(b"[]\n"),
     "4 bytes instead of 3": lambda folder: (folder / "config.json").write_bytes(b"{}\n "),

@@ -44,19 +44,20 @@ def how(**changes):
 
 
 NAMES = ("a/../../a.onnx", "/etc/passwd", "C:/a.onnx", "a\\b.onnx", ".zoo-pull/lock", "", "a//b")
-NAMES += ("a.onnx\n", "a\0b", "ä", "a" * 201, 7, "Manifest.json")
+NAMES += ("a.onnx\n", "a\0b", "ä", "a" * 201, 7)
 
 HOSTILE = [
-    *((listing(name=name), "") for name in NAMES),
+    *((listing(name=name), "`files.0.name` is") for name in NAMES),
     (listing(name="../a"), "`files.0.name` is '../a': it should be a plain"),
     ({"files": [{"name": "a"}]}, "`files.0.bytes` is missing"),
     ({"files": [None]}, ""),
     ({"files": {"a": 1}}, ""),
-    ({"files": [FILE, FILE | {"name": "A.onnx"}]}, ""),
-    ({"files": [FILE, FILE | {"name": "a.onnx/b"}]}, ""),
+    (listing(name="Manifest.json"), "it lists a file twice, or itself"),
+    ({"files": [FILE, FILE | {"name": "A.onnx"}]}, "it lists a file twice, or itself"),
+    ({"files": [FILE, FILE | {"name": "a.onnx/b"}]}, "inside of another file"),
     ({"files": [FILE] * 1001}, "it should have at most 1000 items"),
-    *((listing(bytes=value), "") for value in (-1, 1 << 41, True, 1.5)),
-    (listing(sha256="Z" * 64), ""),
+    *((listing(bytes=value), "`files.0.bytes` is") for value in (-1, 1 << 41, True, 1.5)),
+    (listing(sha256="Z" * 64), "`files.0.sha256` is"),
     ({"format_version": 1}, "`format_version` is 1: it should be 2"),
     ({"format_version": 3}, ""),
     ({"format": "jax-onnx-zoo folder"}, ""),

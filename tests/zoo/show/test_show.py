@@ -7,7 +7,11 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
+from tests.references.running import transformers_model
+from weights.namings import huggingface
+from weights.tree import leaf_values
 from zoo import from_pretrained, info, preprocess
+from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.images.photograph import photographs
 from zoo.show.draw import components, likeness, ramp
 from zoo.show.features import of_file, of_model
@@ -65,36 +69,20 @@ def test_the_command(zoo):
 @pytest.mark.full
 def test_the_class_token_looks_where_it_does_in_transformers():
     import torch
-    from transformers import DINOv3ViTConfig, DINOv3ViTModel
+    from transformers import AutoConfig, DINOv3ViTModel
 
-    from tests.references.running import transformers_model
-    from weights.namings import huggingface
-    from weights.tree import leaf_values
-
-    model = from_pretrained("vit_digits")
-    config = info("vit_digits").config
-    settings = DINOv3ViTConfig(
-        hidden_size=config.dim,
-        num_hidden_layers=config.depth,
-        num_attention_heads=config.heads,
-        intermediate_size=config.hidden,
-        num_register_tokens=config.registers,
-        patch_size=config.patch_size,
-        query_bias=config.qkv_bias,
-        key_bias=config.qkv_bias,
-        value_bias=config.qkv_bias,
-        attn_implementation="eager",
-    )
+    model, config = from_pretrained("vit_digits"), info("vit_digits").config
+    settings = transformers_config(config, (), key_bias=config.qkv_bias)
+    kind = settings.pop("model_type")
+    settings = AutoConfig.for_model(kind, **settings, attn_implementation="eager")
     values = {k: v for k, v in leaf_values(model).items() if not k.startswith("head.")}
     values["mask_token"] = np.zeros((1, config.dim), np.float32)
     theirs = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
-    theirs.rope_embeddings.inv_freq = 1 / torch.from_numpy(
-        np.array(values["local_pos_embed.periods"])
-    )
+    periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
+    theirs.rope_embeddings.inv_freq = 1 / periods
     pixels = np.array(preprocess(model, photographs(1), size=(16, 24)))
     with torch.inference_mode():
         found = theirs(torch.from_numpy(pixels), output_attentions=True).attentions[-1]
     wanted = found[0, :, 0, 1 + config.registers :].mean(0).numpy()
-    np.testing.assert_allclose(
-        model.class_attention(jax.numpy.asarray(pixels[0])), wanted, atol=1e-5
-    )
+    got = model.class_attention(jax.numpy.asarray(pixels[0]))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
