@@ -61,7 +61,7 @@ class Hub:
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     """Run a server while the block runs; gives its port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.server_address[1]

@@ -1,6 +1,6 @@
 """Folders that `zoo build` makes: what is in them, resumed, damaged, side by side.
 
-Those that are killed, or have no room, are in tests/test_killed.py.
+Those that are killed are in tests/test_killed.py.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from transformers import AutoConfig
 
 import converter
-from tests.command import Command
+from tests.command import PROGRAM, Command
 from tests.zoo.models.test_digits import accuracy
 from zoo import info
 from zoo.artifacts.build import schedule
@@ -233,3 +233,16 @@ def check_manifest(folder):
     if (folder / "manifest.json").exists():
         for item in manifest(folder)["files"]:
             assert digest(folder / item["name"]) == item["sha256"], item["name"]
+
+
+@pytest.mark.full
+def test_no_room(tmp_path):
+    """One sentence, and nothing but whole files that were finished before."""
+    # A limit on the size of files gives the same kind of error as a full disk.
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); "
+    program = [*PROGRAM[:2], code + PROGRAM[2]]
+    process = Command(tmp_path).start(*BUILD, program=program)
+    said = "".join(process.communicate(timeout=300))
+    assert process.returncode == 2 and "make room there" in said and "Traceback" not in said
+    check_manifest(tmp_path / "out" / MODEL)
+    assert not list((tmp_path / "out" / MODEL / "onnx").glob("*"))
