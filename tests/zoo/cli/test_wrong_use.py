@@ -109,6 +109,7 @@ def test_it_is_one_sentence(line, place, zoo):
     assert said.out == ""
     # Nothing follows it, and what precedes it was being done.
     assert said.err.endswith(f"{said.error}\n")
+    assert said.error.endswith((".", "?"))
     assert WRONG_USE[line] in said.error
 
 
