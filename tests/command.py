@@ -40,7 +40,7 @@ class Command:
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
         """What it prints: on stdout, or the one sentence of an error."""
         process = self.start(*arguments, **variables)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == code, err
         assert "Traceback" not in err
         if not code:

@@ -15,31 +15,32 @@ MEAN, STD = (0.5, 0.25, 0.125), (0.5, 0.25, 0.5)
 
 def mean_of_pixels(scale: float) -> bytes:
     """An ONNX file: `pixel_values [n, 3, 32, 48]` to `pooler_output [n, 3]`, scaled."""
-    pixels = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["n", 3, *SIZE])
-    pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
-    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [2, 3])
     factor = helper.make_tensor("factor", TensorProto.FLOAT, [], [scale])
-    nodes = [
-        helper.make_node("ReduceMean", ["pixel_values", "axes"], ["mean"], keepdims=0),
-        helper.make_node("Mul", ["mean", "factor"], ["pooler_output"]),
-    ]
-    graph = helper.make_graph(nodes, "mean", [pixels], [pooled], [axes, factor])
-    opsets = [helper.make_opsetid("", 18)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    pixels = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["n", 3, *SIZE])
+    scaled = helper.make_node("Mul", ["pixel_values", "factor"], ["scaled"])
+    return _means(pixels, scaled, [2, 3], [factor])
 
 
 def channel_means() -> bytes:
     """An ONNX file: uint8 `image [n, h, w, 3]` to `pooler_output [n, 3]`."""
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, ["n", "h", "w", 3])
+    floats = helper.make_node("Cast", ["image"], ["scaled"], to=TensorProto.FLOAT)
+    return _means(image, floats, [1, 2], [])
+
+
+def _means(
+    taken: onnx.ValueInfoProto,
+    first: onnx.NodeProto,
+    axes: list[int],
+    tensors: list[onnx.TensorProto],
+) -> bytes:
+    """What a first node gives as `scaled`, averaged over two axes."""
     pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
-    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [1, 2])
-    nodes = [
-        helper.make_node("Cast", ["image"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["floats", "axes"], ["pooler_output"], keepdims=0),
-    ]
-    graph = helper.make_graph(nodes, "mean", [image], [pooled], [axes])
+    tensors = [*tensors, helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
+    mean = helper.make_node("ReduceMean", ["scaled", "axes"], ["pooler_output"], keepdims=0)
+    graph = helper.make_graph([first, mean], "mean", [taken], [pooled], tensors)
     opsets = [helper.make_opsetid("", 18)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
 VARIANTS = {
@@ -56,6 +57,15 @@ COMMON = {
     "photograph.png",
 }
 """Files of every variant."""
+
+
+VERIFICATION = {
+    "input": "",
+    "measure": "max_abs",
+    "limit": 1e-4,
+    "passed": True,
+    "comparisons": [],
+}
 
 
 def contents(seed: int = 0) -> dict[str, bytes]:
@@ -119,13 +129,7 @@ def manifest(held: dict[str, bytes], **changes: object) -> dict:
                 "histogram": {},
                 "fused": {},
                 "near_misses": [],
-                "verification": {
-                    "input": "",
-                    "measure": "max_abs",
-                    "limit": 1e-4,
-                    "passed": True,
-                    "comparisons": [],
-                },
+                "verification": dict(VERIFICATION),
             }
             for name, parts in VARIANTS.items()
             if set(parts) <= set(held)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from typing import ClassVar
 
 from tests.hub_server import listening
 
@@ -28,23 +27,34 @@ class Pushes:
     url: str = ""
 
 
-def blob(data: bytes) -> str:
-    """Git's name for a content."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def sibling(name: str, data: bytes) -> dict:
-    """A file as the hub describes it."""
-    told: dict = {"rfilename": name, "size": len(data), "blobId": blob(data)}
-    if is_large(name):
-        digest = hashlib.sha256(data).hexdigest()
-        told["lfs"] = {"sha256": digest, "size": len(data), "pointerSize": 130}
-    return told
+def names_of(data: bytes) -> tuple[str, str]:
+    """Git's name for a content, and its sha256."""
+    blob = b"blob %d\0" % len(data) + data
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(data).hexdigest()
 
 
 def is_large(name: str) -> bool:
     """Whether the hub wants a file apart from the commit."""
     return ".onnx" in name or name.endswith((".png", ".safetensors"))
+
+
+def sibling(name: str, data: bytes) -> dict:
+    """A file as the hub describes it."""
+    blob, digest = names_of(data)
+    told: dict = {"rfilename": name, "size": len(data), "blobId": blob}
+    if is_large(name):
+        told["lfs"] = {"sha256": digest, "size": len(data), "pointerSize": 130}
+    return told
+
+
+def mode(name: str, held: dict[str, bytes]) -> dict:
+    """How a file is to be sent, and by which name the hub knows what it has."""
+    told: dict = {"path": name, "uploadMode": "regular", "shouldIgnore": False}
+    if is_large(name):
+        told["uploadMode"] = "lfs"
+    if name in held:
+        told["oid"] = names_of(held[name])[is_large(name)]
+    return told
 
 
 ROUTES = (
@@ -57,6 +67,7 @@ ROUTES = (
     ("upload", "PUT", r"/upload/([0-9a-f]{64})"),
     ("commit", "POST", r"/api/models/([^/]+/[^/]+)/commit/([^/]+)"),
 )
+"""The steps of a push, each with a method of the server that takes what its pattern finds."""
 
 
 @contextmanager
@@ -80,7 +91,7 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
                     is_open = step in ("look", "upload", "validate")
                     if not is_open and self.headers.get("Authorization") != f"Bearer {TOKEN}":
                         return self.reply(401)
-                    return self.takers[step](self, body, *found.groups())
+                    return getattr(self, f"take_{step}")(body, *found.groups())
             self.reply(404)
 
         do_GET = do_POST = do_PUT = route
@@ -95,7 +106,7 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
             self.end_headers()
             self.wfile.write(data)
 
-        def look(self, _: bytes, repository: str, branch: str) -> None:
+        def take_look(self, _: bytes, repository: str, branch: str) -> None:
             if repository not in hub.repositories:
                 return self.reply(404, X_Error_Code="RepoNotFound")
             if branch not in hub.repositories[repository]:
@@ -104,84 +115,56 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
             told = [sibling(name, data) for name, data in files.items()]
             self.reply(200, {"id": repository, "sha": "0" * 40, "siblings": told})
 
-        def create(self, body: bytes) -> None:
+        def take_create(self, body: bytes) -> None:
             asked = json.loads(body)
             repository = f"{asked['organization']}/{asked['name']}"
+            told = {"url": f"{hub.url}/{repository}"}
             if repository in hub.repositories:
-                return self.reply(409, {"url": f"{hub.url}/{repository}"})
+                return self.reply(409, told)
             hub.repositories[repository] = {"main": {}}
             hub.private[repository] = asked["visibility"] == "private"
-            self.reply(200, {"url": f"{hub.url}/{repository}"})
+            self.reply(200, told)
 
-        def branch(self, _: bytes, repository: str, name: str) -> None:
+        def take_branch(self, _: bytes, repository: str, name: str) -> None:
             branches = hub.repositories[repository]
-            if name in branches:
-                return self.reply(409)
             branches[name] = dict(branches["main"])
             self.reply(200, {})
 
-        def validate(self, _: bytes) -> None:
+        def take_validate(self, _: bytes) -> None:
             self.reply(200, {"errors": [], "warnings": []})
 
-        def preupload(self, body: bytes, repository: str, branch: str) -> None:
+        def take_preupload(self, body: bytes, repository: str, branch: str) -> None:
             held = hub.repositories[repository][branch]
-            self.reply(
-                200, {"files": [self.mode(f["path"], held) for f in json.loads(body)["files"]]}
-            )
+            files = [mode(file["path"], held) for file in json.loads(body)["files"]]
+            self.reply(200, {"files": files})
 
-        def mode(self, name: str, held: dict[str, bytes]) -> dict:
-            told = {
-                "path": name,
-                "uploadMode": "lfs" if is_large(name) else "regular",
-                "shouldIgnore": False,
-            }
-            if name in held:
-                data = held[name]
-                digest = hashlib.sha256(data).hexdigest()
-                told["oid"] = digest if is_large(name) else blob(data)
-            return told
+        def take_batch(self, body: bytes, _: str) -> None:
+            objects = json.loads(body)["objects"]
+            for item in objects:
+                if item["oid"] not in hub.uploads:
+                    place = f"{hub.url}/upload/{item['oid']}"
+                    item["actions"] = {"upload": {"href": place}}
+            self.reply(200, {"objects": objects})
 
-        def batch(self, body: bytes, _: str) -> None:
-            self.reply(
-                200, {"objects": [self.action(item) for item in json.loads(body)["objects"]]}
-            )
-
-        def action(self, item: dict) -> dict:
-            if item["oid"] in hub.uploads:
-                return item
-            return item | {"actions": {"upload": {"href": f"{hub.url}/upload/{item['oid']}"}}}
-
-        def upload(self, body: bytes, digest: str) -> None:
+        def take_upload(self, body: bytes, digest: str) -> None:
             assert hashlib.sha256(body).hexdigest() == digest
             hub.uploads[digest] = body
             self.reply(200)
 
-        def commit(self, body: bytes, repository: str, branch: str) -> None:
-            files = dict(hub.repositories[repository][branch])
-            names = []
-            for line in body.splitlines():
-                match json.loads(line):
+        def take_commit(self, body: bytes, repository: str, branch: str) -> None:
+            files, names = hub.repositories[repository][branch], []
+            for line in map(json.loads, body.splitlines()):
+                match line:
                     case {"key": "file", "value": {"path": name, "content": text}}:
                         files[name] = base64.b64decode(text)
-                        names.append(name)
                     case {"key": "lfsFile", "value": {"path": name, "oid": digest}}:
                         files[name] = hub.uploads[digest]
-                        names.append(name)
-            hub.repositories[repository][branch] = files
+                    case _:
+                        continue
+                names.append(name)
             hub.commits.append(names)
             page = f"{hub.url}/{repository}/commit/{'1' * 40}"
             self.reply(200, {"commitUrl": page, "commitOid": "1" * 40})
-
-        takers: ClassVar = {
-            "look": look,
-            "create": create,
-            "branch": branch,
-            "validate": validate,
-            "preupload": preupload,
-            "batch": batch,
-            "upload": upload,
-            "commit": commit,
-        }
 
     with listening(Handler) as port:
         hub.url = f"http://127.0.0.1:{port}"

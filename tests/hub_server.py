@@ -13,33 +13,31 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the server holds, as `repository@revision/name`, and how it behaves.
-
-    `status` answers every request; `statuses` the next downloads and `busy` the next requests, one
-    each, with the headers `refusal`. `cut` closes the
-    connection after so many bytes, once for every entry; `cuts` does so at bytes of one file.
-    `whole` sends all of a file where a part was asked for, `flip` one wrong byte; `token` is asked
-    for. `small` says that files have git's names, as small ones do, and not their sha256.
-    `branches` are the commits that a `repository@branch` is at, request by request; the last one
-    stays. `cdn` says that contents come from another host, which must not see the token.
-    `stall` is how many bytes of a download come before `go` is set; none of an answer's head
-    either where it is negative.
-    """
+    """What the server holds, as `repository@revision/name`, and how it behaves."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     status: int | None = None
+    """The answer to every request."""
     statuses: list[int] = field(default_factory=list)
+    """Answers to the next downloads, one each, with the headers `refusal`."""
     busy: list[int] = field(default_factory=list)
+    """The same for the next requests of any kind."""
     refusal: dict[str, str] = field(default_factory=dict)
-    cut: list[int] = field(default_factory=list)
     cuts: dict[str, list[int]] = field(default_factory=dict)
+    """Bytes of a file at which the connection is closed, download by download."""
     whole: bool = False
+    """All of a file is sent where a part was asked for."""
     flip: bool = False
+    """One byte that is sent is wrong."""
     small: bool = False
+    """Files have git's names, as small ones do, and not their sha256."""
     token: str | None = None
     branches: dict[str, list[str]] = field(default_factory=dict)
+    """The commits that a `repository@branch` is at, request by request; the last one stays."""
     cdn: bool = False
+    """Contents come from another host, which must not see the token."""
     stall: int | None = None
+    """So many bytes of a download come before `go` is set; if negative, not even its head."""
     go: threading.Event = field(default_factory=threading.Event)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
@@ -63,7 +61,7 @@ class Hub:
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     """Run a server while the block runs; gives its port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.server_address[1]
@@ -98,14 +96,11 @@ def serving(hub: Hub) -> Iterator[Hub]:
                 hub.requests.append((f"{self.command} {name}", self.headers.get("Range")))
                 return self.give(name, COMMIT, send)
             found = re.fullmatch(r"/(.+)/resolve/([^/]+)/(.+)", self.path)
-            name, commit = self.path, COMMIT
+            asked, name, commit = self.path, self.path, COMMIT
             if found:
-                asked = f"{found[1]}@{found[2]}/{found[3]}"
-                commit = hub.commit(found[1], found[2])
-                held = f"{found[1]}@{commit}/{found[3]}"
-                name = held if held in hub.files else asked
-            else:
-                asked = name
+                repository, revision, file = found.groups()
+                commit = hub.commit(repository, revision)
+                asked, name = (f"{repository}@{at}/{file}" for at in (revision, commit))
             hub.requests.append((f"{self.command} {asked}", self.headers.get("Range")))
             if hub.status is not None:
                 return self.refuse(hub.status, {})
@@ -165,11 +160,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
                 hub.go.wait()
                 self.close_connection = True
                 return
-            end = None
-            if hub.cut:
-                end = hub.cut.pop(0)
-            elif hub.cuts.get(name):
-                end = hub.cuts[name].pop(0) - start
+            end = hub.cuts[name].pop(0) - start if hub.cuts.get(name) else None
             self.wfile.write(body[:end])
             if end is not None:
                 self.close_connection = True

@@ -6,15 +6,13 @@ of them. `python -m tests.killed` reads a line of JSON for each: a folder, argum
 were done to the folder's files.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,22 +98,9 @@ def serve() -> None:
         print(json.dumps([status, count]), flush=True)
 
 
-@dataclass
-class Commands:
-    """The server, as a function."""
-
-    process: subprocess.Popen[str]
-
-    def __call__(self, order: Order) -> tuple[int, int]:
-        """The exit status, negative for a signal, and the number of changes."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(json.dumps(asdict(order)), file=self.process.stdin, flush=True)
-        status, count = json.loads(self.process.stdout.readline())
-        return status, count
-
-
 @contextmanager
-def commands(**variables: str) -> Iterator[Commands]:
+def commands(**variables: str) -> Iterator[Callable[[Order], tuple[int, int]]]:
+    """The server as a function: an exit status, negative for a signal, and how many changes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.killed"],
         stdin=subprocess.PIPE,
@@ -124,8 +109,16 @@ def commands(**variables: str) -> Iterator[Commands]:
         cwd=Path(__file__).parents[1],
         env={**os.environ, **variables},
     )
+    assert process.stdin is not None and process.stdout is not None
+    asked, answers = process.stdin, process.stdout
+
+    def run(order: Order) -> tuple[int, int]:
+        print(json.dumps(asdict(order)), file=asked, flush=True)
+        status, count = json.loads(answers.readline())
+        return status, count
+
     try:
-        yield Commands(process)
+        yield run
     finally:
         process.kill()
         process.communicate()

@@ -3,8 +3,6 @@
 The numbers go to `docs/models.json`, the table that people read is rendered from them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
@@ -152,13 +150,13 @@ def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) ->
     """Largest absolute error of one image's outputs against a golden file's."""
     rows, prefix = got["last_hidden_state"], config.prefix_tokens
     patches = rows[prefix:]
-    pairs = (
-        (got["pooler_output"], want["x_norm_clstoken"][0]),
-        (rows[0], want["x_norm_clstoken"][0]),
-        (rows[1:prefix], want["x_storage_tokens"][0]),
-        (patches[want["patch_indices"]], want["x_norm_patchtokens_16"][0]),
-        (patches.mean(0), want["patch_mean"][0]),
-    )
+    found = {
+        "x_norm_clstoken": (got["pooler_output"], rows[0]),
+        "x_storage_tokens": (rows[1:prefix],),
+        "x_norm_patchtokens_16": (patches[want["patch_indices"]],),
+        "patch_mean": (patches.mean(0),),
+    }
+    pairs = [(value, want[name][0]) for name, values in found.items() for value in values]
     return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
 
 

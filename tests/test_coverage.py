@@ -1,8 +1,6 @@
 """Every primitive of JAX has a rule, a function in its place, a wrapper or a reason; and the page
 says so."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

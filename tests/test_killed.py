@@ -53,15 +53,15 @@ def content(folder, hidden=False):
 
 def stopped(run, name, points, folder):
     """Stop a command at so many points, in turn by each action."""
-    new, whole = made(run, name, folder / "whole")
+    folder.joinpath("whole").mkdir()
+    status, whole = run(Order(str(folder / "whole"), COMMANDS[name]))
+    assert status == 0 and whole > 3
+    new = content(folder / "whole")
+    old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
     for point in range(points):
         action = list(ACTIONS)[point % len(ACTIONS)]
-        place = folder / str(point)
-        place.mkdir()
-        old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
-        for file, text in old.items():
-            (place / file).parent.mkdir(parents=True, exist_ok=True)
-            (place / file).write_bytes(text)
+        place = folders.write(folder / str(point), old)
+        place.mkdir(exist_ok=True)
         at = 1 + point * whole // points
         status, _ = run(Order(str(place), COMMANDS[name], action, at))
         check(content(place), old, new)
@@ -73,14 +73,6 @@ def stopped(run, name, points, folder):
             assert not left, (name, action, at)
         assert run(Order(str(place), COMMANDS[name]))[0] == 0
         assert content(place) == new, (name, action, at)
-
-
-def made(run, name, place):
-    """What a command makes that nobody stops, and how many things it does to files for that."""
-    place.mkdir()
-    status, count = run(Order(str(place), COMMANDS[name]))
-    assert status == 0 and count > 3
-    return content(place), count
 
 
 def check(found, old, new):
@@ -96,7 +88,7 @@ def check(found, old, new):
             assert LEFT_FROM_BEFORE in found.values() and set(found.values()) == {text}
 
 
-@pytest.mark.parametrize("name", ["convert"])
+@pytest.mark.parametrize("name", ["convert", "pull"])
 def test_a_command_that_is_stopped(name, run, tmp_path):
     stopped(run, name, 4, tmp_path)
 

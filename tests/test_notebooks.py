@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+NOTEBOOKS = pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem
+)
 LARGEST = 400_000
 """Bytes of a notebook."""
 
@@ -19,19 +21,12 @@ PACKAGES = {"PIL": "pillow", "onnx_ir": "onnx-ir", "sklearn": "scikit-learn"}
 """Where a package is not called like its module."""
 
 
-def code(notebook):
-    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-
-
-def python(cell):
-    """What of a cell is Python: all but magics, and nothing of what another program is to run."""
-    text = "".join(cell["source"])
-    return "" if text.startswith("%%sh") else re.sub(r"^[%!].*$", "", text, flags=re.MULTILINE)
-
-
-def imported(notebook):
-    for cell in code(notebook):
-        for node in ast.walk(ast.parse(python(cell))):
+def imported(cells):
+    """Modules of the cells: all but magics are Python, and nothing of what another runs."""
+    for cell in cells:
+        text = "".join(cell["source"])
+        text = "" if text.startswith("%%sh") else re.sub(r"(?m)^[%!].*$", "", text)
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
                 yield from (each.name.split(".")[0] for each in node.names)
             if isinstance(node, ast.ImportFrom):
@@ -47,25 +42,23 @@ def required(extra):
     return names.union(*(required(other) for other in own))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@NOTEBOOKS
 def test_what_is_stored(path):
     text = path.read_text()
-    notebook = json.loads(text)
+    code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert len(text.encode()) < LARGEST
-    assert [cell["execution_count"] for cell in code(notebook)] == [
-        *range(1, 1 + len(code(notebook)))
-    ]
-    outputs = [output for cell in code(notebook) for output in cell["outputs"]]
+    assert [cell["execution_count"] for cell in code] == [*range(1, 1 + len(code))]
+    outputs = [output for cell in code for output in cell["outputs"]]
     assert "image/png" in {kind for output in outputs for kind in output.get("data", {})}
     assert not [output for output in outputs if output["output_type"] == "error"]
     said = "".join("".join(output.get("text", "")) for output in outputs)
     assert not re.search(r"Warning|Traceback|/tmp/|/home/|/root/", said)
-    modules = set(imported(notebook)) - OURS - sys.stdlib_module_names
+    modules = set(imported(code)) - OURS - sys.stdlib_module_names
     assert {PACKAGES.get(name, name) for name in modules} <= required("notebooks")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@NOTEBOOKS
 def test_it_says_the_same_again(path, tmp_path):
     pytest.importorskip("nbclient", reason="notebooks need the extra [notebooks]")
     import nbformat

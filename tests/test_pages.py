@@ -97,15 +97,10 @@ ELSEWHERE = {
 }
 
 
-def blocks(page, needs=""):
+def blocks(page, needs):
     """Language and text of what is run, of those that need the same."""
     found = [] if page.name in GENERATED else BLOCK.findall(page.read_text())
     return [(kind, text) for wanted, kind, text in found if wanted == needs and kind in SHOWN]
-
-
-def needed():
-    """Pages, and what some of their blocks need."""
-    return [(page, needs) for page in PAGES for needs in BROUGHT if blocks(page, needs)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -129,33 +124,33 @@ def place(tmp_path, monkeypatch):
     photographs(1)[0].save("cat.png")
 
 
+SHOWING = [(page, needs) for page in PAGES for needs in ("", *BROUGHT) if blocks(page, needs)]
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.stem)
-def test_what_a_page_shows(page, place):
+@pytest.mark.parametrize(("page", "needs"), SHOWING, ids=lambda it: getattr(it, "stem", it))
+def test_what_a_page_shows(page, needs, place):
+    names = {}
+    if needs:
+        BROUGHT[needs]()
+        names |= {"eqx": eqx, "zoo": zoo}
     with converter.extensions():  # a page may register some
-        run(page, blocks(page), {})
+        for kind, text in blocks(page, needs):
+            if kind == "python" and needs == "openvino":
+                # Importing OpenVINO forks, which JAX does not like.
+                subprocess.run([sys.executable, "-c", text], check=True)
+            elif kind == "python":
+                exec(compile(text, page.name, "exec"), names)
+            else:
+                run_lines(text)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("page", "needs"), needed(), ids=str)
-def test_what_a_page_shows_of_what_is_not_everywhere(page, needs, place):
-    BROUGHT[needs]()
-    run(page, blocks(page, needs), {"eqx": eqx, "zoo": zoo}, apart=needs == "openvino")
-
-
-def run(page, shown, names, apart=False):
-    """`apart` is in a process of its own, as importing OpenVINO forks, which JAX does not like."""
-    for kind, text in shown:
-        if kind == "python" and apart:
-            subprocess.run([sys.executable, "-c", text], check=True)
-            continue
-        if kind == "python":
-            exec(compile(text, page.name, "exec"), names)
-            continue
-        for line in text.replace("\\\n", " ").splitlines():
-            program, *arguments = map(os.path.expanduser, shlex.split(line))
-            assert program == "zoo"
-            assert call(app, arguments) == 0, line
+def run_lines(text):
+    """Lines of a shell, each of which is our command."""
+    for line in text.replace("\\\n", " ").splitlines():
+        program, *arguments = map(os.path.expanduser, shlex.split(line))
+        assert program == "zoo"
+        assert call(app, arguments) == 0, line
 
 
 @pytest.mark.full

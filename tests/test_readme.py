@@ -12,37 +12,30 @@ from tests.hub_server import COMMIT, Hub, serving
 from zoo.images.photograph import photographs
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FEATURES, LOADED, MLP = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_every_block_is_known():
-    assert [re.search(r"zoo\.\w+|converter\.\w+", block)[0] for block in BLOCKS] == [
-        "zoo.from_pretrained",
-        "zoo.load",
-        "converter.to_onnx",
-    ]
-
-
-@pytest.mark.parametrize("number", [0, 2])
-def test_a_block_runs(number, vits16, tmp_path, monkeypatch):
+@pytest.fixture
+def place(vits16, tmp_path, monkeypatch):
     for name, picture in zip(("cat.png", "dog.png"), photographs(2), strict=True):
         picture.save(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ZOO_WEIGHTS_DIR", str(vits16.path.parent))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("block", "written"), [(FEATURES, "features.onnx"), (MLP, "mlp.onnx")])
+def test_a_block_runs(block, written, place):
     namespace: dict[str, object] = {}
-    exec(compile(BLOCKS[number], "README.md", "exec"), namespace)
-    written = sorted(path.name for path in tmp_path.glob("*.onnx"))
-    assert written == [["features.onnx"], [], ["mlp.onnx"]][number]
-    if not number:
-        assert namespace["features"].shape == (2, 384)
+    exec(compile(block, "README.md", "exec"), namespace)
+    assert [path.name for path in place.glob("*.onnx")] == [written]
+    assert block is MLP or namespace["features"].shape == (2, 384)
 
 
-def test_the_block_on_folders_runs(tmp_path):
+def test_the_block_on_folders_runs(place):
     repository, held = "somebody/dinov3_vits16", folders.published(folders.contents())
-    photographs(1)[0].save(tmp_path / "cat.png")
     files = {f"{repository}@{COMMIT}/{name}": data for name, data in held.items()}
     with serving(Hub(files, branches={f"{repository}@main": [COMMIT]})) as hub:
-        program = [sys.executable, "-c", f"{BLOCKS[1]}\nprint(features.shape)"]
-        process = Command(tmp_path, hub.url).start(program=program)
-        out, err = process.communicate(timeout=60)
+        program = [sys.executable, "-c", f"{LOADED}\nprint(features.shape)"]
+        out, err = Command(place, hub.url).start(program=program).communicate(timeout=60)
     assert out == "(1, 3)\n", err

@@ -4,8 +4,6 @@ An environment is a folder below `$ZOO_CACHE` or the user's cache folder. It is 
 its lock file or requirements say, from npm's and pip's own caches where they have it, and stays.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

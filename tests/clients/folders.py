@@ -1,7 +1,5 @@
 """Built folders, each made once in a run of the tests, and programs run on them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

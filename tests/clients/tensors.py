@@ -1,7 +1,5 @@
 """Tensors as text: what the programs here are given and print."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

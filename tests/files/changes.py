@@ -1,7 +1,5 @@
 """Changes of bytes, numbers and JSON that any format may suffer."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """The formats that are read: small valid files of each, how one is changed, and who reads it."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """Changes of the pickle in a PyTorch checkpoint, operation by operation."""
 
-from __future__ import annotations
-
 import pickletools
 import random
 

@@ -7,7 +7,7 @@ from tests.files.hunt import FINE, hunt
 
 
 def wrong(name, seed, count, folder):
-    found = hunt(name, seed, range(count), folder)
+    found = hunt(name, seed, count, folder)
     return [f"{name} {seed}/{index}: {outcome}" for index, outcome in found if outcome not in FINE]
 
 

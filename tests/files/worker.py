@@ -4,11 +4,10 @@ It may take 300 MB more than it has once everything is imported, and a hook sees
 imports, compiles, runs or writes.
 """
 
-from __future__ import annotations
-
 import codecs
 import os
 import resource
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -18,6 +17,9 @@ from weights.errors import WeightsError
 from zoo.errors import ZooError
 
 ROOM = 300 << 20
+
+SECONDS = 5
+"""For one file; whoever takes longer is ended by SIGALRM."""
 
 HARMLESS = ("object.", "marshal.", "sys._", "builtins.id", "os.listdir", "os.scandir", "gc.")
 
@@ -54,7 +56,8 @@ def judge(name: str, path: Path, watch: Watch) -> str:
 
 
 def main() -> None:
-    name, seed, folder = sys.argv[1:]
+    name, *numbers, folder = sys.argv[1:]
+    seed, first, count = map(int, numbers)
     place = Path(folder)
     seeds = {path.name: path.read_bytes() for path in sorted((place / "seeds").iterdir())}
     os.chdir(place)
@@ -67,10 +70,12 @@ def main() -> None:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    print("ready", flush=True)
-    for line in sys.stdin:
-        path = changed(name, f"{seed}/{int(line)}", seeds, place)
-        print(judge(name, path, watch), flush=True)
+    for index in range(first, count):
+        path = changed(name, f"{seed}/{index}", seeds, place)
+        signal.alarm(SECONDS)
+        outcome = judge(name, path, watch)
+        signal.alarm(0)
+        print(outcome, flush=True)
 
 
 if __name__ == "__main__":

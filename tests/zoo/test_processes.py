@@ -1,4 +1,4 @@
-"""Processes of ours do not execute what lies in the current folder."""
+"""Processes do not execute what lies in the current folder; and where progress is drawn."""
 
 import os
 import sys
@@ -8,6 +8,7 @@ import pytest
 
 from zoo.artifacts.build.pools import processes
 from zoo.processes import SAFE_PATH, fresh, run_program, workers
+from zoo.progress import Bar, Lines, bar
 
 TRAPPED = ("multiprocessing", "concurrent", "threading", "signal", "selectors", "numpy", "zoo")
 
@@ -24,17 +25,16 @@ def trap(tmp_path, monkeypatch):
     return said
 
 
-def test_a_worker(trap):
+def test_workers_execute_nothing_of_the_folder(trap):
     with fresh() as context, workers(context, 1) as pool:
         assert pool.submit(len, "abc").result() == 3
-    assert not trap.exists()
-
-
-def test_workers_of_a_build(trap):
-    """The second job has a process of its own, which is started later."""
+    # The second job of a build has a process of its own, which is started later.
     with processes(1, print) as pool, pool.open() as executor:
         assert list(executor.map(len, ("a", "bc"))) == [1, 2]
     assert not trap.exists()
+    # A process that is started as Python starts one does.
+    run_program([sys.executable, "-c", "import multiprocessing.spawn"], Path.cwd())
+    assert trap.read_text().startswith("multiprocessing")
 
 
 def test_blocks_that_overlap_leave_the_environment_as_it_was(monkeypatch):
@@ -52,7 +52,12 @@ def test_blocks_that_overlap_leave_the_environment_as_it_was(monkeypatch):
         assert os.environ.get(SAFE_PATH) == before
 
 
-def test_the_trap_would_be_seen(trap):
-    """A process that is started as Python starts one executes what lies there."""
-    run_program([sys.executable, "-c", "import multiprocessing.spawn"], Path.cwd())
-    assert trap.read_text().startswith("multiprocessing")
+@pytest.mark.parametrize(("cell", "kind"), [(False, Bar), (True, Lines)])
+def test_a_cell_of_a_notebook_gets_lines(cell, kind, monkeypatch):
+    """What Jupyter's `!` runs has a terminal, but one that keeps every picture of a moving bar."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
+    if cell:
+        monkeypatch.setenv("JPY_PARENT_PID", "1")
+    with bar(elsewhere=Lines()) as progress:
+        assert type(progress) is kind

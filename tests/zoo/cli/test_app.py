@@ -12,7 +12,6 @@ from tests.command import PROGRAM, Command
 from zoo.cli.app import app
 from zoo.cli.console import call
 
-HEAVY = ("jax", "onnxruntime", "torch", "huggingface_hub", "onnx_ir", "converter", "httpx2")
 ORDER = ["list", "info", "export", "verify", "show", "bench", "pull", "build", "site", "push"]
 ORDER += ["report", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
@@ -28,7 +27,6 @@ def commands(group=ROOT, path=()):
 
 
 COMMANDS = dict(commands())
-NO_DETECTION = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
 
 def test_bare_zoo_is_its_help(zoo):
@@ -40,9 +38,6 @@ def test_bare_zoo_is_its_help(zoo):
     assert places == sorted(places)
     for group in ("weights", "cache", "golden"):
         assert zoo(group).out == zoo(group, "--help").out
-
-
-def test_version(zoo):
     assert zoo("--version").out == f"{package.__version__}\n"
 
 
@@ -92,18 +87,10 @@ def test_help_is_whole_sentences_with_an_example(words, zoo, monkeypatch):
         if param.name != "help":
             assert param.help and param.help.endswith("."), param.name
             assert param.help[0].isupper() or param.name in ("attention_layout", "input")
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_more_than_eight_options_are_grouped(words):
-    options = [each for each in COMMANDS[words].params if each.param_type_name == "option"]
-    ungrouped = [each for each in options if each.rich_help_panel is None]
-    assert len(ungrouped) <= 8
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_speaks_json(words):
-    assert "json" in {param.name for param in COMMANDS[words].params}
+    assert "json" in {param.name for param in command.params}
+    options = [each for each in command.params if each.param_type_name == "option"]
+    # More than eight are in groups.
+    assert sum(each.rich_help_panel is None for each in options) <= 8
 
 
 def test_an_option_is_called_the_same_and_means_the_same():
@@ -118,83 +105,63 @@ def test_an_option_is_called_the_same_and_means_the_same():
             if param.param_type_name == "option" and param.name not in ("batch", "size"):
                 texts.setdefault("out FILE" if is_file else param.name, set()).add(param.help)
     assert {"out", "json", "weights", "offline", "dry_run", "revision", "variant"} <= set(texts)
-    differing = {name: found for name, found in texts.items() if len(found) > 1}
-    assert set(differing) == {"out"}
-    for found in differing.values():
-        shortest = min(found, key=len).rstrip(".")
-        assert all(text.startswith(shortest) for text in found)
+    assert [name for name, found in texts.items() if len(found) > 1] == ["out"]
+    shortest = min(texts["out"], key=len).rstrip(".")
+    assert all(text.startswith(shortest) for text in texts["out"])
     assert "dest" not in texts
 
 
+AT_ONCE = {"onnxruntime", "torch", "huggingface_hub", "jax", "onnx_ir", "converter", "httpx2"}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("statement", "heavy"),
     [
-        (("exprt",), "Did you mean 'export'"),
-        (("--frobnicate",), "--frobnicate"),
-        (("export", "--offlin"), "--offline"),
-        (("export", "--attention-layout", "5d"), "'5d' is not one of '4d', '3d'."),
-        (("export", "vit_digits", "--opset"), "requires an argument"),
-        (("build", "vit_digits", "--jobs", "x"), "--jobs"),
-        (("build", "vit_digits", "--jobs", "0"), "--jobs"),
-        (("build", "vit_digits", "--variant", "fp32,fp8"), "--variant fp8"),
-        (("build", "vit_digit"), "did you mean vit_digits"),
-        (("pull",), "MODEL"),
-        (("info", "dinov3_vits61"), "did you mean dinov3_vits16"),
-        (("verify", "nothing.onnx"), "does not exist"),
+        ("import zoo.cli; zoo.info('dinov3_vits16')", AT_ONCE | {"pydantic"}),
+        (
+            "from zoo.cli.options import complete; assert len(complete('dinov3_vits')) == 2",
+            AT_ONCE | {"pydantic"},
+        ),
+        # Typer itself reads values with pydantic.
+        (
+            "from zoo.cli.app import app; from zoo.cli.console import call; call(app, ['list'])",
+            AT_ONCE,
+        ),
+        # A request is read before JAX is imported, so that a thread hashes the checkpoint then.
+        ("import converter, zoo.cli.export, zoo.export.run; converter.OPSETS", {"jax", "onnx_ir"}),
     ],
+    ids=["names", "completion", "list", "a request"],
 )
-def test_a_typing_mistake_is_one_sentence(arguments, words, zoo):
-    said = zoo(*arguments, code=2)
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert said.err.count("\n") == 1
-    assert said.err.rstrip().endswith((".", "?"))
-    assert words in said.err
-
-
-@pytest.mark.parametrize("code", ["import zoo", "import zoo.cli", "LIST", "COMPLETE"])
-def test_what_answers_at_once_loads_nothing_heavy(code, tmp_path):
-    """Typer itself reads values with pydantic, so only imports are without it."""
-    run = "from zoo.cli.app import app; from zoo.cli.console import call; call(app, ['list'])"
-    complete = "from zoo.cli.options import complete; assert len(complete('dinov3_vits')) == 2"
-    statement = {"LIST": run, "COMPLETE": complete}.get(code, code)
-    heavy = HEAVY + (() if code == "LIST" else ("pydantic",))
-    check = f"{statement}; import sys; assert not set(sys.modules) & set({heavy!r})"
-    command = Command(tmp_path)
+def test_what_answers_at_once_loads_nothing_heavy(statement, heavy, tmp_path):
+    check = f"import zoo; {statement}; import sys; assert not set(sys.modules) & {heavy!r}"
+    environment = Command(tmp_path).environment()
     done = subprocess.run(
-        [sys.executable, "-c", check], env=command.environment(), cwd=tmp_path, capture_output=True
+        [sys.executable, "-c", check], env=environment, cwd=tmp_path, capture_output=True
     )
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_a_request_is_read_before_jax_is_imported():
-    """So that the checkpoint is hashed by a thread while that goes on."""
-    statement = "import converter, zoo.cli.export, zoo.export.run; converter.OPSETS"
-    check = f"{statement}; import sys; assert not set(sys.modules) & {{'jax', 'onnx_ir'}}"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-
-
 @pytest.mark.parametrize("program", [PROGRAM, [sys.executable, "-m", "zoo"]], ids=["zoo", "-m"])
-@pytest.mark.parametrize("words", ["zoo info dinov3_vits", "zoo build vit_digits dinov3_vits"])
-def test_shells_complete_models(program, words, tmp_path):
-    variables = {"_ZOO_COMPLETE": "complete_bash", "COMP_WORDS": words}
-    variables["COMP_CWORD"] = str(len(words.split()) - 1)
+def test_shells_complete_models(program, tmp_path):
+    variables = {"_ZOO_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    variables["COMP_WORDS"] = "zoo build vit_digits dinov3_vits"
     done = Command(tmp_path).start(program=program, **variables)
     out, err = done.communicate(timeout=60)
     assert out.split() == ["dinov3_vits16", "dinov3_vits16plus"], err
 
 
-def test_the_script_for_a_shell(tmp_path):
-    process = Command(tmp_path).start("--show-completion", "bash", **NO_DETECTION)
+@pytest.mark.parametrize(
+    ("program", "asked", "told"),
+    [
+        (PROGRAM, ("--show-completion", "bash"), "complete -o default -F _zoo_completion zoo"),
+        ([sys.executable, "-m", "zoo.export"], ("--help",), "[MODEL]..."),
+    ],
+    ids=["the script for a shell", "the module of exports"],
+)
+def test_programs(program, asked, told, tmp_path):
+    detection = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    process = Command(tmp_path).start(*asked, program=program, **detection)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "complete -o default -F _zoo_completion zoo" in out
-
-
-def test_the_module_is_the_command(tmp_path):
-    process = Command(tmp_path).start("--help", program=[sys.executable, "-m", "zoo.export"])
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "[MODEL]..." in out
+    assert told in out
     assert list(tmp_path.iterdir()) == []

@@ -1,11 +1,12 @@
 """Tables on 80 columns and in pipes: nothing is cut."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from weights import Provenance
+from tests import folders
 from zoo.artifacts.audit.findings import FileReport, Finding, Report
 from zoo.bench.floor import Floor
 from zoo.bench.footprint import Footprint
@@ -17,87 +18,55 @@ from zoo.cli.dry_run import Planned
 from zoo.cli.dry_run import _show as show_plans
 from zoo.cli.tables import bench, export
 from zoo.export.bulk import Outcome
-from zoo.export.describe import header
 from zoo.export.exporter import Exported
-from zoo.export.request import Signature
 from zoo.hub.pull import Preview
 from zoo.hub.push import Plan as Push
 from zoo.hub.push import Row, Target
-from zoo.manifest.measured import Comparison, Speed, Speeds, Verification
-from zoo.manifest.schema import File, Variant
+from zoo.manifest.read import parse
 from zoo.registry.lookup import MODELS
 
-NAMES = (
-    "dinov3_vitl16_sat493m",
-    "siglip2_vitso400m14_378",
-    "vit_huge_patch14_224",
-    max(MODELS, key=len),
-)
-SHAPES = (1, 1022, 1022), (3, 1022, 1022)
-COMPARISONS = tuple(
-    Comparison(
-        output=output, batch=b, height=h, width=w, max_abs=1.234e-5, max_rel=1e-3, cosine=0.9999987
-    )
-    for output in ("last_hidden_state", "hidden_state_12")
-    for b, h, w in SHAPES
-)
-FUSED = {"Attention": 40, "Gelu": 40, "LayerNormalization": 81, "RotaryEmbedding": 80}
+LONGEST = max(MODELS, key=len)
+NAMES = ("siglip2_vitso400m14_378", "vit_huge_patch14_224", LONGEST)
 BYTES = 26_864_200_000
+FILE = {"name": "a.onnx", "bytes": BYTES, "sha256": "0" * 64}
+FUSED = {"Attention": 40, "Gelu": 40, "LayerNormalization": 81, "RotaryEmbedding": 80}
+ERRORS = {"max_abs": 1.234e-5, "max_rel": 1e-3, "cosine": 0.9999987}
+COMPARISONS = [
+    {"output": output, "batch": batch, "height": 1022, "width": 1022} | ERRORS
+    for output in ("last_hidden_state", "hidden_state_12")
+    for batch in (1, 3)
+]
 
 
-def checked(measure="cosine"):
-    return Verification(
-        input="a photograph", measure=measure, limit=1e-4, passed=True, comparisons=COMPARISONS
-    )
-
-
-def record(name, measure="cosine", labels=("int8",), speeds=None):
+def record(name, measure="cosine", labels=("int8",)):
     """The manifest of a very large model."""
-    variant = Variant(
-        files=("a.onnx",),
-        opset=23,
-        ir_version=10,
-        precision="int8",
-        attention_layout="4d",
-        inputs=(),
-        outputs=(),
-        nodes=12345,
-        histogram={},
-        fused=FUSED,
-        near_misses=(),
-        verification=checked(measure),
-    )
-    empty = header(MODELS[name], Signature((224, 224), None), Provenance("random", seed=0))
-    return empty.changed(
-        files=(File(name="a.onnx", bytes=BYTES, sha256="0" * 64),),
-        variants=dict.fromkeys(labels, variant),
-        speeds=speeds,
-        complete=True,
-    )
-
-
-def folder(name):
-    speed = {"int8": Speed(p50_ms=1.0, ratio=12.34)}
-    speeds = Speeds(runtime="r", machine="m", input=(1, 3, 8, 8), rounds=1, variants=speed)
-    return record(name, labels=("fp32", "fused", "int8"), speeds=speeds)
+    variant = folders.manifest(folders.contents())["variants"]["fp32"]
+    variant |= {"files": ["a.onnx"], "opset": 23, "precision": "int8", "nodes": 12345}
+    checked = {"input": "a photograph", "measure": measure, "comparisons": COMPARISONS}
+    variant |= {"fused": FUSED, "verification": folders.VERIFICATION | checked}
+    speeds = {"runtime": "r", "machine": "m", "input": [1, 3, 8, 8], "rounds": 1}
+    speeds["variants"] = {"int8": {"p50_ms": 1.0, "ratio": 12.34}}
+    content = folders.manifest({}, files=[FILE], model=name, speeds=speeds)
+    content["variants"] = dict.fromkeys(labels, variant)
+    return parse(json.dumps(content).encode(), "the manifest")
 
 
 def show_everything(name):
     path = Path(f"artifacts/{name}/onnx/model_fused.onnx")
     finding = Finding("fused operators", True, "12 Attention, 12 Gelu, 25 LayerNormalization. " * 3)
     report = FileReport("fused", "onnx/model_fused.onnx", True, [finding])
+    built = record(name, labels=("fp32", "fused", "int8"))
     models.show_models([MODELS[name]])
     export.show_exports([Exported(path, record(name), True)])
     export.show_outcomes([Outcome(name, [record(name), record(name, "max_abs")], seconds=1234.5)])
-    export.show_verification(path, checked())
-    build.show_builds([Outcome(name, [folder(name)])])
-    files = (File(name="onnx/model_fused.onnx", bytes=BYTES, sha256="0" * 64),)
-    pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", files, BYTES, 3))
-    rows = tuple(Row(str(path), 26_864_200_000, change) for change in ("unknown", "changed"))
+    export.show_verification(path, built.variants["int8"].verification)
+    build.show_builds([Outcome(name, [built])])
+    pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", built.files, BYTES, 3))
+    rows = tuple(Row(str(path), BYTES, change) for change in ("unknown", "changed"))
     push.show_plan(Push(path.parent, Target(f"somebody/{name}"), name, "exists", rows, ()))
     differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
     golden.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
-    show_plans([Planned(name, "random (seed 0)", {str(path): 26_864_200_000})], "and so on")
+    show_plans([Planned(name, "random (seed 0)", {str(path): BYTES})], "and so on")
     verify.show_audit(Report("a", name, "CPUExecutionProvider", True, [finding], [report]))
 
 
@@ -131,11 +100,10 @@ def test_eighty_columns_hold_every_heading_and_number(name, monkeypatch, capsys)
 
 def test_a_pipe_gets_whole_lines(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS", raising=False)
-    name = max(MODELS, key=len)
-    show_everything(name)
+    show_everything(LONGEST)
     told = capsys.readouterr().out
     assert "12 Attention, 12 Gelu, 25 LayerNormalization. " * 2 in told
-    assert "onnx/model_fused.onnx  26,864,200,000" in told
+    assert f"artifacts/{LONGEST}/onnx/model_fused.onnx" in told
 
 
 def test_a_benchmark(monkeypatch, capsys):
@@ -144,24 +112,10 @@ def test_a_benchmark(monkeypatch, capsys):
     product = Product("MatMul", (1, 5330, 4096), (4096, 8192), constant=True)
     floor = Floor(Products(Counter({product: 40})), {product: 0.25})
     spec = Spec("pixel_values", "float32", (1, 3, 1022, 1022))
-    taken = Footprint(123.45, 26_864_200_000, 26_864_200_000)
-    files = [
-        Contender(f"artifacts/{name}/onnx/model_fused.onnx", [spec], [12.3456], taken)
-        for name in NAMES
-    ]
-    bench.show_bench(Bench(Options(), files, floor))
+    taken = Footprint(123.45, BYTES, BYTES)
+    path = f"artifacts/{LONGEST}/onnx/model_fused.onnx"
+    bench.show_bench(Bench(Options(), [Contender(path, [spec], [12.3456], taken)] * 2, floor))
     told = capsys.readouterr().out
     assert "…" not in told
-    for word in [
-        "first",
-        "products",
-        "p50",
-        "p95",
-        "load",
-        "peak",
-        "kept",
-        "26864",
-        "12345.6",
-        "123.45",
-    ]:
-        assert word in told
+    words = "first products p50 p95 load peak kept 26864 12345.6 123.45"
+    assert all(word in told for word in words.split())

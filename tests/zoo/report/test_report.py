@@ -1,6 +1,5 @@
-"""`zoo report`: three families with seeded checkpoints, as their publishers lay them out."""
+"""`zoo report`: seeded checkpoints, as their publishers lay them out."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +9,9 @@ from PIL import Image
 
 import zoo
 from tests.formats import NANO
-from tests.seeded import nano, state_of, values_of
+from tests.seeded import nano, state_of
 from tests.synthetic import save_pth
-from weights import LazyArrays, LazyTensor, Provenance, Weights
 from weights.progress import Quiet
-from weights.writers.items import items_for
-from zoo.checkpoints.convert import naming_to_write, write_folder
-from zoo.cli.app import app
-from zoo.cli.console import call
 from zoo.export.request import Signature
 from zoo.report import checkpoints, content, neighbours, page
 from zoo.report.measure import Asked, measure
@@ -25,33 +19,12 @@ from zoo.report.measure import Asked, measure
 ROOT = Path(__file__).parents[3]
 
 
-def small(name, config=None):
-    """An entry of the registry for a network of two blocks."""
-    entry = zoo.info(name)
-    published = {naming: nano(config) for naming, config in entry.published.items()}
-    return replace(entry, config=config or nano(entry.config), published=published)
-
-
 def meta_file(folder, name, config=None):
-    """The authors' file, under its own name but for the digest of the original."""
-    entry = replace(small(name, config), checkpoint=f"{name}.pth")
-    save_pth(folder / entry.checkpoint, state_of(entry.config, entry.namings[0], 3))
-    return entry
-
-
-def hub_folder(folder, name):
-    """What transformers writes."""
-    entry = small(name)
-    naming = naming_to_write(entry, "huggingface")
-    config = entry.config_for(naming.name)
-    file = {
-        path: LazyTensor(value.shape, "float32", lambda value=value: value)
-        for path, value in values_of(config).items()
-    }
-    weights = Weights(LazyArrays(file), Provenance("random", seed=1))
-    place = folder / Path(entry.repository).name
-    items = items_for(naming, weights, {path: value.shape for path, value in file.items()})
-    write_folder(place, items, replace(entry, config=config), Quiet())
+    """A network of two blocks in the authors' file, called so but for the original's digest."""
+    entry = zoo.info(name)
+    config = config or nano(entry.config)
+    entry = replace(entry, config=config, published={}, checkpoint=f"{name}.pth")
+    save_pth(folder / entry.checkpoint, state_of(config, entry.namings[0], 3))
     return entry
 
 
@@ -67,13 +40,9 @@ def pictures_of_classes(folder, count):
 
 
 @pytest.mark.full
-def test_three_families(tmp_path):
-    """In two formats; EUPE, which transformers does not have, says so."""
-    entries = [
-        meta_file(tmp_path, "dinov3_vits16", NANO),
-        hub_folder(tmp_path, "siglip2_vitb16_224"),
-        meta_file(tmp_path, "eupe_vitt16"),
-    ]
+def test_two_families(tmp_path):
+    """EUPE, which transformers does not have, says so."""
+    entries = [meta_file(tmp_path, "dinov3_vits16", NANO), meta_file(tmp_path, "eupe_vitt16")]
     (tmp_path / "notes.txt").write_text("no checkpoint")
     there = checkpoints.find(tmp_path, entries)
     assert list(there.found) == [entry.name for entry in entries]
@@ -85,10 +54,9 @@ def test_three_families(tmp_path):
         report = page.add(report, measure(entry, there.found[entry.name], asked, Quiet()))
     page.write(report, tmp_path / "pretrained.md")
     assert content.read(tmp_path / "pretrained.json") == report
-    dinov3, siglip2, eupe = report.models
-    for each in (dinov3, siglip2):
-        assert each.against.library.startswith("transformers ")
-        assert each.against.in_jax < 3e-5
+    dinov3, eupe = report.models
+    assert dinov3.against.library.startswith("transformers ")
+    assert dinov3.against.in_jax < 3e-5
     assert eupe.against is None
     for each in report.models:
         files = each.files
@@ -97,8 +65,18 @@ def test_three_families(tmp_path):
         assert files["int8"].bytes < files["fp32"].bytes
         assert files["fp32"].accuracy == files["fused"].accuracy == 1
     told = (tmp_path / "pretrained.md").read_text()
-    assert f"| siglip2_vitb16_224 | {there.found['siglip2_vitb16_224'].name} | " in told
+    assert f"| eupe_vitt16 | {there.found['eupe_vitt16'].name} | " in told
     assert "8 images of images in 2 classes, each by its 7 nearest of 8 images" in told
+
+
+def test_a_folder_of_the_hub_is_a_checkpoint(tmp_path):
+    """Equimo's archive counts for more."""
+    entry = zoo.info("siglip2_vitb16_224")
+    folder, file = tmp_path / Path(entry.repository).name, tmp_path / entry.archive
+    folder.mkdir()
+    assert checkpoints.find(tmp_path, [entry]).found == {entry.name: folder}
+    file.touch()
+    assert checkpoints.find(tmp_path, [entry]).found == {entry.name: file}
 
 
 def test_the_page_is_what_its_numbers_say():
@@ -134,28 +112,3 @@ def test_images_with_a_split(tmp_path):
     task = neighbours.read_task(tmp_path / "photos")
     assert (task.told.known, task.told.asked, task.told.nearest) == (6, 4, 6)
     np.testing.assert_array_equal(task.asked.labels, [0, 0, 1, 1])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--weights-dir", "nowhere"], "--weights-dir nowhere is no folder"),
-        (["--weights-dir", "empty"], "holds no checkpoint of the models"),
-        (["--weights-dir", "empty", "--out", "page.txt"], "page.txt is no page"),
-        (["--weights-dir", "empty", "--out", "mine.md"], "mine.md was not written by `zoo report`"),
-        (["--weights-dir", "empty", "--out", "broken.md"], "broken.json is not what `zoo report`"),
-        (["--weights-dir", "empty", "--images", "empty"], "empty has 0 folders with images"),
-        (["--weights-dir", "empty", "--variant", "fp8"], "--variant fp8"),
-        (["--weights-dir", "empty", "--filter", "dinov9*"], "no model fits dinov9*"),
-    ],
-)
-def test_wrong_use(tmp_path, monkeypatch, capsys, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "mine.md").write_text("my own words")
-    (tmp_path / "broken.json").write_text(json.dumps({"format": "another"}))
-    before = sorted(tmp_path.rglob("*"))
-    assert call(app, ["report", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zoo.cli.app import app
-from zoo.cli.console import call
 from zoo.show.chart import COLOURS, LENGTH, bars, histogram
 from zoo.show.residuals import draw, patch_means, summary
 
@@ -57,28 +55,17 @@ def test_errors_are_drawn_where_they_are():
 
 
 @pytest.mark.full
-def test_the_commands(tmp_path, monkeypatch, capsys):
+def test_the_commands(zoo):
     """A file that was exported and a built folder; a picture that is there stays."""
-    monkeypatch.chdir(tmp_path)
-    assert call(app, ["export", "vit_digits", "--size", "8x12"]) == 0
-    assert call(app, ["build", "vit_digits", "--variant", "fp32,int8"]) == 0
     file, folder = "vit_digits-opset23.onnx", "artifacts/vit_digits"
-    assert call(app, ["verify", file, "--plot", "file.png"]) == 0
-    assert call(app, ["verify", folder, "--plot", "folder.png", "--json"]) == 0
-    assert '"residuals"' not in capsys.readouterr().out
+    zoo("export", "vit_digits", "--size", "8x12")
+    zoo("build", "vit_digits", "--variant", "fp32,int8")
+    zoo("verify", file, "--plot", "file.png")
+    assert '"residuals"' not in zoo("verify", folder, "--plot", "folder.png", "--json").out
     with Image.open("file.png") as one, Image.open("folder.png") as two:
         assert two.width == one.width and two.height == 2 * one.height
     command = ["bench", file, f"{folder}/onnx/model.onnx", "--rounds", "2", "--plot", "bench.png"]
-    assert call(app, command) == 0
-    before = (tmp_path / "bench.png").read_bytes()
-    assert call(app, command) == 2
-    assert "bench.png is there already: name another file" in capsys.readouterr().err
-    assert (tmp_path / "bench.png").read_bytes() == before
-
-
-def test_wrong_use(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for command in (["bench", "a.onnx"], ["verify", "a.onnx"]):
-        assert call(app, [*command, "--plot", "a.gif"]) == 2
-        assert "--plot a.gif is no picture" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    zoo(*command)
+    before = (zoo.here / "bench.png").read_bytes()
+    assert "bench.png is there already: name another file" in zoo(*command, code=2).error
+    assert (zoo.here / "bench.png").read_bytes() == before

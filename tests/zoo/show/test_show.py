@@ -7,22 +7,16 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-import zoo
-from zoo.cli.app import app
-from zoo.cli.console import call
+from tests.references.running import transformers_model
+from weights.namings import huggingface
+from weights.tree import leaf_values
+from zoo import from_pretrained, info, preprocess
+from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.images.photograph import photographs
 from zoo.show.draw import components, likeness, ramp
 from zoo.show.features import of_file, of_model
 
 PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for index, picture in enumerate(photographs(2)):
-        picture.save(f"{index}.png")
-    return tmp_path
 
 
 def test_components_are_those_of_all_images_together():
@@ -47,79 +41,48 @@ def test_the_ramp_goes_from_dark_to_bright():
 
 
 @pytest.mark.full
-def test_a_file_and_its_model_show_the_same(folder):
-    assert call(app, ["export", "vit_digits", "--size", "8x12"]) == 0
-    model = zoo.from_pretrained("vit_digits")
+def test_a_file_and_its_model_show_the_same(zoo):
+    zoo("export", "vit_digits", "--size", "8x12")
+    model = from_pretrained("vit_digits")
     ours = of_model(model, photographs(2), (8, 12))
-    theirs = of_file(folder / "vit_digits-opset23.onnx", photographs(2), None)
+    theirs = of_file(zoo.here / "vit_digits-opset23.onnx", photographs(2), None)
     assert ours.grid == theirs.grid == (4, 6) and theirs.attention is None
     np.testing.assert_array_equal(ours.pixels, theirs.pixels)
     np.testing.assert_allclose(ours.patches, theirs.patches, atol=1e-4)
-    pixels = zoo.preprocess(model, photographs(2), size=(8, 12))
+    pixels = preprocess(model, photographs(2), size=(8, 12))
     tokens = np.asarray(jax.vmap(model)(pixels).last_hidden_state)
     np.testing.assert_allclose(ours.patches[1, 2, 5], tokens[1, 5 + 2 * 6 + 5], atol=1e-6)
 
 
-def test_the_command(folder, capsys):
-    command = ["show", "vit_digits", "0.png", "1.png", "--size", "32x48", "--patch", "15,0"]
-    assert call(app, command) == 0
-    assert capsys.readouterr().out == "features.png: 16 x 24 patches an image\n"
+def test_the_command(zoo):
+    for index, picture in enumerate(photographs(2)):
+        picture.save(f"{index}.png")
+    command = ["show", "vit_digits", "0.png", "1.png", "--size", "8x12", "--patch", "3,0"]
+    assert zoo(*command).out == "features.png: 4 x 6 patches an image\n"
     picture = np.asarray(Image.open("features.png"))
-    assert picture.shape == (24 + 2 * (160 + 8) + 8, 4 * (240 + 8) + 8, 3)
-    assert call(app, command) == 2
-    assert "features.png is there already" in capsys.readouterr().err
-    assert call(app, [*command[:-1], "16,0", "--force"]) == 2
-    assert "--patch 16,0 is outside: there are 16 rows and 24" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments, told",
-    [
-        (["--patch", "one"], "--patch one is no patch"),
-        (["--out", "x.gif"], "--out x.gif is no picture"),
-        (["--size", "large"], "--size large is no size"),
-        (["no.png"], "'no.png' is no picture that can be read"),
-    ],
-)
-def test_wrong_use(folder, capsys, arguments, told):
-    assert call(app, ["show", "vit_digits", "0.png", *arguments]) == 2
-    assert told in capsys.readouterr().err
-    assert not list(folder.glob("features*"))
+    assert picture.shape == (24 + 2 * (152 + 8) + 8, 4 * (228 + 8) + 8, 3)
+    assert "features.png is there already" in zoo(*command, code=2).error
+    told = zoo(*command[:-1], "4,0", "--force", code=2).error
+    assert "--patch 4,0 is outside: there are 4 rows and 6" in told
 
 
 @pytest.mark.full
 def test_the_class_token_looks_where_it_does_in_transformers():
     import torch
-    from transformers import DINOv3ViTConfig, DINOv3ViTModel
+    from transformers import AutoConfig, DINOv3ViTModel
 
-    from tests.references.running import transformers_model
-    from weights.namings import huggingface
-    from weights.tree import leaf_values
-
-    model = zoo.from_pretrained("vit_digits")
-    config = zoo.info("vit_digits").config
-    settings = DINOv3ViTConfig(
-        hidden_size=config.dim,
-        num_hidden_layers=config.depth,
-        num_attention_heads=config.heads,
-        intermediate_size=config.hidden,
-        num_register_tokens=config.registers,
-        patch_size=config.patch_size,
-        query_bias=config.qkv_bias,
-        key_bias=config.qkv_bias,
-        value_bias=config.qkv_bias,
-        attn_implementation="eager",
-    )
+    model, config = from_pretrained("vit_digits"), info("vit_digits").config
+    settings = transformers_config(config, (), key_bias=config.qkv_bias)
+    kind = settings.pop("model_type")
+    settings = AutoConfig.for_model(kind, **settings, attn_implementation="eager")
     values = {k: v for k, v in leaf_values(model).items() if not k.startswith("head.")}
     values["mask_token"] = np.zeros((1, config.dim), np.float32)
     theirs = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
-    theirs.rope_embeddings.inv_freq = 1 / torch.from_numpy(
-        np.array(values["local_pos_embed.periods"])
-    )
-    pixels = np.array(zoo.preprocess(model, photographs(1), size=(16, 24)))
+    periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
+    theirs.rope_embeddings.inv_freq = 1 / periods
+    pixels = np.array(preprocess(model, photographs(1), size=(16, 24)))
     with torch.inference_mode():
         found = theirs(torch.from_numpy(pixels), output_attentions=True).attentions[-1]
     wanted = found[0, :, 0, 1 + config.registers :].mean(0).numpy()
-    np.testing.assert_allclose(
-        model.class_attention(jax.numpy.asarray(pixels[0])), wanted, atol=1e-5
-    )
+    got = model.class_attention(jax.numpy.asarray(pixels[0]))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)

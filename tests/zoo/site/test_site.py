@@ -6,8 +6,6 @@ import shutil
 
 import pytest
 
-from zoo.cli.app import app
-from zoo.cli.console import call
 from zoo.progress import Lines
 from zoo.site.runtime import FILES
 from zoo.site.write import write_site
@@ -16,23 +14,6 @@ from .conftest import PICTURES
 
 LIMIT = 200_000
 """Bytes of pages, styles and programs, for some models."""
-
-
-def refused(capsys, *arguments):
-    """The sentence with which a command ends that is used wrongly."""
-    assert call(app, ["site", *map(str, arguments)]) == 2
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error: ")]
-    return line
-
-
-def test_wrong_use_is_refused(tmp_path, capsys):
-    out, empty = tmp_path / "out", tmp_path / "empty"
-    empty.mkdir()
-    assert "has no manifest.json" in refused(capsys, empty, "--out", out)
-    (empty / "diary.txt").write_text("mine")
-    assert "that are of no site (diary.txt)" in refused(capsys, empty, "--out", empty, "--force")
-    assert "is no folder" in refused(capsys, empty, "--out", empty / "diary.txt")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["diary.txt", "empty"]
 
 
 @pytest.mark.full
@@ -78,23 +59,23 @@ def numbers_are_the_manifests(rows, folders):
 
 
 @pytest.mark.full
-def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, tmp_path, capsys):
-    out, digits = tmp_path / "out", tmp_path / "digits"
+def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
+    out, digits = zoo.here / "out", zoo.here / "digits"
     shutil.copytree(folders[0], digits)
     write_site([digits], out, runtime, False, Lines())
     before = (out / "index.html").read_bytes()
-    assert "add --force" in refused(capsys, digits, "--out", out, "--runtime", runtime)
-    assert "are both of vit_digits" in refused(capsys, digits, folders[0], "--out", tmp_path / "2")
-    wrong = tmp_path / "wrong"
+    wrong = zoo.here / "wrong"
     shutil.copytree(runtime / "dist", wrong / "dist")
     (wrong / "dist" / next(iter(FILES))).write_text("another one")
-    assert "is not onnxruntime-web" in refused(
-        capsys, digits, "--out", out, "--runtime", wrong, "--force"
-    )
     (wrong / "package.tgz").write_text("no archive")
-    assert "is no archive of" in refused(
-        capsys, digits, "--out", out, "--runtime", wrong / "package.tgz", "--force"
-    )
+    again = (digits, "--out", out)
+    for told, arguments in {
+        "add --force": (*again, "--runtime", runtime),
+        "are both of vit_digits": (digits, folders[0], "--out", zoo.here / "2"),
+        "is not onnxruntime-web": (*again, "--runtime", wrong, "--force"),
+        "is no archive of": (*again, "--runtime", wrong / "package.tgz", "--force"),
+    }.items():
+        assert told in zoo("site", *arguments, code=2).error
     assert (out / "index.html").read_bytes() == before
     # A variant that is not there is not shown, as in a folder that was pulled.
     (digits / "onnx" / "model_quantized.onnx").unlink()
@@ -103,5 +84,5 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, tmp_path, caps
     assert [row["variant"] for row in rows] == ["fp32"]
     with (digits / "onnx" / "model.onnx").open("ab") as file:
         file.write(b"more")
-    assert "is not what its manifest says" in refused(capsys, digits, "--out", out, "--force")
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".zoo")]
+    assert "is not what its manifest says" in zoo("site", *again, "--force", code=2).error
+    assert not [path for path in zoo.here.iterdir() if path.name.startswith(".zoo")]

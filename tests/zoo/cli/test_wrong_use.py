@@ -1,0 +1,136 @@
+"""What every command says to wrong use: one sentence, and nothing is written."""
+
+import shlex
+
+import pytest
+
+from tests import folders
+from zoo.cli.console import call
+from zoo.cli.export import app as alone
+from zoo.images.photograph import photograph
+
+WRONG_USE = {
+    "exprt": "Did you mean 'export'",
+    "--frobnicate": "--frobnicate",
+    "pull": "MODEL",
+    # Models
+    "list dinov4": "did you mean dinov2",
+    "info dinov4": "did you mean dinov2",
+    "list resnet* --json": "no model",
+    "info dinov3_vits61": "did you mean dinov3_vits16",
+    "info dinov3_vit": "did you mean",
+    "pull dinov3_vits17": "did you mean",
+    "build vit_digit": "there is no model called 'vit_digit': did you mean vit_digits",
+    "export dinov3_vits61": "did you mean",
+    "export dinov4": "did you mean dinov2",
+    "export --weights random": "none was named",
+    "build": "no model was named",
+    "export dinov3_vits16 --all": "name models, or ask for all",
+    "export dinov3_vits16 --filter *": "name models, or ask for all",
+    "export --filter resnet*": "no model fits",
+    "report --weights-dir empty --filter dinov9*": "no model fits dinov9*",
+    # Values
+    "export --offlin": "--offline",
+    "export vit_digits --opset": "requires an argument",
+    "export dinov3_vits16 --opset 16": "17 to 26",
+    "export dinov3_vits16 --opset 18,16": "17 to 26",
+    "export dinov3_vits16 --opset x": "--opset",
+    "export dinov3_vits16 --size 225": "multiples of its patch size, 16",
+    "export dinov3_vits16 --batch 0": "positive number",
+    "export dinov3_vits16 --attention-layout 5d": "'5d' is not one of '4d', '3d'.",
+    "export dinov3_vits16 --precision fp8": "precision",
+    "export dinov3_vits16 --layers 13": "layers 1 to 12",
+    "export dinov3_vits16 --reshape": "say of which layers",
+    "build vit_digits --size 9": "size 9x9 does not fit vit_digits",
+    "build vit_digits --size dynamic --input uint8": "input uint8 resizes images",
+    "build vit_digits --variant fp32,fp8": "--variant fp8 is not known: choose from fp32, fused",
+    "report --weights-dir empty --variant fp8": "--variant fp8",
+    "build vit_digits --jobs x": "--jobs",
+    "build vit_digits --jobs 0": "Input should be greater than or equal to 1",
+    "show vit_digits cat.png --size large": "--size large is no size",
+    "show vit_digits cat.png --patch one": "--patch one is no patch",
+    "bench alone.onnx --size 3x": "--size",
+    "bench alone.onnx --against torch": "architecture",
+    "push empty --repo network": "write OWNER/NAME",
+    # Weights
+    "export dinov3_vits16 --weights random:x": "no seed",
+    "export dinov3_vits16 --offline": "`zoo info dinov3_vits16` says where to get it",
+    "export dinov3_vits16 --offline --dry-run": "not on this machine",
+    "export vit5_small --dry-run": "not on this machine",
+    "export vit_digits --weights no.pth --dry-run": "does not exist",
+    "build vit_digits dinov3_vits16 --weights a.pth": "a.pth is one checkpoint for 2 models",
+    "verify empty --weights random": "--weights",
+    # Files that are not there, or others than are wanted
+    "verify nothing.onnx": "does not exist",
+    "verify empty": "has no manifest.json",
+    "verify alone.onnx": "is missing",
+    "bench no.onnx": "is no file",
+    "bench broken.onnx": "does not run",
+    "show vit_digits no.png": "'no.png' is no picture that can be read",
+    "site empty --out site": "has no manifest.json",
+    "report --weights-dir nowhere": "--weights-dir nowhere is no folder",
+    "report --weights-dir empty": "holds no checkpoint of the models",
+    "report --weights-dir empty --images empty": "empty has 0 folders with images",
+    # Places
+    "export --out a.onnx": "name a folder",
+    "export --all --weights random --out a.onnx": "name a folder",
+    "show vit_digits cat.png --out x.gif": "--out x.gif is no picture",
+    "bench a.onnx --plot a.gif": "--plot a.gif is no picture",
+    "verify a.onnx --plot a.gif": "--plot a.gif is no picture",
+    "report --weights-dir empty --out page.txt": "page.txt is no page",
+    "report --weights-dir empty --out mine.md": "mine.md was not written by `zoo report`",
+    "report --weights-dir empty --out broken.md": "broken.json is not what `zoo report`",
+    "site empty --out diary --force": "that are of no site (diary.txt)",
+    "site empty --out mine.md": "is no folder",
+}
+
+FILES = {
+    "alone.onnx": folders.mean_of_pixels(1),
+    "broken.onnx": b"no model",
+    "mine.md": b"my own words",
+    "broken.json": b'{"format": "another"}',
+    "diary/diary.txt": b"mine",
+    "empty/.hidden": b"",
+}
+
+
+@pytest.fixture
+def place(zoo):
+    folders.write(zoo.here, FILES)
+    photograph().save(zoo.here / "cat.png")
+    before = sorted(zoo.here.rglob("*"))
+    yield zoo.here
+    assert [path for path in sorted(zoo.here.rglob("*")) if path.name != "artifacts"] == before
+
+
+@pytest.mark.parametrize("line", WRONG_USE)
+def test_it_is_one_sentence(line, place, zoo):
+    said = zoo(*shlex.split(line), code=2)
+    assert said.out == ""
+    # Nothing follows it, and what precedes it was being done.
+    assert said.err.endswith(f"{said.error}\n")
+    assert said.error.endswith((".", "?"))
+    assert WRONG_USE[line] in said.error
+
+
+def test_the_module_says_the_same(place, capsys):
+    """`python -m zoo.export`, whose models may be left out."""
+    for line in ("dinov3_vits61", "--out a.onnx"):
+        assert call(alone, shlex.split(line)) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err == f"error: {err[7:-1]}\n"
+        assert WRONG_USE[f"export {line}"] in err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("--weights no.pth", "no.pth does not exist"), ("--out mine.md/x", "cannot write")],
+)
+def test_a_build_tells_it_of_each_model(line, words, place, zoo):
+    assert words in zoo("build", "vit_digits", *shlex.split(line), code=2).out
+
+
+@pytest.mark.full
+def test_a_scheduler_that_is_not_there(place, zoo):
+    said = zoo("build", "vit_digits", "--scheduler", "tcp://127.0.0.1:1", code=2)
+    assert "does not answer" in said.error
