@@ -216,8 +216,13 @@ def tidy(model: ir.Model, target: Target) -> ir.Model:
     Identities stay: the lowering writes one only where an output needs a name of its own.
     """
     target.settle(model)
+    typed = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
     merge, drop = common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()
     Sequential(merge, drop, common.TopologicalSortPass())(model)
+    # An output may be another node's result now, which was one on the way and had no type.
+    for graph, types in typed:
+        for value, (kind, shape) in zip(graph.outputs, types, strict=True):
+            value.type, value.shape = kind, shape
     return model
 
 
