@@ -23,7 +23,7 @@ from tests.conftest import GOLDEN
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
-from weights.containers.bounds import LARGEST_TABLE, MOST_DIMENSIONS, MOST_TENSORS
+from weights.containers.bounds import MOST_DIMENSIONS, MOST_TENSORS
 from weights.containers.equimo import LARGEST_METADATA
 from weights.containers.safetensors import MOST_VALUES
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsError, WrongDigest
@@ -202,8 +202,8 @@ def test_code_is_not_run(tmp_path, monkeypatch):
     refused(tmp_path / "d.npz", "does not describe an array of numbers")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
-def test_compressed_members(method, tmp_path):
+@pytest.mark.parametrize("bomb", [False, True])
+def test_compressed_members(bomb, tmp_path):
     """A zip bomb needs compression, and PyTorch uses none."""
     torch.save({"a": torch.zeros(99)}, tmp_path / "sound")
     with (
@@ -211,10 +211,13 @@ def test_compressed_members(method, tmp_path):
         zipfile.ZipFile(tmp_path / "w", "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         for info in source.infolist():
-            is_table = info.filename.endswith("data.pkl")
-            content = source.read(info) if is_table or method else bytes(300_000_000)
-            archive.writestr(info.filename, content, method if is_table else zipfile.ZIP_DEFLATED)
-    refused(tmp_path / "w", "far too many|is compressed")
+            if not info.filename.endswith("data.pkl"):
+                archive.writestr(info.filename, source.read(info))
+            elif bomb:
+                archive.writestr(info.filename, bytes(300_000_000))
+            else:
+                archive.writestr(info.filename, source.read(info), zipfile.ZIP_STORED)
+    refused(tmp_path / "w", "far too many|is compressed" if bomb else "is compressed")
 
 
 # --------------------------------------------------------------------------------- numpy's archives
@@ -254,7 +257,7 @@ def test_members_that_are_not_what_they_say(change, message, method, tmp_path):
         (["a"], zipfile.ZIP_LZMA, "neither stored nor deflated"),
         (["a"], zipfile.ZIP_BZIP2, "neither stored nor deflated"),
         (range(MOST_TENSORS + 100), zipfile.ZIP_STORED, "in members|in bytes"),
-        (range(LARGEST_TABLE // 50), zipfile.ZIP_STORED, "in bytes|in members"),
+        (range(100_000), zipfile.ZIP_STORED, "in bytes|in members"),
     ],
     ids=["twice", "lzma", "bzip2", "many", "very many"],
 )
@@ -419,12 +422,11 @@ def test_bombs_take_no_memory(tmp_path):
 def test_cut_short(suffix, tmp_path):
     """An error of ours wherever it ends."""
     arrays = {"a": np.ones((3, 5), np.float32), "b": np.zeros(300, np.float32)}
-    whole, path = tmp_path / "whole", tmp_path / "w"
+    whole, path = tmp_path / f"whole.{suffix}", tmp_path / f"w.{suffix}"
     if suffix == "pth":
         torch.save({key: torch.from_numpy(value) for key, value in arrays.items()}, whole)
     elif suffix == "npz":
-        np.savez(whole.with_suffix(".npz"), **arrays)
-        whole.with_suffix(".npz").rename(whole)
+        np.savez(whole, **arrays)
     elif suffix == "safetensors":
         safetensors_file(whole, entry(), bytes(8))
     else:
