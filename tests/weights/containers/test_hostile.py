@@ -102,10 +102,12 @@ SAFETENSORS = {
 }
 
 
-@pytest.mark.parametrize(("header", "body", "length"), SAFETENSORS.values(), ids=SAFETENSORS)
-def test_safetensors(header, body, length, tmp_path):
+@pytest.mark.parametrize("name", SAFETENSORS)
+def test_safetensors(name, tmp_path):
+    header, body, length = SAFETENSORS[name]
     path = safetensors_file(tmp_path / "w", header, bytes(body), length)
-    refused(path, "no sound safetensors file")
+    small_values = name in ("many objects", "many lists", "many numbers")
+    refused(path, "in values" if small_values else "no sound safetensors file")
 
 
 def test_as_many_dimensions_as_are_read(tmp_path):
