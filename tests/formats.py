@@ -1,246 +1,180 @@
-"""One seeded checkpoint in every format, each written by the library that the format belongs to.
+"""A small network of every family in every format, each file written by whose format it is.
 
-timm is not installed here: its key layout (1.0.31, `vit_*_patch16_dinov3[_qkvb]`) is the table
-`TIMM`.
+timm is not installed here: its layouts (1.0.31) are written down below.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import jax
 import numpy as np
-import torch
 from safetensors.numpy import save_file
 
-from tests.synthetic import make_state, save_pth
-from weights import leaf_shapes
-from weights.distributions import DRAWS, Float32, exact_periods
-from weights.mapping import plan, source_shapes
-from weights.namings.meta import DINOV3_VIT
-from zoo.models.build import abstract
-from zoo.models.config import ViTConfig
+import zoo
+from tests.references import convnext, dinov2, dinov3, siglip2, vit
+from tests.references.running import Values, equimo_model, file_state
+from tests.seeded import leaves_of, nano, state_of, values_of
+from tests.synthetic import save_pth
+from weights.distributions import Float32
+from weights.mapping import Naming
+from weights.namings import timm
+from zoo.models.config import Config, ConvNeXtConfig, ViTConfig
+from zoo.registry.entry import ModelInfo
 
 NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)
-GATED = ViTConfig(dim=64, depth=2, heads=2, hidden=256, ffn="swiglu")
-BIASLESS = ViTConfig(
-    dim=64, depth=2, heads=2, hidden=128, ffn="swiglu", qkv_bias=False, untied_norms=True
+"""The network of `golden/equimo_v1_dinov3_nano.tar.lz4`."""
+
+NAMES = (
+    "dinov3_vits16",
+    "dinov3_vith16plus",
+    "dinov3_vit7b16",
+    "dinov3_convnext_tiny",
+    "dinov2_vits14",
+    "dinov2_vits14_reg",
+    "dinov2_vitg14_reg",
+    "tips_vits14_hr",
+    "eupe_vitt16",
+    "siglip2_vitb16_224",
+    "vit_tiny_patch16_224",
+    "vit5_small",
 )
-CONFIGS = {"nano": NANO, "gated": GATED, "biasless": BIASLESS}
+"""One of each family, and those whose tensors are others than its."""
 
-FLOAT32_PERIODS = {**DRAWS, "periods": lambda shape, _: exact_periods(shape[0])}
+TRANSFORMERS = {"dinov2": dinov2, "dinov3": dinov3, "siglip2": siglip2, "vit": vit}
 
-
-def zero_mask(shape, _) -> Float32:
-    """The bias mask that published files are reported to have."""
-    return np.zeros(shape, np.float32)
+ORIGINALS = ("meta", "google", "original")
+"""Formats whose files are tables of tensors as PyTorch or numpy writes them."""
 
 
-State = Mapping[str, Float32]
-
-HUGGING_FACE = (
-    ("blocks.", "layer."),
-    ("attn.proj", "attention.o_proj"),
-    ("ls1.gamma", "layer_scale1.lambda1"),
-    ("ls2.gamma", "layer_scale2.lambda1"),
-    ("mlp.fc1", "mlp.up_proj"),
-    ("mlp.fc2", "mlp.down_proj"),
-    ("mlp.w1", "mlp.gate_proj"),
-    ("mlp.w2", "mlp.up_proj"),
-    ("mlp.w3", "mlp.down_proj"),
-    ("patch_embed.proj", "embeddings.patch_embeddings"),
-    ("storage_tokens", "embeddings.register_tokens"),
-    ("cls_token", "embeddings.cls_token"),
-    ("mask_token", "embeddings.mask_token"),
-)
-
-TIMM = (
-    ("storage_tokens", "reg_token"),
-    ("ls1.gamma", "gamma_1"),
-    ("ls2.gamma", "gamma_2"),
-    ("mlp.w1", "mlp.fc1_g"),
-    ("mlp.w2", "mlp.fc1_x"),
-    ("mlp.w3", "mlp.fc2"),
-)
+def small(name: str) -> ModelInfo:
+    """An entry of the registry for a small network."""
+    entry = zoo.info(name)
+    published = {naming: nano(config) for naming, config in entry.published.items()}
+    return replace(entry, config=nano(entry.config), published=published)
 
 
-def seeded(config: ViTConfig, seed: int, draws=DRAWS) -> dict[str, Float32]:
-    """A checkpoint's tensors in Meta's layout."""
-    keys = source_shapes(plan(DINOV3_VIT.rules, leaf_shapes(abstract(config))))
-    return make_state(keys, seed, draws)
+@cache
+def leaves(name: str, who: str) -> dict[str, Float32]:
+    """Seeded leaves of the network whose weights somebody publishes.
+
+    Where it is that of the first who publishes them, they are what that file gives: with
+    DINOv3's masks in its biases.
+    """
+    entry = small(name)
+    first, config = entry.namings[0], entry.config_for(who)
+    if config != entry.config_for(first.name) and entry.family == "dinov2":
+        # As timm converts Meta's: the class token has its position.
+        found = leaves(name, first.name)
+        token, rows = found["cls_token"], found["global_pos_embed.weight"]
+        return found | {"cls_token": token + rows[:1], "global_pos_embed.weight": rows[1:]}
+    if config != entry.config_for(first.name):
+        return values_of(config)
+    return leaves_of(config, first, state_of(config, first, 4))
 
 
-def renamed(key: str, table: tuple[tuple[str, str], ...]) -> str:
-    for old, new in table:
-        key = key.replace(old, new)
-    return key
+def equimo_settings(name: str, config: Config) -> dict:
+    """What makes Equimo's network of a name as small as ours."""
+    from equimo.models.vit import _VIT_REGISTRY
+
+    many = isinstance(_VIT_REGISTRY[name][1]["num_heads"], list)
+    return {
+        "dim": config.dim,
+        "num_heads": [config.heads] if many else config.heads,
+        "depths": [config.depth],
+        "mlp_ratio": config.hidden * (1.5 if config.ffn.startswith("swiglu") else 1) / config.dim,
+        "img_size": (config.positions.grid if config.positions else 4) * config.patch_size,
+        "num_classes": config.classes,
+    }
 
 
-def folded(state: State) -> dict[str, Float32]:
-    """The masks multiplied into the biases, the periods and the unused norm left out."""
+def in_equimo(name: str, config: Config, values: Values):
+    """Equimo's model with these leaves."""
+    if isinstance(config, ConvNeXtConfig):
+        return convnext.equimo_model(config, values)
+    theirs = f"{name}_pretrain_lvd1689m" if name.startswith("dinov3") else name
+    return equimo_model(theirs, values, **equimo_settings(theirs, config))
+
+
+def in_transformers(name: str, config: Config, values: Values):
+    """transformers' model with these leaves."""
+    family = convnext if "convnext" in name else TRANSFORMERS[zoo.info(name).family]
+    return family.transformers(config, values)
+
+
+RENAMED = {
+    "dinov3": (
+        ("storage_tokens", "reg_token"),
+        ("ls1.gamma", "gamma_1"),
+        ("ls2.gamma", "gamma_2"),
+        ("mlp.w1", "mlp.fc1_g"),
+        ("mlp.w2", "mlp.fc1_x"),
+        ("mlp.w3", "mlp.fc2"),
+    ),
+    "dinov2": (("register_tokens", "reg_token"), ("mlp.w12", "mlp.fc1"), ("mlp.w3", "mlp.fc2")),
+}
+"""Meta's names and timm's."""
+
+
+def renamed(state: Values, family: str) -> dict[str, Float32]:
     out = dict(state)
-    for key in list(out):
-        if key.endswith(".bias_mask"):
-            out[key.removesuffix("_mask")] = out[key.removesuffix("_mask")] * out.pop(key)
-        elif key.startswith(("rope_embed", "local_cls_norm")):
-            del out[key]
-    return out
+    for old, new in RENAMED[family]:
+        out = {key.replace(old, new): value for key, value in out.items()}
+    return {key: np.ascontiguousarray(value) for key, value in out.items()}
 
 
-def huggingface_state(state: State) -> dict[str, Float32]:
-    out: dict[str, Float32] = {}
-    for key, value in folded(state).items():
-        if ".attn.qkv." in key:
-            prefix, leaf = renamed(key, HUGGING_FACE).split("attn.qkv.")
-            for part, third in zip("qkv", np.split(value, 3), strict=True):
-                out[f"{prefix}attention.{part}_proj.{leaf}"] = third
-        else:
-            out[renamed(key, HUGGING_FACE)] = value[None] if key == "mask_token" else value
-    return {key: value for key, value in out.items() if not key.endswith(".k_proj.bias")}
-
-
-def timm_state(state: State) -> dict[str, Float32]:
-    out: dict[str, Float32] = {}
-    for key, value in folded(state).items():
-        if key.endswith("attn.qkv.bias"):
-            query, _, third = np.split(value, 3)
+def dinov3_by_timm(state: Values) -> dict[str, Float32]:
+    """Masks in the biases, and those in parts; no periods, and neither mask nor unused norm."""
+    out = {}
+    for key, value in state.items():
+        if key.endswith("qkv.bias"):
+            query, _, third = np.split(value * state[f"{key}_mask"], 3)
             out[key.replace("qkv.bias", "q_bias")] = query
             out[key.replace("qkv.bias", "v_bias")] = third
-        elif key != "mask_token":
-            out[renamed(key, TIMM)] = value
-    return out
+        elif not key.endswith("bias_mask") and not key.startswith(
+            ("mask_token", "rope_embed", "local_cls_norm")
+        ):
+            out[key] = value
+    return renamed(out, "dinov3")
 
 
-def huggingface_config(config: ViTConfig):
-    from transformers import DINOv3ViTConfig
-
-    return DINOv3ViTConfig(
-        hidden_size=config.dim,
-        num_hidden_layers=config.depth,
-        num_attention_heads=config.heads,
-        intermediate_size=config.hidden,
-        num_register_tokens=config.registers,
-        use_gated_mlp=config.ffn == "swiglu",
-        hidden_act="silu" if config.ffn == "swiglu" else "gelu",
-        query_bias=config.qkv_bias,
-        value_bias=config.qkv_bias,
-    )
+def dinov2_by_timm(state: Values) -> dict[str, Float32]:
+    """No mask token; with registers the class token has its position."""
+    out = {key: value for key, value in state.items() if key != "mask_token"}
+    if "register_tokens" in state:
+        out["cls_token"] = state["cls_token"] + state["pos_embed"][:, :1]
+        out["pos_embed"] = state["pos_embed"][:, 1:]
+    return renamed(out, "dinov2")
 
 
-def huggingface_model(config: ViTConfig, state: State):
-    """transformers' model with these weights; the periods are its own."""
-    from transformers import DINOv3ViTModel
-
-    model = DINOv3ViTModel(huggingface_config(config)).eval()
-    tensors = {
-        key.replace("layer.", "model.layer.", 1): torch.from_numpy(np.array(value))
-        for key, value in huggingface_state(state).items()
-    }
-    model.load_state_dict(tensors)
-    return model
+def timm_state(name: str) -> dict[str, Float32]:
+    """The tensors of timm's file."""
+    entry = small(name)
+    if "convnext" in name:
+        return convnext.timm_state(leaves(name, "timm"))
+    if entry.family in ("vit", "siglip2"):
+        return file_state(timm.VIT, leaves(name, "timm"))
+    state = state_of(entry.config, entry.namings[0], 4)
+    return (dinov3_by_timm if entry.family == "dinov3" else dinov2_by_timm)(state)
 
 
-def equimo_model(config: ViTConfig, state: State, dtype=np.float32):
-    """Equimo's model with these weights."""
-    from equimo.models.vit import VisionTransformer
+def write(folder: Path, name: str, naming: Naming) -> Path:
+    """The file of a small network in a format, by the library that it belongs to."""
+    from equimo.io import save_model
 
-    from zoo.checkpoints.settings.equimo import equimo_metadata
-
-    names = {
-        "storage_tokens": "reg_tokens",
-        "rope_embed.periods": "local_pos_embed.patch_rope.freqs",
-    }
-    values = {names.get(key, key): value for key, value in folded(state).items()}
-    values["local_pos_embed.patch_rope.freqs"] = state["rope_embed.periods"]
-    values |= {key: state[key] for key in state if key.startswith("local_cls_norm")}
-
-    def replace(path, leaf):
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if not isinstance(leaf, jax.Array):
-            return leaf
-        name = name.replace("blocks.0.blocks.", "blocks.")
-        name = name.replace(".norm.", ".norm2.").replace(".prenorm.", ".norm1.")
-        value = values.get(name)
-        if value is None:
-            assert name.endswith("attn.qkv.bias"), name
-            value = np.zeros(leaf.shape, np.float32)
-        return jax.numpy.asarray(value.reshape(leaf.shape), dtype)
-
-    with jax.numpy_dtype_promotion("standard"):
-        model = VisionTransformer(
-            **equimo_metadata(config)["model_config"], key=jax.random.PRNGKey(0)
-        )
-        return jax.tree_util.tree_map_with_path(replace, model)
-
-
-def write_meta(folder: Path, config: ViTConfig, state: State) -> Path:
-    path = folder / "meta.pth"
-    if np.array_equal(state["rope_embed.periods"], exact_periods(config.head_dim // 4)):
-        torch.save({key: torch.from_numpy(np.array(value)) for key, value in state.items()}, path)
+    who, config = naming.name, small(name).config_for(naming.name)
+    path = folder / {"equimo": "w.tar.lz4", "google": "w.npz", "huggingface": "hf"}.get(who, "w")
+    if who in ORIGINALS:
+        state = state_of(config, naming, 4)
+        if who == "google":
+            np.savez_compressed(path, **state)
+        else:
+            save_pth(path, state)
+    elif who == "equimo":
+        with jax.numpy_dtype_promotion("standard"):
+            save_model(path, in_equimo(name, config, leaves(name, who)), {})
+    elif who == "huggingface":
+        in_transformers(name, config, leaves(name, who)).save_pretrained(path)
     else:
-        save_pth(path, state)
+        save_file(timm_state(name), path)
     return path
-
-
-def write_equimo(folder: Path, config: ViTConfig, state: State) -> Path:
-    from equimo.io import save_model
-
-    from zoo.checkpoints.settings.equimo import equimo_metadata
-
-    path = folder / "equimo.tar.lz4"
-    model = equimo_metadata(config)["model_config"]
-    save_model(path, equimo_model(config, state), model)
-    return path
-
-
-def write_equimo_folder(folder: Path, config: ViTConfig, state: State) -> Path:
-    from equimo.io import save_model
-
-    from zoo.checkpoints.settings.equimo import equimo_metadata
-
-    path = folder / "equimo_folder"
-    model = equimo_metadata(config)["model_config"]
-    save_model(path, equimo_model(config, state), model, compression=False)
-    return path
-
-
-def write_huggingface(folder: Path, config: ViTConfig, state: State) -> Path:
-    path = folder / "huggingface"
-    huggingface_model(config, state).save_pretrained(path)
-    return path
-
-
-def write_sharded(folder: Path, config: ViTConfig, state: State) -> Path:
-    path = folder / "sharded"
-    huggingface_model(config, state).save_pretrained(path, max_shard_size="60KB")
-    assert len(list(path.glob("*.safetensors"))) > 1
-    return path
-
-
-def write_new_names(folder: Path, config: ViTConfig, state: State) -> Path:
-    path = folder / "new.safetensors"
-    tensors = {
-        key.replace("layer.", "model.layer.", 1): np.ascontiguousarray(value)
-        for key, value in huggingface_state(state).items()
-    }
-    save_file(tensors, path)
-    return path
-
-
-def write_timm(folder: Path, config: ViTConfig, state: State) -> Path:
-    path = folder / "timm.safetensors"
-    save_file({k: np.ascontiguousarray(v) for k, v in timm_state(state).items()}, path)
-    return path
-
-
-WRITERS = {
-    "meta": write_meta,
-    "equimo": write_equimo,
-    "equimo folder": write_equimo_folder,
-    "huggingface": write_huggingface,
-    "huggingface sharded": write_sharded,
-    "huggingface new": write_new_names,
-    "timm": write_timm,
-}
-HAS_PERIODS = ("meta", "equimo", "equimo folder")

@@ -14,7 +14,7 @@ from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from zoo.checkpoints.load import shapes
 from zoo.models.build import Model, abstract
-from zoo.models.config import Config, LearnedPositions, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions
 
 State = Mapping[str, Float32]
 
@@ -28,8 +28,9 @@ def as_file(state: State) -> dict[str, LazyTensor]:
 
 
 def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
-    """A seeded checkpoint with these names."""
-    return make_state(source_shapes(plan(naming.rules, shapes(config))), seed)
+    """A seeded checkpoint with these names, what it holds twice included."""
+    keys = source_shapes(plan(naming.rules, shapes(config)))
+    return make_state(keys, seed, copies=naming.repeated(keys))
 
 
 def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
@@ -50,9 +51,10 @@ def model_of(config: Config, seed: int = 1) -> Model:
     return bind(abstract(config), values_of(config, seed))
 
 
-def nano(config: Config) -> ViTConfig:
-    """The same network with two blocks and 32 channels, all its switches kept."""
-    assert isinstance(config, ViTConfig)
+def nano(config: Config) -> Config:
+    """The same network with few blocks and channels, all its switches kept."""
+    if isinstance(config, ConvNeXtConfig):
+        return replace(config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32))
     heads = 2
     dim = 16 * heads
     positions = config.positions and replace(config.positions, grid=4)
@@ -71,12 +73,14 @@ def nano(config: Config) -> ViTConfig:
 
 def native(config: Config) -> tuple[int, int]:
     """The images that a model's positions were trained on, or ones of 14 x 14 patches."""
-    assert isinstance(config, ViTConfig)
+    if isinstance(config, ConvNeXtConfig):
+        return 224, 224
     grid = config.positions.grid if isinstance(config.positions, LearnedPositions) else 14
     return grid * config.patch_size, grid * config.patch_size
 
 
 REPRESENTATIVES = {
+    "dinov3": ("dinov3_vits16", "dinov3_vit7b16", "dinov3_convnext_tiny", "vit_digits"),
     "dinov2": ("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg"),
     "tips": ("tips_vits14_hr", "tips_vitg14_lr"),
     "eupe": ("eupe_vitt16",),

@@ -1,42 +1,18 @@
 """ConvNeXt by Equimo, transformers and timm, and the names that each has for the weights."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping
 
 import equinox as eqx
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 import zoo
 from tests.references import Arrays, Reference
+from tests.references.running import Values, run_transformers, transformers_model
+from weights.namings import convnext
 from zoo.models.config import ConvNeXtConfig
 
-Values = Mapping[str, NDArray[np.float32]]
-
-# What our paths become in others' files; written down from their state dicts, not from our tables.
-META = (
-    (r"blocks\.0\.downsample\.conv", "downsample_layers.0.0"),
-    (r"blocks\.0\.downsample\.norm", "downsample_layers.0.1"),
-    (r"blocks\.(\d)\.downsample\.norm", r"downsample_layers.\1.0"),
-    (r"blocks\.(\d)\.downsample\.conv", r"downsample_layers.\1.1"),
-    (r"blocks\.(\d)\.blocks\.", r"stages.\1."),
-    (r"ls\.gamma", "gamma"),
-)
-HUGGINGFACE = (
-    (r"^norm", "layer_norm"),
-    (r"blocks\.0\.downsample\.conv", "stages.0.downsample_layers.0"),
-    (r"blocks\.0\.downsample\.norm", "stages.0.downsample_layers.1"),
-    (r"blocks\.(\d)\.downsample\.norm", r"stages.\1.downsample_layers.0"),
-    (r"blocks\.(\d)\.downsample\.conv", r"stages.\1.downsample_layers.1"),
-    (r"blocks\.(\d)\.blocks\.(\d+)\.norm", r"stages.\1.layers.\2.layer_norm"),
-    (r"blocks\.(\d)\.blocks\.", r"stages.\1.layers."),
-    (r"dwconv", "depthwise_conv"),
-    (r"pwconv", "pointwise_conv"),
-    (r"ls\.gamma", "gamma"),
-)
+# What our paths become in timm's files; written down from its state dicts, not from our table.
 TIMM = (
     (r"^norm", "head.norm"),
     (r"blocks\.0\.downsample\.conv", "stem.0"),
@@ -50,21 +26,15 @@ TIMM = (
 )
 
 
-def torch_state(values: Values, names: tuple[tuple[str, str], ...]) -> Arrays:
-    """Weights in the layout of PyTorch, where the bias of a convolution has one axis."""
+def timm_state(values: Values) -> Arrays:
+    """Weights in timm's layout, where the bias of a convolution has one axis."""
     state: Arrays = {}
     for path, value in values.items():
         key = path
-        for pattern, name in names:
+        for pattern, name in TIMM:
             key = re.sub(pattern, name, key)
         state[key] = value[:, 0, 0] if value.ndim == 3 else value
     return state
-
-
-def tensors(state: Mapping[str, NDArray[np.float32]]):
-    import torch
-
-    return {key: torch.from_numpy(np.array(value)) for key, value in state.items()}
 
 
 def equimo_model(config: ConvNeXtConfig, values: Values):
@@ -109,23 +79,17 @@ def run_equimo(config, values, image) -> Arrays:
     return {"last_hidden_state": hidden, "pooler_output": np.asarray(pooled)}
 
 
-def transformers_model(config: ConvNeXtConfig, values: Values):
+def transformers(config: ConvNeXtConfig, values: Values):
     """transformers' model with these leaves."""
     from transformers import DINOv3ConvNextConfig, DINOv3ConvNextModel
 
-    theirs = DINOv3ConvNextConfig(hidden_sizes=list(config.dims), depths=list(config.depths))
-    model = DINOv3ConvNextModel(theirs).eval()
-    state = torch_state(values, HUGGINGFACE)
-    model.load_state_dict(tensors({re.sub("^stages", "model.stages", k): state[k] for k in state}))
-    return model
+    settings = DINOv3ConvNextConfig(hidden_sizes=list(config.dims), depths=list(config.depths))
+    return transformers_model(DINOv3ConvNextModel, settings, convnext.HUGGINGFACE, values)
 
 
-def run_transformers(config, values, image) -> Arrays:
-    import torch
-
-    with torch.no_grad():
-        out = transformers_model(config, values)(torch.from_numpy(image[None]))
-    return {name: out[name][0].numpy() for name in ("last_hidden_state", "pooler_output")}
+def by_transformers(config, values, image) -> Arrays:
+    model = transformers(config, values)
+    return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
 
 
 def run_timm(config, values, image) -> Arrays:
@@ -136,12 +100,13 @@ def run_timm(config, values, image) -> Arrays:
     model = timm.create_model(
         "convnext_tiny.dinov3_lvd1689m", pretrained=False, depths=config.depths, dims=config.dims
     ).eval()
-    model.load_state_dict(tensors(torch_state(values, TIMM)))
+    state = timm_state(values)
+    model.load_state_dict({key: torch.from_numpy(np.array(state[key])) for key in state})
     with torch.no_grad():
         return {"pooler_output": model(torch.from_numpy(image[None]))[0].numpy()}
 
 
-BY: dict[str, Reference] = {"equimo": run_equimo, "transformers": run_transformers}
+BY: dict[str, Reference] = {"equimo": run_equimo, "transformers": by_transformers}
 
 REFERENCES: dict[str, dict[str, Reference]] = {
     name: dict(BY) for name in zoo.list_models("*convnext*")

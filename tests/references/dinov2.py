@@ -39,7 +39,7 @@ def settings_of(config: Config) -> dict:
     }
 
 
-def by_transformers(config: Config, values: Values, image) -> Arrays:
+def transformers(config: Config, values: Values):
     from transformers import (
         Dinov2Config,
         Dinov2Model,
@@ -54,7 +54,11 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         kind = Dinov2WithRegistersModel
     else:
         settings, kind = Dinov2Config(**settings_of(config)), Dinov2Model
-    model = transformers_model(kind, settings, huggingface.DINOV2_VIT, values)
+    return transformers_model(kind, settings, huggingface.DINOV2_VIT, values)
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    model = transformers(config, values)
     return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
 
 

@@ -10,8 +10,10 @@ from tests.references.running import Values, run_transformers, transformers_mode
 from weights.namings import huggingface
 from zoo.models.config import Config
 
+BIAS = "blocks.0.attn.qkv.bias"
 
-def by_transformers(config: Config, values: Values, image) -> Arrays:
+
+def transformers(config: Config, values: Values):
     """With our periods: transformers computes its own, in float32."""
     import torch
     from transformers import DINOv3ViTConfig, DINOv3ViTModel
@@ -23,13 +25,20 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         intermediate_size=config.hidden,
         num_register_tokens=config.registers,
         patch_size=config.patch_size,
+        use_gated_mlp=config.ffn == "swiglu",
+        hidden_act="silu" if config.ffn == "swiglu" else "gelu",
         query_bias=config.qkv_bias,
-        key_bias=config.qkv_bias,
+        key_bias=config.qkv_bias and bool(values[BIAS][config.dim : 2 * config.dim].any()),
         value_bias=config.qkv_bias,
     )
     model = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
     model.rope_embeddings.inv_freq = 1 / periods
+    return model
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    model = transformers(config, values)
     return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
 
 

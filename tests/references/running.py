@@ -1,7 +1,5 @@
 """How transformers' and Equimo's models are made to run on our leaves."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +9,9 @@ import jax
 import numpy as np
 
 from tests.references import Arrays
-from weights.mapping import Naming, invert, plan
-from weights.tensors import LazyTensor
+from weights.mapping import Naming
+from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
+from weights.writers.items import items_for
 
 Values = Mapping[str, np.ndarray]
 
@@ -24,15 +23,20 @@ OURS = (
 """Paths in Equimo's tree that are called differently in ours."""
 
 
-def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:
-    """The tensors of a file with these names."""
+def weights_of(values: Values) -> Weights:
+    """Leaves as a checkpoint gives them."""
     leaves = {
         path: LazyTensor(value.shape, "float32", lambda value=value: np.asarray(value))
         for path, value in values.items()
     }
-    shapes = {path: leaf.shape for path, leaf in leaves.items()}
-    found = invert(plan(naming.rules, shapes), leaves)
-    return {source.key: np.array(tensor.read()) for source, tensor in found.items()}
+    return Weights(LazyArrays(leaves), Provenance("random", seed=1))
+
+
+def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:
+    """The tensors of a file with these names."""
+    shapes = {path: value.shape for path, value in values.items()}
+    found = items_for(naming, weights_of(values), shapes)
+    return {key: np.array(tensor.read()) for key, tensor in found.items()}
 
 
 def transformers_model(kind: Any, settings: Any, naming: Naming, values: Values) -> Any:
@@ -84,7 +88,11 @@ def equimo_model(name: str, values: Values, **changes: Any) -> Any:
             key = key.replace(theirs, ours)
         if key not in left:
             key = key.replace("local_pos_embed.freqs", "local_pos_embed.periods")
-        return jax.numpy.asarray(left.pop(key), leaf.dtype).reshape(leaf.shape)
+        value = left.pop(key, None)
+        if value is None:
+            assert key.endswith("attn.qkv.bias"), f"Equimo wants {key}"
+            value = np.zeros(leaf.shape)
+        return jax.numpy.asarray(value, leaf.dtype).reshape(leaf.shape)
 
     model = jax.tree_util.tree_map_with_path(place, equimo_abstract(name, **changes))
     assert not left, f"Equimo has no place for {list(left)}"

@@ -19,7 +19,7 @@ def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
     return run_equimo(equimo_model(name, body), image)
 
 
-def by_transformers(config: Config, values: Values, image) -> Arrays:
+def transformers(config: Config, values: Values):
     from transformers import SiglipVisionConfig, SiglipVisionModel
 
     settings = SiglipVisionConfig(
@@ -31,7 +31,11 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         patch_size=config.patch_size,
         image_size=config.positions.grid * config.patch_size,
     )
-    model = transformers_model(SiglipVisionModel, settings, huggingface.SIGLIP_VIT, values)
+    return transformers_model(SiglipVisionModel, settings, huggingface.SIGLIP_VIT, values)
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    model = transformers(config, values)
     names = ("last_hidden_state", "pooler_output")
     return run_transformers(model, image, names, interpolate_pos_encoding=True)
 

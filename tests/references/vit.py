@@ -24,7 +24,7 @@ def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
     return run_equimo(equimo_model(name, values, **changes), image, logits=True)
 
 
-def by_transformers(config: Config, values: Values, image) -> Arrays:
+def transformers(config: Config, values: Values):
     from transformers import ViTConfig, ViTForImageClassification
 
     settings = ViTConfig(
@@ -38,7 +38,11 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
         image_size=config.positions.grid * config.patch_size,
         num_labels=config.classes,
     )
-    model = transformers_model(ViTForImageClassification, settings, huggingface.VIT, values)
+    return transformers_model(ViTForImageClassification, settings, huggingface.VIT, values)
+
+
+def by_transformers(config: Config, values: Values, image) -> Arrays:
+    model = transformers(config, values)
     tokens = run_transformers(model.vit, image, ("last_hidden_state",))
     return tokens | run_transformers(model, image, ("logits",))
 

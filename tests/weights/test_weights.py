@@ -8,11 +8,9 @@ import pytest
 
 import zoo
 from tests.loading import load, naming_of
-from tests.synthetic import save_pth
-from weights import LazyTensor, leaf_shapes, locate, open_checkpoint, random_weights
+from weights import LazyTensor, leaf_shapes, locate, random_weights
 from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.errors import MappingError, WeightsNotFound, WrongDigest
-from weights.load import fits
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta import DINOV3_VIT
 from weights.sources.locate import Published, find_named, searched
@@ -105,14 +103,6 @@ def test_hundreds_of_problems_are_counted(tiny7b):
     count = len(tiny7b.state)
     assert f"{count} missing: " in str(error.value)
     assert f" and {count - SHOWN} more" in str(error.value)
-
-
-def test_a_model_is_told_by_keys_and_shapes(vits16, tiny7b):
-    for golden, other in ((vits16, tiny7b), (tiny7b, vits16)):
-        file = as_file(golden.state)
-        assert fits(DINOV3_VIT, file, golden.shapes)
-        assert not fits(DINOV3_VIT, file, other.shapes)
-        assert not fits(DINOV3_VIT, {}, golden.shapes)
 
 
 @pytest.mark.sampled(4)
@@ -263,10 +253,3 @@ def test_where_it_is_looked_for_mentions_the_unset_variable(places, monkeypatch)
     assert "ZOO_WEIGHTS_DIR" not in searched()
     monkeypatch.delenv("ZOO_WEIGHTS_DIR")
     assert "ZOO_WEIGHTS_DIR is not set" in searched()
-
-
-def test_saved_checkpoint_has_published_types(tiny7b, tmp_path):
-    save_pth(tmp_path / "w.pth", tiny7b.state)
-    file = open_checkpoint(tmp_path / "w.pth").tensors
-    assert file["rope_embed.periods"].dtype == "bfloat16"
-    assert {tensor.dtype for tensor in file.values()} == {"bfloat16", "float32"}

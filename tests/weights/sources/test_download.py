@@ -122,21 +122,6 @@ def test_download_then_cache_then_offline(home, archive):
     assert kept in home.export(hub.url, "--force", "--offline")
 
 
-def test_a_refusal(home):
-    with serving(Hub(status=404)) as hub:
-        told = home.export(hub.url, code=2)
-    assert "does not have it (404)" in told
-    for part in ("`zoo info dinov3_vits16`", "--weights PATH", "--weights random"):
-        assert part in told
-
-
-@pytest.mark.full
-def test_a_gated_repository_takes_a_token(home, archive):
-    with serving(hub_of(archive, token="t0ken")) as hub:
-        assert "HF_TOKEN" in home.export(hub.url, code=2)
-        home.export(hub.url, HF_TOKEN="t0ken")
-
-
 def test_no_server(home):
     told = home.export("http://127.0.0.1:9", code=2)
     assert "the hub cannot be reached" in told or "refused" in told

@@ -92,25 +92,9 @@ def test_manifest(exported, vits16):
     assert str(folder) not in json.dumps(record)
 
 
-def named(manifests):
-    """Each with the name of its variant, in the order of the opsets that were asked for."""
-    return zip(("fused", "fp32"), manifests, strict=True)
-
-
-def test_fused_operators(exported):
-    fused, portable = (record["variants"][name] for name, record in named(exported[1]))
-    assert fused["fused"] == {
-        "Attention": 12,
-        "Gelu": 12,
-        "LayerNormalization": 25,
-        "RotaryEmbedding": 24,
-    }
-    assert portable["fused"] == {"LayerNormalization": 25}
-    assert fused["near_misses"] == portable["near_misses"] == []
-
-
 def test_verification(exported):
-    for name, record in named(exported[1]):
+    for name, record in zip(("fused", "fp32"), exported[1], strict=True):
+        assert record["variants"][name]["near_misses"] == []
         verification = record["variants"][name]["verification"]
         assert verification["passed"]
         assert {c["batch"] for c in verification["comparisons"]} == {1, 3}
@@ -161,45 +145,6 @@ def test_two_processes_write_the_same_bytes(tmp_path):
     for suffix in (".onnx", ".manifest.json"):
         one, other = ((tmp_path / f / NAME).with_suffix(suffix).read_bytes() for f in "ab")
         assert one == other
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("layout", ["3d", "4d"])
-def test_fixed_batch_and_size(layout, tmp_path):
-    done = call(
-        EXPORT,
-        *("dinov3_vits16", "--weights", "random", "--batch", 2, "--size", "64x96"),
-        *("--attention-layout", layout, "--out", "x/y.onnx"),
-        cwd=tmp_path,
-    )
-    record = json.loads((tmp_path / "x" / "y.manifest.json").read_text())
-    variant = record["variants"]["fused"]
-    assert variant["inputs"][0]["shape"] == [2, 3, 64, 96]
-    assert record["preprocessing"]["size"] == [64, 96]
-    assert variant["attention_layout"] == layout
-    assert "12 Attention" in done.stdout
-    assert "the features mean nothing" in done.stdout
-
-
-@pytest.mark.full
-def test_wrong_checkpoints(vits16, tiny7b, tmp_path):
-    other = ["dinov3_vitb16", "--no-verify", "--weights", vits16.path]
-    done = call(EXPORT, *other, cwd=tmp_path, code=2)
-    assert "it looks like dinov3_vits16 or eupe_vits16, not like dinov3_vitb16" in done.stderr
-    unknown = ["dinov3_vits16", "--no-verify", "--weights", tiny7b.path]
-    done = call(EXPORT, *unknown, cwd=tmp_path, code=2)
-    assert "does not fit the model" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.full
-def test_existing_output_needs_force(tmp_path):
-    (tmp_path / NAME).write_text("precious")
-    command = ["dinov3_vits16", "--weights", "random", "--no-verify", "--size", 32]
-    assert "--force" in call(EXPORT, *command, cwd=tmp_path, code=2).stderr
-    assert (tmp_path / NAME).read_text() == "precious"
-    call(EXPORT, *command, "--force", cwd=tmp_path)
-    assert (tmp_path / NAME).stat().st_size > 80e6
 
 
 @pytest.mark.full

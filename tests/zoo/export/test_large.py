@@ -1,5 +1,6 @@
 """Models too large for memory go through this: block by block in JAX, mapped in ONNX Runtime."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -129,3 +130,22 @@ def test_memory_is_told_before_the_work(tmp_path, monkeypatch):
 
 def test_one_rule_of_size():
     assert resources.LARGEST == LARGEST_FILE
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("vit_digits", {"size": (224, 224)}, "784 times the patches .* 614,656 times as long"),
+        ("dinov3_vits16", {"size": (448, 1792)}, "16 times the patches .* 256 times as long"),
+        ("dinov3_vits16", {"size": (448, 448)}, None),
+        ("dinov3_vits16", {"size": "dynamic"}, None),
+        ("dinov3_vits16", {}, None),
+        ("dinov3_convnext_tiny", {"size": (1792, 1792)}, None),  # has no attention
+        ("vit_digits", {"size": (224, 224), "verify": False}, None),
+    ],
+)
+def test_many_patches_are_told(name, options, told, tmp_path):
+    notes = Notes()
+    resources.check_resources(asked(tmp_path, name, **options), notes)
+    found = [note for note in notes.notes if "patches" in note]
+    assert [bool(re.search(told or "", note)) for note in found] == [True] * (told is not None)

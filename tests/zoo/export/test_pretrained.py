@@ -1,4 +1,4 @@
-"""Real weights, where somebody has them.
+"""Real weights, where somebody has them; seeded ones stand in elsewhere.
 
 - `DINO_EQX_WEIGHTS`: a checkpoint, in any format. With it: `DINO_EQX_VARIANT` (a model's name, if
   the checkpoint fits several), `DINO_EQX_IMAGE` (a picture; ours by default), `DINO_EQX_EXPECTED`
@@ -10,6 +10,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from weights import open_checkpoint
@@ -17,19 +18,24 @@ from weights.errors import WeightsError
 from zoo import info
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import load_checkpoint, open_named, variants
+from zoo.export.make import convert
+from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import pixel_values
+from zoo.models.build import abstract
+
+pytestmark = pytest.mark.full
 
 
 def variable(name):
     return Path(os.environ[name]).expanduser() if os.environ.get(name) else None
 
 
-def model_of(path):
-    """The entry that a checkpoint belongs to."""
-    name = os.environ.get("DINO_EQX_VARIANT") or variants(open_checkpoint(path))[0]
-    return info(name)
+def loaded_from(path):
+    """The entry that a checkpoint belongs to, and what it holds."""
+    entry = info(os.environ.get("DINO_EQX_VARIANT") or variants(open_checkpoint(path))[0])
+    return entry, load_checkpoint(open_named(path), entry)
 
 
 def reference(entry, loaded):
@@ -40,49 +46,41 @@ def reference(entry, loaded):
     return golden.make(entry, loaded, pixels, str(expected or "transformers"))
 
 
-def assert_within(errors, limit):
-    assert all(error <= limit for error in errors.values()), errors
+def is_within(errors, limit):
+    return all(error <= limit for error in errors.values())
 
 
-@pytest.mark.skipif(
-    not os.environ.get("DINO_EQX_WEIGHTS"),
-    reason="DINO_EQX_WEIGHTS names no checkpoint, so no pretrained model is tested",
-)
-def test_the_named_checkpoint():
-    path = variable("DINO_EQX_WEIGHTS")
-    entry = model_of(path)
-    loaded = load_checkpoint(open_named(path), entry)
+def test_the_named_checkpoint(vits16, tmp_path):
+    entry, loaded = loaded_from(variable("DINO_EQX_WEIGHTS") or vits16.path)
     wanted = reference(entry, loaded)
-    assert_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)
+    assert is_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)
     file = variable("DINO_EQX_ONNX")
-    if file is not None:
-        assert_within(golden.check_onnx(wanted, file), golden.ONNX_ATOL)
+    if file is None:
+        file = tmp_path / "model.onnx"
+        export = convert(abstract(loaded.config), 23, Signature(entry.preprocessing.size, None))
+        export.save(file, loaded.weights.arrays)
+    assert is_within(golden.check_onnx(wanted, file), golden.ONNX_ATOL)
     assert not loaded.weights.arrays.nonfinite
+    wrong = {name: array + 1e-3 for name, array in wanted.outputs.items()}
+    np.savez(tmp_path / "wrong.npz", **wrong)
+    other = golden.make(entry, loaded, wanted.pixel_values, str(tmp_path / "wrong.npz"))
+    assert not is_within(golden.check_jax(other, loaded), golden.JAX_ATOL)
 
 
-def checkpoints():
-    """Every checkpoint of a model in the zoo in `ZOO_WEIGHTS_DIR`."""
-    folder = variable("ZOO_WEIGHTS_DIR")
-    found = []
-    for path in sorted(folder.iterdir()) if folder and folder.is_dir() else ():
+def checkpoints(folder):
+    """Every checkpoint of a model in the zoo."""
+    for path in sorted(folder.iterdir()):
         try:
-            found += [path] if variants(open_checkpoint(path)) else []
+            if variants(open_checkpoint(path)):
+                yield path
         except WeightsError:
             continue  # something else lies there too
-    return found
 
 
-@pytest.mark.skipif(
-    not os.environ.get("ZOO_WEIGHTS_DIR"),
-    reason="ZOO_WEIGHTS_DIR names no folder of checkpoints, so none is tested",
-)
-def test_every_checkpoint_in_the_folder():
-    found = checkpoints()
+def test_every_checkpoint_in_the_folder(vits16):
+    found = list(checkpoints(variable("ZOO_WEIGHTS_DIR") or vits16.path.parent))
     assert found, "no checkpoint of a model in the zoo lies in ZOO_WEIGHTS_DIR"
     for path in found:
-        entry = info(variants(open_checkpoint(path))[0])
-        loaded = load_checkpoint(open_named(path), entry)
-        how = entry.preprocessing
-        pixels = pixel_values(photographs(1), how, how.size)
-        wanted = golden.make(entry, loaded, pixels, "transformers")
-        assert_within(golden.check_jax(wanted, loaded), golden.JAX_ATOL)
+        entry, loaded = loaded_from(path)
+        errors = golden.check_jax(reference(entry, loaded), loaded)
+        assert is_within(errors, golden.JAX_ATOL), errors

@@ -21,46 +21,44 @@ def asked(tmp_path, **changes):
     return ask(tmp_path, **changes).signature
 
 
-def test_size(tmp_path):
-    assert asked(tmp_path).size == (224, 224)
-    assert asked(tmp_path, size=(256, 384)).size == (256, 384)
-    assert asked(tmp_path, size="dynamic").size is None
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({}, "size", (224, 224)),
+        ({"size": (256, 384)}, "size", (256, 384)),
+        ({"size": "dynamic"}, "size", None),
+        ({}, "batch", None),
+        ({"batch": 8}, "batch", 8),
+        ({}, "layers", ()),
+        ({"layers": [12, 3, 6]}, "layers", (3, 6, 12)),
+        ({"layers": "last4"}, "layers", (9, 10, 11, 12)),
+        ({"layers": "last12"}, "layers", tuple(range(1, 13))),
+        ({"layers": "last1", "reshape": True}, "as_maps", True),
+    ],
+)
+def test_what_is_asked_for(options, field, value, tmp_path):
+    assert getattr(asked(tmp_path, **options), field) == value
 
 
-@pytest.mark.parametrize("size", [(0, 16), (-16, 16), (225, 224), (16.0, 16), (16,), (True, 16)])
-def test_bad_size(size, tmp_path):
-    with pytest.raises(BadRequest, match="positive multiples of its patch size, 16"):
-        ask(tmp_path, size=size)
+BAD = {
+    "positive multiples of its patch size, 16": (
+        *({"size": s} for s in ((0, 16), (-16, 16), (225, 224), (16.0, 16), (16,), (True, 16))),
+    ),
+    "is no batch size": tuple({"batch": batch} for batch in (0, -1, 1.5, "8", True)),
+    "has layers 1 to 12": (
+        *({"layers": n} for n in ((0,), (13,), (3, 13), (1.0,), (True,), "last13", "last0", "3")),
+    ),
+    "twice": ({"layers": (3, 6, 3)},),
+    "hidden states": ({"reshape": True},),
+    "17 to 26": tuple({"opsets": [opset]} for opset in (16, 27, 0, -1)),
+    "leaves open to which size: give one such as 224": ({"size": "dynamic", "input": "uint8"},),
+}
 
 
-def test_batch(tmp_path):
-    assert asked(tmp_path).batch is None
-    assert asked(tmp_path, batch=8).batch == 8
-    for batch in (0, -1, 1.5, "8", True):
-        with pytest.raises(BadRequest, match=f"batch {batch} is no batch size"):
-            ask(tmp_path, batch=batch)
-
-
-def test_layers(tmp_path):
-    assert asked(tmp_path).layers == ()
-    assert asked(tmp_path, layers=[12, 3, 6]).layers == (3, 6, 12)
-    assert asked(tmp_path, layers="last4").layers == (9, 10, 11, 12)
-    assert asked(tmp_path, layers="last12").layers == tuple(range(1, 13))
-    signature = asked(tmp_path, layers="last1", reshape=True)
-    assert (signature.layers, signature.as_maps) == ((12,), True)
-
-
-@pytest.mark.parametrize("layers", [(0,), (13,), (3, 13), (1.0,), (True,), "last13", "last0", "3"])
-def test_bad_layers(layers, tmp_path):
-    with pytest.raises(BadRequest, match="has layers 1 to 12"):
-        ask(tmp_path, layers=layers)
-
-
-def test_layers_that_make_no_sense(tmp_path):
-    with pytest.raises(BadRequest, match="twice"):
-        ask(tmp_path, layers=(3, 6, 3))
-    with pytest.raises(BadRequest, match="hidden states"):
-        ask(tmp_path, reshape=True)
+@pytest.mark.parametrize(("told", "options"), [(t, o) for t, all in BAD.items() for o in all])
+def test_what_cannot_be(told, options, tmp_path):
+    with pytest.raises(BadRequest, match=told):
+        ask(tmp_path, **options)
 
 
 def test_weights():
@@ -114,12 +112,6 @@ def test_request(tmp_path):
     assert request.model is zoo.info("dinov3_vits16")
     assert [file.opset for file in request.files] == [23, 18]
     assert request.targets[0] == tmp_path / "dinov3_vits16-opset23.onnx"
-
-
-@pytest.mark.parametrize("opset", [16, 27, 0, -1])
-def test_bad_opset(opset, tmp_path):
-    with pytest.raises(BadRequest, match="17 to 26"):
-        ask(tmp_path, opsets=[opset])
 
 
 @pytest.mark.parametrize("name", ["onnx", "manifest.json", "onnx_data"])

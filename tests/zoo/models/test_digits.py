@@ -16,7 +16,6 @@ from PIL import Image
 
 import zoo
 from converter.verify.sessions import run
-from tests.references.digits import by_transformers
 from weights import bind, leaf_values
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.load import load
@@ -135,17 +134,6 @@ def test_the_file(values):
     assert {value.dtype for value in values.values()} == {np.dtype(np.float32)}
 
 
-def test_against_transformers(values):
-    """Features of unit size; logits from them by numpy."""
-    pixels, _ = held_out_pixels()
-    jitted = eqx.filter_jit(lambda model, image: model(image))
-    model = bind(abstract(ENTRY.config), values)
-    for image in pixels[:4]:
-        ours, theirs = jitted(model, image), by_transformers(ENTRY.config, values, image)
-        for name in ("last_hidden_state", "pooler_output", "logits"):
-            np.testing.assert_allclose(getattr(ours, name), theirs[name], atol=3e-5)
-
-
 @pytest.mark.parametrize("part", ["local_pos_embed.periods", "ls1.gamma", "ls2.gamma"])
 def test_every_part_was_trained_with(part, values):
     """Without its positions or a scale, the network reads badly."""
@@ -176,13 +164,6 @@ def test_split():
     seen, unseen = digits.split(0, validate=True)
     assert len(seen.labels) + len(unseen.labels) == len(kept)
     assert not np.array_equal(digits.split(1)[1].labels, digits.split(0)[1].labels)
-
-
-def test_images():
-    _, apart = digits.split()
-    images, labels = apart.images, apart.labels
-    assert (images.dtype, images.shape[1:], labels.shape) == (np.uint8, (8, 8, 3), (len(images),))
-    assert (images.min(), images.max()) == (0, 255)
 
 
 @pytest.mark.full

@@ -1,0 +1,509 @@
+"""Every family in every format: what others write is read, and they load what we write."""
+
+import io
+import json
+import tarfile
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import lz4.frame
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+import zoo
+from tests.conftest import GOLDEN
+from tests.formats import NAMES, NANO, in_transformers, leaves, small, timm_state, write
+from tests.loading import naming_of
+from tests.references.convnext import equimo_outputs
+from tests.references.running import file_state, weights_of
+from tests.seeded import as_file, leaves_of, nano, native, state_of, values_of
+from tests.synthetic import make_image, save_pth
+from weights import bind, load_weights, open_checkpoint
+from weights.containers.records import record_names
+from weights.errors import BadValues, MappingError, NotACheckpoint
+from weights.load import fits, nearest
+from weights.mapping import plan, source_shapes
+from weights.namings import equimo, huggingface, meta, original, timm
+from weights.progress import Quiet
+from weights.writers.items import items_for
+from zoo.checkpoints import convert
+from zoo.checkpoints.load import Loaded, load_checkpoint, namings, shapes, variants
+from zoo.checkpoints.settings.huggingface import transformers_processor
+from zoo.checkpoints.transformers import run_transformers
+from zoo.errors import BadRequest
+from zoo.images.photograph import photograph
+from zoo.images.pixel_values import pixel_values
+from zoo.models.build import abstract
+from zoo.models.config import ConvNeXtConfig, LearnedPositions
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+FILES = [(name, naming) for name in NAMES for naming in zoo.info(name).namings]
+PERIODS = "local_pos_embed.periods"
+
+forward = eqx.filter_jit(lambda model, image: model(image))
+
+
+def read(path, naming, config):
+    return load_weights(open_checkpoint(path), naming, shapes(config))
+
+
+def assert_leaves(got, want):
+    assert set(got) == set(want)
+    for path in want:
+        np.testing.assert_array_equal(got[path], want[path], err_msg=path)
+
+
+def deeper(config):
+    if isinstance(config, ConvNeXtConfig):
+        return replace(config, depths=(1, 1, 1, 1))
+    return replace(config, depth=config.depth + 1)
+
+
+def wider(config):
+    if isinstance(config, ConvNeXtConfig):
+        return replace(config, dims=(8, 16, 24, 40))
+    return replace(config, patch_size=config.patch_size + 1)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("name", "naming"), FILES, ids=lambda x: getattr(x, "name", x))
+def test_what_its_library_writes(name, naming, tmp_path):
+    """The same bits, whoever wrote them; and the file is taken for what it is."""
+    entry, who = small(name), naming.name
+    config, want = entry.config_for(who), dict(leaves(name, who))
+    path = write(tmp_path, name, naming)
+    found = open_checkpoint(path).tensors
+    # Without registers timm's keys of DINOv2 are Meta's.
+    assert nearest(entry.namings, found) is naming or name == "dinov2_vits14"
+    assert fits(naming, found, shapes(config))
+    for other in (deeper(config), wider(config)):
+        assert not fits(naming, found, shapes(other))
+    loaded = read(path, naming, config)
+    assert loaded.provenance.kind == who
+    computed = PERIODS in want and who in ("huggingface", "timm") and entry.family == "dinov3"
+    periods = "float32" if computed else "file"
+    assert loaded.provenance.rope_periods == (periods if PERIODS in want else None)
+    unused = {leaf for leaf in want if leaf.startswith(("mask_token", "local_cls_norm"))}
+    assert set(loaded.filled) <= (unused if who in ("huggingface", "timm") else set())
+    left_out = set(loaded.filled) | ({PERIODS} if computed else set())
+    assert_leaves(
+        {path: loaded.arrays[path] for path in want if path not in left_out},
+        {path: want[path] for path in want if path not in left_out},
+    )
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        (name, form)
+        for name in NAMES
+        for form, names in convert.FORMATS.items()
+        if form != "equinox" and set(names) & {naming.name for naming in zoo.info(name).namings}
+    ],
+)
+def test_what_we_write(name, form, tmp_path):
+    """It is read back, and computes the same in the library that it is for."""
+    entry = small(name)
+    naming = convert.naming_to_write(entry, form)
+    config, values = entry.config_for(naming.name), leaves(name, naming.name)
+    written(entry, Loaded(config, weights_of(values)), form, tmp_path / "w")
+    got = read(tmp_path / "w", naming, config)
+    kept = [leaf for leaf in values if leaf not in got.filled and leaf != PERIODS]
+    assert_leaves({leaf: got.arrays[leaf] for leaf in kept}, {leaf: values[leaf] for leaf in kept})
+    image = make_image(3, *native(config))
+    want = forward(bind(abstract(config), values), image)._asdict()
+    for output, value in IN[form](name, entry, config, tmp_path / "w", image).items():
+        np.testing.assert_allclose(value, want[output], rtol=0, atol=3e-5, err_msg=output)
+
+
+def written(entry, loaded, form, path):
+    naming = convert.naming_to_write(entry, form)
+    wanted = convert.leaves_to_write(entry, naming, loaded.config)
+    items = items_for(naming, loaded.weights, wanted)
+    convert.write(naming.name, path, items, replace(entry, config=loaded.config), Quiet())
+    return naming
+
+
+def in_torch(name, entry, config, path, image):
+    """The tensors and types that the original's file has."""
+    (path.parent / "theirs").mkdir()
+    theirs = write(path.parent / "theirs", name, entry.namings[0])
+    theirs = torch.load(theirs, weights_only=True)
+    for mmap in (False, True):
+        ours = torch.load(path, weights_only=True, mmap=mmap)
+        assert {key: (value.shape, value.dtype) for key, value in ours.items()} == {
+            key: (value.shape, value.dtype) for key, value in theirs.items()
+        }
+    return {}
+
+
+def in_equimo(name, entry, config, path, image):
+    """The model of the metadata, with the leaves of the file."""
+    from equimo.io import load_model, load_weights
+    from equimo.models.convnext import ConvNeXt
+
+    if name == "vit5_small":
+        return {}  # 1.1.0 rotates other pairs than the network does
+    key = jax.random.PRNGKey(0)
+    archive = path.rename(path.with_name("w.tar.lz4"))
+    if "convnext" in name:
+        with tarfile.open(fileobj=io.BytesIO(lz4.frame.open(archive).read())) as members:
+            metadata = json.load(members.extractfile("metadata.json"))
+        model = eqx.filter_eval_shape(ConvNeXt, **metadata["model_config"], key=key)
+        model = load_weights(model, path=archive)
+        return {"pooler_output": equimo_outputs(model, image)[1]}
+    with jax.numpy_dtype_promotion("standard"):
+        model = load_model("vit", path=archive)
+        tokens = jax.vmap(model.norm)(model.features(image, key=key, inference=True))
+        logits = model(image, key=key, inference=True) if config.classes else None
+    return {"last_hidden_state": tokens} | ({"logits": logits} if config.classes else {})
+
+
+def in_transformers_of(name, entry, config, path, image):
+    """As `zoo golden make --reference transformers` runs what was written."""
+    from transformers import AutoModelForImageClassification
+
+    loaded = Loaded(config, weights_of(leaves(name, "huggingface")))
+    outputs = {key: value[0] for key, value in run_transformers(entry, loaded, image[None]).items()}
+    if config.classes:
+        model = AutoModelForImageClassification.from_pretrained(path).eval()
+        with torch.no_grad():
+            outputs["logits"] = model(torch.from_numpy(image[None])).logits[0]
+    return outputs
+
+
+IN = {"pytorch": in_torch, "equimo": in_equimo, "huggingface": in_transformers_of}
+
+
+# ------------------------------------------------------------------- what only some files have
+
+
+@pytest.mark.parametrize("key_bias", [False, True])
+def test_biases_of_the_keys(key_bias, tmp_path):
+    """Published files of DINOv3 have none: transformers is told whether there are any."""
+    from transformers import DINOv3ViTModel
+
+    entry, state = small("dinov3_vits16"), state_of(NANO, meta.DINOV3_VIT, 3)
+    if key_bias:
+        state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
+    entry = replace(entry, config=NANO)
+    loaded = Loaded(NANO, weights_of(leaves_of(NANO, meta.DINOV3_VIT, state)))
+    written(entry, loaded, "huggingface", tmp_path / "w")
+    model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
+    assert not any(told[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert model.config.key_bias == key_bias
+    theirs = in_transformers("dinov3_vits16", NANO, leaves_of(NANO, meta.DINOV3_VIT, state))
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, theirs = (open_checkpoint(tmp_path / name).tensors for name in ("w", "theirs"))
+    assert {k: t.shape for k, t in ours.items()} == {k: t.shape for k, t in theirs.items()}
+
+
+@pytest.mark.parametrize("form", ["in several files", "with the names of the model in memory"])
+def test_other_files_of_transformers(form, tmp_path):
+    name = "dinov3_vits16"
+    config, values = small(name).config, leaves(name, "huggingface")
+    model = in_transformers(name, config, values)
+    if form == "in several files":
+        model.save_pretrained(tmp_path / "w", max_shard_size="60KB")
+        assert len(list((tmp_path / "w").glob("*.safetensors"))) > 1
+    else:
+        save_file({k: np.array(v) for k, v in model.state_dict().items()}, tmp_path / "w")
+    got = read(tmp_path / "w", huggingface.DINOV3_VIT, config).arrays
+    used = [leaf for leaf in values if leaf != PERIODS]
+    assert_leaves({leaf: got[leaf] for leaf in used}, {leaf: values[leaf] for leaf in used})
+
+
+def test_a_model_with_the_tower_for_texts(tmp_path):
+    """The fixed sizes of SigLIP 2 are published as a `SiglipModel`."""
+    from transformers import SiglipConfig, SiglipModel, SiglipTextConfig
+
+    name = "siglip2_vitb16_224"
+    config, values = small(name).config, leaves(name, "huggingface")
+    vision = in_transformers(name, config, values)
+    sizes = {"hidden_size": config.dim, "num_hidden_layers": 1, "num_attention_heads": 2}
+    ids = {"vocab_size": 9, "max_position_embeddings": 4, "bos_token_id": 0, "eos_token_id": 1}
+    text = SiglipTextConfig(**sizes, **ids, intermediate_size=16)
+    settings = SiglipConfig(text_config=text.to_dict(), vision_config=vision.config.to_dict())
+    both = SiglipModel(settings)
+    both.vision_model.load_state_dict(vision.state_dict())
+    both.save_pretrained(tmp_path / "hf")
+    assert_leaves(read(tmp_path / "hf", huggingface.SIGLIP_VIT, config).arrays, values)
+
+
+def test_a_pooler_that_a_classifier_does_not_use(tmp_path):
+    config = nano(zoo.info("vit_tiny_patch16_224").config_for("huggingface"))
+    state = file_state(huggingface.VIT, values_of(config))
+    state |= {"pooler.dense.weight": np.ones((32, 32), np.float32)}
+    prefixed = {k if k.startswith("classifier") else f"vit.{k}": v for k, v in state.items()}
+    save_file(prefixed, tmp_path / "w.safetensors")
+    got = read(tmp_path / "w.safetensors", huggingface.VIT, config).arrays
+    assert_leaves(got, values_of(config))
+
+
+# Keys of timm's state dicts outside the blocks and in the first one, written down from timm 1.0.31.
+WEIGHT_AND_BIAS = (
+    *(f"blocks.0.{part}" for part in ("norm1", "attn.qkv", "attn.proj", "norm2")),
+    *("blocks.0.mlp.fc1", "blocks.0.mlp.fc2", "patch_embed.proj", "norm"),
+)
+POOL = tuple(f"attn_pool.{part}" for part in ("q", "kv", "proj", "norm", "mlp.fc1", "mlp.fc2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "others"),
+    [
+        ("vit_tiny_patch16_224", ("head",), {"cls_token", "pos_embed"}),
+        ("siglip2_vitb16_224", POOL, {"attn_pool.latent", "pos_embed"}),
+    ],
+)
+def test_timms_keys(name, layers, others):
+    first = {key for key in timm_state(name) if not key.startswith("blocks.1.")}
+    pairs = {f"{layer}.{p}" for layer in (*WEIGHT_AND_BIAS, *layers) for p in ("weight", "bias")}
+    assert first == pairs | others
+
+
+def test_keys_of_the_original_of_vit5():
+    config = nano(zoo.info("vit5_small").config_for("original"))
+    state = state_of(config, original.VIT5, 4)
+    # Every block has the buffers of the first.
+    rotary = {f"blocks.{i}.attn.rope_reg.freqs" for i in (0, 1)}
+    assert {"reg_token", "blocks.1.gamma_2"} | rotary <= set(state)
+    assert state["pos_embed"].shape == (1, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "of"),
+    [
+        ("vit5_small", "blocks.1.attn.rope.freqs", "blocks.0.attn.rope.freqs"),
+        ("dinov3_convnext_tiny", "norms.3.bias", "norm.bias"),
+    ],
+)
+def test_a_copy_that_is_none(name, key, of, tmp_path):
+    entry = small(name)
+    naming, config = entry.namings[0], entry.config_for(entry.namings[0].name)
+    state = state_of(config, naming, 4)
+    save_pth(tmp_path / "w.pth", state | {key: state[key] + 1})
+    with pytest.raises(BadValues, match=f"{key} must repeat {of}"):
+        read(tmp_path / "w.pth", naming, config)
+
+
+def test_half_precision(tmp_path):
+    """bfloat16 leaves of Equimo and half precision in safetensors, every value kept."""
+    from equimo.io import save_model
+    from safetensors.torch import save_file
+
+    from tests.formats import in_equimo
+
+    name, leaf = "dinov3_vits16", "blocks.1.mlp.fc1.weight"
+    config, values = small(name).config, leaves(name, "equimo")
+    halves = jax.tree.map(
+        lambda x: x.astype("bfloat16") if eqx.is_array(x) else x, in_equimo(name, config, values)
+    )
+    save_model(tmp_path / "w.tar.lz4", halves, {})
+    save = {k: torch.from_numpy(np.array(v)) for k, v in timm_state(name).items()}
+    for dtype in (torch.float16, torch.bfloat16):
+        tensors = {key: value.to(dtype) for key, value in save.items()}
+        save_file(tensors, tmp_path / "w.safetensors")
+        got = read(tmp_path / "w.safetensors", timm.DINOV3_VIT, config).arrays[leaf]
+        np.testing.assert_array_equal(got, tensors[leaf].float().numpy())
+    archive = read(tmp_path / "w.tar.lz4", equimo.VIT, config).arrays[leaf]
+    np.testing.assert_array_equal(archive, got)
+
+
+# ------------------------------------------------------------------------- Equimo's own archives
+
+
+ORDERS = json.loads((GOLDEN / "equimo_2_orders.json").read_text())
+"""Paths and shapes in Equimo 2.7.0's own trees."""
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_equimo_2_has_an_order_that_is_known(name):
+    rows = [row.split() for row in ORDERS[name]]
+    shapes_alone = [tuple(map(int, shape)) for _, *shape in rows]
+    assert record_names(shapes_alone) == [path for path, *_ in rows]
+
+
+def test_archives_that_fit_no_order_are_refused():
+    with pytest.raises(NotACheckpoint, match="no known order"):
+        record_names([(8, 3, 4, 4), (8, 1, 1), (3, 3)])
+
+
+DINOV2_NANO = replace(
+    zoo.info("dinov2_vits14_reg").config,
+    **{"dim": 32, "depth": 2, "heads": 2, "hidden": 128},
+    positions=LearnedPositions(grid=8, antialias=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "naming"),
+    [
+        ("equimo_v1_dinov3_nano", NANO, meta.DINOV3_VIT),
+        ("equimo_v2_dinov2_nano", DINOV2_NANO, meta.DINOV2_VIT),
+    ],
+)
+def test_equimos_own_archives(name, config, naming):
+    """Written by Equimo 1.1.0 and 2.0.0 from the published recipes, bias mask folded in."""
+    path = GOLDEN / f"{name}.tar.lz4"
+    want = leaves_of(config, naming, state_of(config, naming, 31))
+    assert_leaves(read(path, equimo.VIT, config).arrays, want)
+    # Record by record as numpy reads it; backwards, so that reading has to go back in the frame.
+    with lz4.frame.open(path) as file, tarfile.open(fileobj=io.BytesIO(file.read())) as tar:
+        stream = io.BytesIO(tar.extractfile("weights.eqx").read())
+    arrays = []
+    while stream.tell() < stream.getbuffer().nbytes:
+        arrays.append(np.load(stream, allow_pickle=False))
+    checkpoint = open_checkpoint(path)
+    records = [array for array in arrays if array.ndim]
+    tensors = list(checkpoint.tensors.values())
+    for array, tensor in reversed(list(zip(records, tensors, strict=True))):
+        np.testing.assert_array_equal(tensor.read(), array)
+    assert checkpoint.container.endswith("2.x" if "v2" in name else "1.x")
+
+
+def test_an_archive_that_is_unpacked_and_a_bias_that_must_be_zero(tmp_path):
+    """Equimo 1.x gives the 7B model biases that the published file does not have."""
+    from equimo.io import save_model
+
+    from tests.formats import in_equimo
+
+    name = "dinov3_vit7b16"
+    config, values = small(name).config, leaves(name, "equimo")
+    model = in_equimo(name, config, values)
+    save_model(tmp_path / "folder", model, {}, compression=False)
+    naming = naming_of(zoo.info(name), "equimo")
+    assert_leaves(read(tmp_path / "folder", naming, config).arrays, values)
+    bad = jax.tree.map(lambda leaf: leaf + 1 if isinstance(leaf, jax.Array) else leaf, model)
+    save_model(tmp_path / "b.tar.lz4", bad, {})
+    with pytest.raises(BadValues, match=r"no place for blocks\.0\.blocks\.0\.attn\.qkv\.bias"):
+        read(tmp_path / "b.tar.lz4", naming, config)
+
+
+# ----------------------------------------------------------------------------- whose a file is
+
+
+def stand_in(name, folder, changes):
+    """A file of the right keys and shapes; zeros, which a sparse file holds in no space."""
+    entry = zoo.info(name)
+    naming = entry.namings[0]
+    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    tensors = {key: np.zeros(shape, np.float32) for key, shape in (keys | changes).items() if shape}
+    save_file(tensors, folder / "w.safetensors")
+    return open_checkpoint(folder / "w.safetensors")
+
+
+VIT = "vit_tiny_patch16_224"
+HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "fitting", "target", "message"),
+    [
+        (VIT, {}, [VIT], None, None),
+        (VIT, dict.fromkeys(HEAD), [], VIT, f"has no classifier and {VIT} is one"),
+        (VIT, HEAD, [], VIT, r"head\.weight \(is \[21843, 192\], must be \[1000"),
+        ("dinov2_vits14", {}, ["dinov2_vits14"], "dinov2_vits14_reg", "not like dinov2_vits14_reg"),
+        (
+            *("dinov2_vits14", {}, ["dinov2_vits14"], "tips_vits14_hr"),
+            r"looks like dinov2_vits14, not like tips_vits14_hr.*tips_oss_s14_highres",
+        ),
+        (
+            *("eupe_vits16", {}, ["dinov3_vits16", "eupe_vits16"], "eupe_vitb16"),
+            "looks like dinov3_vits16 or eupe_vits16",
+        ),
+        (
+            *("dinov3_convnext_tiny", {}, ["dinov3_convnext_tiny", "eupe_convnext_tiny"]),
+            *("dinov3_convnext_small", "looks like dinov3_convnext_tiny"),
+        ),
+    ],
+)
+def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
+    checkpoint = stand_in(source, tmp_path, changes)
+    assert variants(checkpoint) == fitting
+    if target is None:
+        config = load_checkpoint(checkpoint, zoo.info(source)).config
+        assert (config.gelu, config.norm_eps, config.pool) == ("erf", 1e-6, "token")
+        return
+    with pytest.raises(MappingError, match=message):
+        load_checkpoint(checkpoint, zoo.info(target))
+    if "convnext" in source:
+        assert namings(checkpoint, zoo.info("dinov3_vits16")) == []
+
+
+def test_files_of_other_families_do_not_fit():
+    """No naming of one takes another's file for its own, square tables and single rows included."""
+    entries = [small(name) for name in NAMES if name != "eupe_vitt16"]
+    for name in (entry.name for entry in entries):
+        naming = zoo.info(name).namings[0]
+        state = as_file(state_of(small(name).config_for(naming.name), naming, 4))
+        fitting = [
+            entry.name
+            for entry in entries
+            for other in entry.namings
+            if fits(other, state, shapes(entry.config_for(other.name)))
+        ]
+        assert fitting == [name]
+
+
+# ----------------------------------------------------------------------- what cannot be written
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "form", "message"),
+    [
+        ("tips_vits14_hr", "", "pytorch", "no program reads .* from a .pth file"),
+        ("tips_vits14_hr", "", "huggingface", "no program reads .* from a folder for transformers"),
+        ("siglip2_vitb16_224", "equimo", "huggingface", r"has no attn_pool\.latent"),
+        ("dinov2_vits14_reg", "timm", "pytorch", r"has no global_pos_embed\.weight of shape \[17"),
+        ("vit5_small", "original", "equimo", r"has no blocks\.0\.prenorm\.bias"),
+        (VIT, "equimo", "huggingface", "transformers has no class"),
+    ],
+)
+def test_what_cannot_be_written(name, source, form, message, tmp_path):
+    entry = small(name)
+    config = entry.config_for(source)
+    with pytest.raises(BadRequest, match=message):
+        written(entry, Loaded(config, weights_of(values_of(config))), form, tmp_path / "w")
+
+
+def test_a_head_that_equimo_has_no_place_for(tmp_path):
+    """Equimo's SigLIP 2 is the network without its head: the rest is written, and that is told."""
+    entry = small("siglip2_vitb16_224")
+    loaded = Loaded(entry.config, weights_of(values_of(entry.config)))
+    naming = written(entry, loaded, "equimo", tmp_path / "w.tar.lz4")
+    headless = entry.config_for("equimo")
+    got = read(tmp_path / "w.tar.lz4", naming, headless).arrays
+    head = {path for path in values_of(entry.config) if path.startswith("attn_pool.")}
+    assert set(values_of(entry.config)) - set(got) == head
+    told = convert.lost(loaded, shapes(headless))
+    assert "attn_pool.latent" in told and set(told) <= head
+    assert convert.lost(loaded, shapes(entry.config)) == ()
+
+
+@pytest.mark.parametrize("name", ["dinov2_vits14", VIT])
+def test_positions_that_transformers_interpolates_in_another_way(name):
+    entry = small(name)
+    config = entry.config_for("huggingface")
+    image = np.zeros((1, 3, 5 * config.patch_size, 5 * config.patch_size), np.float32)
+    with pytest.raises(BadRequest, match="interpolates these positions by another rule"):
+        run_transformers(entry, Loaded(config, weights_of(values_of(config))), image)
+
+
+@pytest.mark.parametrize("name", ["dinov2_vits14", "siglip2_vitb16_224"])
+def test_processors_are_those_of_transformers(name, tmp_path):
+    """The settings give the pixels that the zoo computes."""
+    import transformers
+
+    how = zoo.info(name).preprocessing
+    settings = transformers_processor(how)
+    # The class of the settings' name wants torchvision, whose resize is not Pillow's.
+    kind = getattr(transformers, settings["image_processor_type"] + "Pil")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    want = kind.from_pretrained(tmp_path)(photograph(), return_tensors="np")["pixel_values"]
+    got = pixel_values([photograph()], how, how.size)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)

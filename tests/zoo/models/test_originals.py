@@ -1,0 +1,192 @@
+"""The networks beside outputs of the originals that are stored, in JAX and as ONNX."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+import converter
+import zoo
+from converter.verify.sessions import run
+from tests.conftest import GOLDEN, TINY7B
+from tests.seeded import leaves_of, state_of
+from tests.synthetic import digest, make_image
+from weights import bind
+from weights.namings import convnext, meta
+from zoo.export.make import convert
+from zoo.export.request import Signature
+from zoo.models.build import Model, abstract, batched
+
+ATOL = 3e-5
+"""The references' own float32 noise is 7e-6; the smallest known mistake costs 5e-5."""
+
+ONNX_ATOL = 1e-4
+"""The smallest mistake that matters, LayerNorm's epsilon apart, moves outputs by 1e-3."""
+
+NAMINGS = {
+    "dinov3_tiny7b": meta.DINOV3_VIT,
+    "dinov3_vits16": meta.DINOV3_VIT,
+    "dinov2_vits14": meta.DINOV2_VIT,
+    "dinov2_vits14_reg": meta.DINOV2_VIT,
+    "dinov3_convnext_tiny": convnext.META,
+}
+SIZES = {
+    "dinov3_tiny7b": ("256x384", "224x224", "512x512"),
+    "dinov3_vits16": ("230x250", "224x224", "256x384", "512x512"),
+    "dinov2_vits14": ("280x420", "224x224", "518x518"),
+    "dinov2_vits14_reg": ("280x420", "224x224", "518x518"),
+    "dinov3_convnext_tiny": ("230x250", "224x224", "256x384", "512x512"),
+}
+OPSETS = (17, 18, 20, 21, 23, 24, 26)
+
+forward = eqx.filter_jit(batched)
+
+
+@dataclass(frozen=True)
+class Original:
+    """A network with the seeded weights, and what the original made of them."""
+
+    model: Model
+    expected: dict[str, np.ndarray]
+
+    def at(self, size: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Two images, and what is stored for the second."""
+        start = f"{size}/"
+        case = {k.removeprefix(start): v for k, v in self.expected.items() if k.startswith(start)}
+        image = make_image(int(case["image_seed"]), *map(int, size.split("x")))[None]
+        assert digest({"image": image}) == str(case["image_sha256"])
+        return np.concatenate([make_image(1, *image.shape[2:])[None], image]), case
+
+    def assert_outputs(self, hidden, pooled, case, atol):
+        """Of one image."""
+        hidden, first = np.asarray(hidden), self.model.prefix_tokens
+        patches = hidden[first:]
+        assert len(patches) == case["num_patches"]
+        for got, want in (
+            (pooled, case["x_norm_clstoken"][0]),
+            (hidden[0], case["x_norm_clstoken"][0]),
+            (hidden[1:first], case["x_storage_tokens"][0]),
+            (patches[case["patch_indices"]], case["x_norm_patchtokens_16"][0]),
+            (patches.mean(0), case["patch_mean"][0]),
+        ):
+            np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+
+
+@lru_cache(1)
+def original(name) -> Original:
+    with np.load(GOLDEN / f"{name}.npz") as file:
+        expected = dict(file)
+    config = TINY7B if name == "dinov3_tiny7b" else zoo.info(name).config
+    state = state_of(config, NAMINGS[name], int(expected["seed"]))
+    assert digest(state) == str(expected["state_sha256"]), "other keys, or other random numbers"
+    model = bind(abstract(config), leaves_of(config, NAMINGS[name], state))
+    return Original(model, expected)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
+def test_in_jax(name, size):
+    images, case = original(name).at(size)
+    hidden, pooled, *_ = forward(original(name).model, images)
+    original(name).assert_outputs(hidden[1], pooled[1], case, ATOL)
+
+
+def assert_file(name, file, size):
+    images, case = original(name).at(size)
+    outputs = run(file, [images])
+    hidden, pooled = outputs["last_hidden_state"][1], outputs["pooler_output"][1]
+    original(name).assert_outputs(hidden, pooled, case, ONNX_ATOL)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    ("name", "opset", "layout", "size"),
+    [
+        *(("dinov3_tiny7b", o, "4d", "256x384") for o in OPSETS),
+        *(("dinov3_tiny7b", o, "3d", "256x384") for o in OPSETS),
+        *(("dinov3_vits16", o, "4d", "224x224") for o in OPSETS),
+        ("dinov3_vits16", 23, "3d", "230x250"),
+        ("dinov3_vits16", 23, "4d", "512x512"),
+        *(("dinov2_vits14", o, None, size) for size in ("280x420", "224x224") for o in (18, 23)),
+        *(
+            ("dinov2_vits14_reg", o, None, size)
+            for size in ("280x420", "224x224")
+            for o in (18, 23)
+        ),
+        *(("dinov3_convnext_tiny", o, None, "224x224") for o in (18, 20, 23, 24)),
+        *(("dinov3_convnext_tiny", o, None, "256x384") for o in (18, 23)),
+        ("dinov3_convnext_tiny", 23, None, "230x250"),
+    ],
+)
+def test_in_a_file(name, opset, layout, size, tmp_path):
+    """In a batch that is open."""
+    signature = Signature(tuple(map(int, size.split("x"))), None)
+    convert(original(name).model, opset, signature, layout).save(tmp_path / "model.onnx")
+    assert_file(name, tmp_path / "model.onnx", size)
+
+
+@pytest.mark.parametrize(
+    ("name", "opset"),
+    [
+        ("dinov3_tiny7b", 23),
+        pytest.param("dinov3_vits16", 18, marks=pytest.mark.full),
+        pytest.param("dinov2_vits14", 23, marks=pytest.mark.full),
+        ("dinov3_convnext_tiny", 18),
+    ],
+)
+def test_in_one_file_for_every_size(name, opset, tmp_path):
+    """Sizes that are no multiple of the patch are cropped, as the original crops them."""
+    convert(original(name).model, opset, Signature(None, None)).save(tmp_path / "model.onnx")
+    live = converter.session(tmp_path / "model.onnx")
+    for size in SIZES[name][:2]:
+        assert_file(name, live, size)
+
+
+def states(case):
+    """(layer, class token, some patches, which ones) of every layer that is stored."""
+    stored = "intermediate_norm/"
+    if f"{stored}layers" not in case:
+        for stage in range(4):
+            cls, patches, which = (
+                case[f"{stored}{stage}/{what}"] for what in ("cls", "patch_4", "patch_4_indices")
+            )
+            yield stage + 1, cls[0], patches[0], which
+        return
+    for number, layer in enumerate(case[f"{stored}layers"]):
+        cls, patches = (case[f"{stored}{what}"][number] for what in ("cls", "patch_4"))
+        # Ours are counted from 1.
+        yield int(layer) + 1, cls[0], patches[0], case[f"{stored}patch_4_indices"]
+
+
+@pytest.mark.parametrize("as_maps", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dinov3_tiny7b",
+        *(
+            pytest.param(name, marks=pytest.mark.full)
+            for name in list(NAMINGS)[1:]
+            if name != "dinov2_vits14"
+        ),
+    ],
+)
+def test_hidden_states(name, as_maps, tmp_path):
+    """In JAX and in a file, as tokens or as maps of the patches."""
+    images, case = original(name).at("224x224")
+    model, wanted = original(name).model, list(states(case))
+    layers = tuple(layer for layer, *_ in wanted)
+    in_jax = forward(model, images, layers, as_maps=as_maps).hidden_states
+    convert(model, 23, Signature((224, 224), None, layers, as_maps)).save(tmp_path / "model.onnx")
+    in_file = run(tmp_path / "model.onnx", [images])
+    for (layer, cls, patches, which), found in zip(wanted, in_jax, strict=True):
+        for got, atol in ((found, ATOL), (in_file[f"hidden_state_{layer}"], ONNX_ATOL)):
+            got = np.asarray(got[1])
+            if as_maps:
+                rows = got.reshape(len(got), -1).T
+                assert got.shape[1] == got.shape[2]
+            else:
+                rows = got[model.prefix_tokens :]
+                np.testing.assert_allclose(got[0], cls, rtol=0, atol=atol)
+            np.testing.assert_allclose(rows[which], patches, rtol=0, atol=atol)
