@@ -22,7 +22,7 @@ import onnx_ir as ir
 from kernels import kernels, session
 from noted import FORMS as NOTED
 
-from zoo.bench.rounds import interleave, run
+from zoo.bench.rounds import interleave, run_once
 
 TOKENS, WIDTH, HEADS = 201, 384, 6
 HEAD = WIDTH // HEADS
@@ -184,7 +184,7 @@ def main() -> None:
             name: session(Block(form, asked.batch).model(), asked.threads, Path(folder) / str(i))
             for i, (name, form) in enumerate(FORMS.items())
         }
-        interleave({name: run(each, {"x": x}) for name, each in live.items()}, asked.rounds)
+        interleave({name: run_once(each, {"x": x}) for name, each in live.items()}, asked.rounds)
         found = {name: kernels(Path(each.end_profiling())) for name, each in live.items()}
     first = sum(found["as written"].values())
     for name, each in found.items():

@@ -28,7 +28,7 @@ from converter.ir import Graph
 from converter.lower import lower
 from converter.pipeline import passes
 from converter.targets import DEFAULT, find_target
-from zoo.models.build import abstract, batched
+from zoo.models.builder import abstract, batched
 
 OPSET = 23
 TARGET = find_target(DEFAULT)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weights.progress import Quiet
-from zoo.bench.inputs import Options
-from zoo.bench.measure import bench
+from zoo.bench.inputs import BenchOptions
+from zoo.bench.measure import measure_files
 from zoo.cli.app import app
 from zoo.cli.console import call
 
@@ -42,9 +42,9 @@ def exported(model: str, folder: Path) -> list[Path]:
     return files
 
 
-def compare(files: Sequence[Path], options: Options) -> None:
+def compare(files: Sequence[Path], options: BenchOptions) -> None:
     """Print a row for every file."""
-    found = bench(files, options, Quiet())
+    found = measure_files(files, options, Quiet())
     total = found.floor.total
     print(f"batch {options.batch}, {options.threads} threads: products {1e3 * total:.2f} ms")
     for file, contender in zip(files, found.contenders, strict=True):
@@ -63,7 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = asked.files or exported(asked.model, Path(folder))
         for batch in asked.batches:
-            compare(files, Options(batch=batch, threads=asked.threads, rounds=asked.rounds))
+            compare(files, BenchOptions(batch=batch, threads=asked.threads, rounds=asked.rounds))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import argparse
 import numpy as np
 import onnx_ir as ir
 
-from zoo.bench.rounds import interleave, resting_session, run
+from zoo.bench.rounds import interleave, resting_session, run_once
 
 SIZES = {24: 96, 12: 192, 6: 384, 3: 768, 56: 96, 28: 192, 14: 384, 7: 768}
 """Channels by height and width: the stages of ConvNeXt-T at 96 and at 224."""
@@ -107,7 +107,7 @@ def main() -> None:
     for size, channels in SIZES.items():
         x = np.random.default_rng(1).standard_normal((1, channels, size, size), np.float32)
         live = {f: resting_session(model(f, channels, size), asked.threads) for f in FORMS}
-        times = interleave({f: run(each, {"x": x}) for f, each in live.items()}, asked.rounds)
+        times = interleave({f: run_once(each, {"x": x}) for f, each in live.items()}, asked.rounds)
         first = min(times["convolutions"])
         ratios = "".join(f"{min(times[form]) / first:16.2f}" for form in FORMS)
         print(f"{channels:4} x {size:2} x {size:2}   {ratios}{1e3 * first:10.2f}", flush=True)

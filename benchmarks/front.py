@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import zoo
-from zoo.bench.rounds import interleave, resting_session, run
+from zoo.bench.rounds import interleave, resting_session, run_once
 from zoo.images.in_graph import front
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
@@ -35,7 +35,7 @@ def compare(model: str, file: Path, threads: int, rounds: int) -> None:
         image = photograph().resize(size)
         fed = {"image": np.asarray(image)[None]}
         tasks = {
-            "file": run(live, fed),
+            "file": run_once(live, fed),
             "Pillow": lambda image=image: pixel_values([image], how, how.size),
         }
         times = {name: min(found) for name, found in interleave(tasks, rounds).items()}

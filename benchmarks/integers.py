@@ -21,19 +21,19 @@ import onnxruntime as ort
 import converter
 import zoo
 from weights import random_weights
-from zoo.checkpoints.load import shapes
-from zoo.export.make import convert
+from zoo.checkpoints.load import model_shapes
+from zoo.export.make import convert_model
 from zoo.export.quantise.blocks import BLOCK, Blocks
 from zoo.export.quantise.columns import STEPS, Columns
+from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
 from zoo.export.quantise.parameters import added
 from zoo.export.quantise.products import Codec, Floats, Product, products
-from zoo.export.quantise.quantise import quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 CONTRIB = "com.microsoft"
 
@@ -150,12 +150,12 @@ def fixed(source: Path, pixels: np.ndarray) -> Callable[[ir.Model], Codec]:
 def variants(folder: Path, model: str, pixels: np.ndarray) -> dict[str, Path]:
     """All files by what is tried in them, the float32 one first."""
     entry = zoo.info(model)
-    values = random_weights(shapes(entry.config)).arrays
+    values = random_weights(model_shapes(entry.config)).arrays
     sources = {}
     for name, opset, layout in (("3-D", 23, "3d"), ("4-D", 23, "4d"), ("18", 18, "4d")):
         sources[name] = folder / f"float32-{name}.onnx"
         signature = Signature(entry.preprocessing.size, None)
-        convert(abstract(entry.config), opset, signature, layout).save(sources[name], values)
+        convert_model(abstract(entry.config), opset, signature, layout).save(sources[name], values)
     source = sources["3-D"]
 
     def columns(_: ir.Model) -> Codec:

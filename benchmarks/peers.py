@@ -39,11 +39,11 @@ from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo import runtime
 from zoo.artifacts.build.plan import USUAL, VARIANTS
-from zoo.bench.inputs import Options
+from zoo.bench.inputs import BenchOptions
 from zoo.bench.machine import machine
-from zoo.bench.measure import bench
+from zoo.bench.measure import measure_files
 from zoo.checkpoints.convert import naming_to_write, write_folder
-from zoo.checkpoints.load import shapes
+from zoo.checkpoints.load import model_shapes
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 
@@ -105,7 +105,7 @@ def write_checkpoint(model: str, folder: Path) -> None:
     """Random weights as transformers and the zoo load them."""
     entry = zoo.info(model)
     naming = naming_to_write(entry, "huggingface")
-    leaves = shapes(entry.config_for(naming.name))
+    leaves = model_shapes(entry.config_for(naming.name))
     folder.parent.mkdir(parents=True, exist_ok=True)
     items = items_for(naming, random_weights(leaves, 0), leaves)
     write_folder(folder, items, entry, Quiet())
@@ -187,8 +187,10 @@ def speed(
     }
     clock = time.thread_time if asked.busy else time.perf_counter
     size = (SIDE, SIDE)
-    options = Options(batch=batch, size=size, threads=threads, rounds=asked.rounds, clock=clock)
-    found = bench([*paths.values()], options, Quiet())
+    options = BenchOptions(
+        batch=batch, size=size, threads=threads, rounds=asked.rounds, clock=clock
+    )
+    found = measure_files([*paths.values()], options, Quiet())
     rows = {
         label: {
             "fastest_ms": round(1e3 * each.fastest, 3),

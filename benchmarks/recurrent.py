@@ -25,7 +25,7 @@ import onnx_ir as ir
 
 import converter
 from converter.fuse.user_recognisers import names
-from zoo.bench.rounds import interleave, resting_session, run
+from zoo.bench.rounds import interleave, resting_session, run_once
 
 OPSET = 22
 Layer = tuple[Callable[..., Any], Any]
@@ -105,7 +105,7 @@ def compare(table: dict[str, Layer], x: np.ndarray, options: argparse.Namespace)
         for key, export in exports.items()
     }
     feeds = {key: {each.get_inputs()[0].name: x} for key, each in live.items()}
-    times = interleave({k: run(each, feeds[k]) for k, each in live.items()}, options.rounds)
+    times = interleave({k: run_once(each, feeds[k]) for k, each in live.items()}, options.rounds)
     for name, (fn, params) in table.items():
         both = [(name, False), (name, True)]
         fused, loop = (1e3 * min(times[key]) for key in both)

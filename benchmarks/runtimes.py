@@ -27,10 +27,10 @@ from tests.runtimes import load
 from tests.runtimes.networks import NETWORKS, furthest, pixels, size_of, write
 from tests.seeded import values_of
 from tests.synthetic import make_image
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.manifest.choices import Precision, Target
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "q4")
 TIMED = ("dinov3_vits16", "dinov3_convnext_tiny")
@@ -91,7 +91,9 @@ def ratio(runtime: str, model: str, kind: Kind, folder: Path) -> str:
     files = {}
     for each in (kind, Kind("", "onnxruntime", 23, fixed=True)):
         files[each.target] = folder / f"{model}-{each.target}.onnx"
-        export = convert(abstract(config), each.opset, each.signature(size), target=each.target)
+        export = convert_model(
+            abstract(config), each.opset, each.signature(size), target=each.target
+        )
         export.save(files[each.target], values_of(config))
     runs = (load.RUNTIMES[runtime](files[kind.target]), load.onnxruntime(files["onnxruntime"]))
     images = [make_image(0, *size)[None]]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from floor import exported
 
-from zoo.site.runtime import PACKAGE, VERSION
+from zoo.site.browser_runtime import PACKAGE, VERSION
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
 SIDE = 224

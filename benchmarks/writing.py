@@ -31,8 +31,8 @@ import zoo
 from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
-from zoo.checkpoints.convert import naming_to_write, read_format, write
-from zoo.checkpoints.load import shapes
+from zoo.checkpoints.convert import naming_to_write, read_format, write_as
+from zoo.checkpoints.load import model_shapes
 from zoo.registry.entry import ModelInfo
 
 NAMES = {
@@ -59,9 +59,9 @@ class Run:
 def write_checkpoint(entry: ModelInfo, place: Path) -> None:
     """Random weights in the form that the name of the place says."""
     naming = naming_to_write(entry, read_format(place))
-    leaves = shapes(entry.config_for(naming.name))
+    leaves = model_shapes(entry.config_for(naming.name))
     items = items_for(naming, random_weights(leaves, 0), leaves)
-    write(naming.name, place, items, entry, Quiet())
+    write_as(naming.name, place, items, entry, Quiet())
 
 
 def files_at(place: Path) -> list[Path]:

@@ -17,11 +17,11 @@ install_import_hook(["zoo.models"], "beartype.beartype")
 from tests.loading import load  # noqa: E402
 from tests.synthetic import digest, make_state, save_pth  # noqa: E402
 from weights import bind, leaf_shapes  # noqa: E402
-from weights.distributions import Float32, Shape  # noqa: E402
+from weights.initializers import Float32, Shape  # noqa: E402
 from weights.mapping import plan, source_shapes  # noqa: E402
-from weights.namings.meta import DINOV3_VIT  # noqa: E402
+from weights.namings.meta_names import DINOV3_VIT  # noqa: E402
 from zoo import info  # noqa: E402
-from zoo.models.build import abstract  # noqa: E402
+from zoo.models.builder import abstract  # noqa: E402
 from zoo.models.config import ViTConfig  # noqa: E402
 from zoo.models.vit import VisionTransformer  # noqa: E402
 

@@ -16,9 +16,9 @@ from tests.references import convnext, dinov2, dinov3, siglip2, vit
 from tests.references.running import Values, equimo_model, file_state
 from tests.seeded import leaves_of, nano, state_of, values_of
 from tests.synthetic import save_pth
-from weights.distributions import Float32
+from weights.initializers import Float32
 from weights.mapping import Naming
-from weights.namings import timm
+from weights.namings import timm_names
 from zoo.models.config import Config, ConvNeXtConfig, ViTConfig
 from zoo.registry.entry import ModelInfo
 
@@ -153,7 +153,7 @@ def timm_state(name: str) -> dict[str, Float32]:
     if "convnext" in name:
         return convnext.timm_state(leaves(name, "timm"))
     if entry.family in ("vit", "siglip2"):
-        return file_state(timm.VIT, leaves(name, "timm"))
+        return file_state(timm_names.VIT, leaves(name, "timm"))
     state = state_of(entry.config, entry.namings[0], 4)
     return (dinov3_by_timm if entry.family == "dinov3" else dinov2_by_timm)(state)
 

@@ -72,8 +72,8 @@ def serve() -> None:
     import zoo.artifacts.build.folder
     import zoo.checkpoints.convert
     import zoo.checkpoints.golden
-    import zoo.cli.golden
-    import zoo.cli.weights
+    import zoo.cli.golden_command
+    import zoo.cli.weights_command
     import zoo.export.exporter
     import zoo.hub.pull  # noqa: F401
 

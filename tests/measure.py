@@ -34,9 +34,9 @@ from tests.references import (
 from tests.seeded import leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.build import Model, abstract, batched
+from zoo.models.builder import Model, abstract, batched
 from zoo.models.config import Config
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
@@ -71,7 +71,7 @@ Row = dict[str, Any]
 
 def structure(entry: ModelInfo, opset: int) -> converter.Report:
     """What a model's file consists of, at its native size."""
-    return convert(abstract(entry.config), opset, Signature(entry.native, None)).report
+    return convert_model(abstract(entry.config), opset, Signature(entry.native, None)).report
 
 
 def counts(entry: ModelInfo) -> Row:
@@ -97,7 +97,7 @@ def worst(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> tu
 def files(model: Model, values: Any, signature: Signature) -> Iterator[Any]:
     """(opset, live session) of a model's files."""
     for opset in OPSETS:
-        export = convert(model, opset, signature)
+        export = convert_model(model, opset, signature)
         with tempfile.TemporaryDirectory() as folder:
             export.save(Path(folder) / "model.onnx", values=values)
             yield opset, converter.session(Path(folder) / "model.onnx")

@@ -9,11 +9,11 @@ from functools import cache
 import zoo
 from tests.synthetic import make_state
 from weights import LazyTensor, bind
-from weights.distributions import Float32
+from weights.initializers import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
-from zoo.checkpoints.load import shapes
-from zoo.models.build import Model, abstract
+from zoo.checkpoints.load import model_shapes
+from zoo.models.builder import Model, abstract
 from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions
 
 State = Mapping[str, Float32]
@@ -29,21 +29,21 @@ def as_file(state: State) -> dict[str, LazyTensor]:
 
 def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
     """A seeded checkpoint with these names, what it holds twice included."""
-    keys = source_shapes(plan(naming.rules, shapes(config)))
+    keys = source_shapes(plan(naming.rules, model_shapes(config)))
     return make_state(keys, seed, copies=naming.repeated(keys))
 
 
 def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
     """The leaves that a checkpoint holds."""
     file = naming.normalise(as_file(state))
-    read = apply(naming, plan(naming.rules, shapes(config)), file)
+    read = apply(naming, plan(naming.rules, model_shapes(config)), file)
     return {path: tensor.read() for path, tensor in read.items()}
 
 
 @cache
 def values_of(config: Config, seed: int = 1) -> dict[str, Float32]:
     """Random leaves."""
-    return dict(random_weights(shapes(config), seed).arrays)
+    return dict(random_weights(model_shapes(config), seed).arrays)
 
 
 def model_of(config: Config, seed: int = 1) -> Model:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weights.distributions import DRAWS, Draw, Float32, Shape
+from weights.initializers import DRAWS, Draw, Float32, Shape
 from weights.synthetic import stream_state
 
 NO_COPIES: Mapping[str, str] = {}

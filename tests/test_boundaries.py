@@ -45,7 +45,7 @@ ROOMS = {
             "overlapping",
             "opening",
             "tensors",
-            "distributions",
+            "initializers",
             "files",
             "transforms",
             "mapping",
@@ -277,13 +277,16 @@ def _stated(package: str) -> Iterator[tuple[str, str]]:
                 yield node.name, name_of(path)
 
 
-def test_the_converter_has_no_two_modules_of_one_name():
-    names = [name_of(path).rpartition(".")[2] for path in files("converter")]
-    assert [name for name in set(names) if names.count(name) > 1] == []
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_two_modules_of_one_name(package):
+    names = [name_of(path).rpartition(".")[2] for path in files(package)]
+    assert [n for n in set(names) if names.count(n) > 1 and n != "__main__"] == []
 
 
-def test_the_converter_has_no_two_public_things_of_one_name():
-    names = [name for name, _ in _stated("converter") if not name.startswith("_")]
+@pytest.mark.parametrize("packages", [("converter",), ("weights", "zoo")])
+def test_no_two_public_things_of_one_name(packages):
+    stated = [name for package in packages for name, _ in _stated(package)]
+    names = [name for name in stated if not name.startswith("_") and name != "main"]
     assert [name for name in set(names) if names.count(name) > 1] == []
 
 

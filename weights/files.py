@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
 import numpy as np
 
-from weights.distributions import Float32, Shape
 from weights.errors import Damaged, NotACheckpoint, WrongDigest
+from weights.initializers import Float32, Shape
 from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 

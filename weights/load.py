@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from weights.distributions import Shape
 from weights.errors import BadValues, NotACheckpoint
 from weights.files import Checkpoint, hold_to_name
+from weights.initializers import Shape
 from weights.mapping import Naming, apply, filled, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 

@@ -38,7 +38,7 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
         lock.release()
 
 
-def discard() -> None:
+def discard_locks() -> None:
     """Remove the lock files that are held: for a process that is about to end."""
     for path in tuple(_HELD):
         path.unlink(missing_ok=True)

@@ -11,8 +11,8 @@ from functools import cache, partial, reduce
 
 import numpy as np
 
-from weights.distributions import Float32, Shape
 from weights.errors import BadValues, MappingError
+from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
 from weights.transforms import SAME, Transform, zeros
 
@@ -115,7 +115,7 @@ class Naming:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceKey:
     """A key of a file, the shape it must have, whether it may be missing and is what then."""
 
     key: str
@@ -125,16 +125,16 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LeafPlan:
     """What one leaf needs from a file."""
 
     target: str
     shape: Shape
-    sources: tuple[Source, ...]
+    sources: tuple[SourceKey, ...]
     rule: Rule
 
 
-def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Plan]:
+def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
     """Find each leaf's sources. The first rule that matches a leaf decides.
 
     **Raises** `KeyError` if there is no rule for a leaf, which is a mistake in the table.
@@ -143,26 +143,26 @@ def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Plan]:
     return [_plan_leaf(rules, target, shape) for target, shape in shapes.items()]
 
 
-def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> Plan:
+def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
     for rule in rules:
         keys = rule.match(target)
         if keys is not None:
             pairs = zip(keys, rule.transform.source_shapes(shape), strict=bool(keys))
             sources = (
-                Source(key.removesuffix("?"), source, key.endswith("?"), rule.missing)
+                SourceKey(key.removesuffix("?"), source, key.endswith("?"), rule.missing)
                 for key, source in pairs
             )
-            return Plan(target, shape, tuple(sources), rule)
+            return LeafPlan(target, shape, tuple(sources), rule)
     raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
 
 
-def source_shapes(plans: Iterable[Plan]) -> dict[str, Shape]:
+def source_shapes(plans: Iterable[LeafPlan]) -> dict[str, Shape]:
     """Key to shape of everything that a complete file holds."""
     return {source.key: source.shape for item in plans for source in item.sources}
 
 
 def apply(
-    naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]
+    naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, LazyTensor]:
     """Leaves from a file; values are read and transformed only when asked for.
 
@@ -182,7 +182,7 @@ def apply(
     }
 
 
-def mismatches(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
+def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
     """What keeps a file from giving a model its leaves, one line a kind; nothing is read."""
     surplus = _surplus(naming, plans, file)
     sources = {source.key: source for item in plans for source in item.sources}
@@ -205,7 +205,7 @@ def mismatches(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]
     return [f"{len(names)} {what}: {_listed(names)}" for what, names in found.items() if names]
 
 
-def _surplus(naming: Naming, plans: list[Plan], file: Mapping[str, LazyTensor]) -> set[str]:
+def _surplus(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> set[str]:
     """Keys that a file may have although the model has no use for them."""
     needed = source_shapes(plans)
     return {key for key in file if key not in needed and _fits_any(naming.surplus, key)}
@@ -246,24 +246,26 @@ def _listed(names: list[str]) -> str:
     return shown[:2000] + (f" and {more} more" if more > 0 else "")
 
 
-def _read(item: Plan, file: Mapping[str, LazyTensor]) -> Float32:
+def _read(item: LeafPlan, file: Mapping[str, LazyTensor]) -> Float32:
     if not item.sources:
         return item.rule.missing(item.shape)
     values = (file[s.key].read() if s.key in file else s.missing(s.shape) for s in item.sources)
     return item.rule.transform.apply(*values)
 
 
-def filled(plans: Iterable[Plan], file: Mapping[str, LazyTensor]) -> list[str]:
+def filled(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
     """Leaves that nothing in the file says anything about."""
     return [item.target for item in plans if not any(source.key in file for source in item.sources)]
 
 
-def invert(plans: Iterable[Plan], leaves: Mapping[str, LazyTensor]) -> dict[Source, LazyTensor]:
+def invert(
+    plans: Iterable[LeafPlan], leaves: Mapping[str, LazyTensor]
+) -> dict[SourceKey, LazyTensor]:
     """The tensors of a file in another naming, from a model's leaves.
 
     A source that several leaves are parts of is the sum of what each gives.
     """
-    parts: dict[Source, list[tuple[Rule, LazyTensor, int]]] = {}
+    parts: dict[SourceKey, list[tuple[Rule, LazyTensor, int]]] = {}
     for item in plans:
         for index, source in enumerate(item.sources):
             parts.setdefault(source, []).append((item.rule, leaves[item.target], index))

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from weights.distributions import DRAWS, Float32, Shape, kind_of
+from weights.initializers import DRAWS, Float32, Shape, kind_of
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from weights.distributions import DRAWS, Draw, Float32, Shape, kind_of
-from weights.namings import meta
+from weights.initializers import DRAWS, Draw, Float32, Shape, kind_of
+from weights.namings import meta_names
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.pth import write_pth
+from weights.writers.pth_writer import write_pth
 
 
 def stream_state(
@@ -50,7 +50,7 @@ def write_checkpoint(
     whole = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = {
         # Read once each, in this order, which is the stream's.
-        key: LazyTensor(whole[key], meta.dtype(key), lambda: next(stream)[1])
+        key: LazyTensor(whole[key], meta_names.dtype(key), lambda: next(stream)[1])
         for key in sorted(whole)
     }
     write_pth(path, items, listener)

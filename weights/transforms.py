@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weights.distributions import Float32, Shape, exact_periods, key_mask
+from weights.initializers import Float32, Shape, exact_periods, key_mask
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weights.distributions import Float32, Shape
+from weights.initializers import Float32, Shape
 
 # JAX is imported inside the functions: it takes half a second, which `zoo list` and every error
 # message would have to wait for.

@@ -18,10 +18,10 @@ import zoo
 from tests.judges.evaluator import evaluate
 from tests.judges.runtimes import Apart
 from zoo.errors import BadRequest
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.request import Options, Signature, read_request
 from zoo.files.staging import NAME
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -125,7 +125,7 @@ DEVICES = ("tensorrt", "openvino", "web")
 def test_what_devices_take(target, size):
     """Attention with an axis of heads and one output, and integers of 64 bits for places alone."""
     model = abstract(zoo.info("dinov3_vits16").config)
-    export = convert(model, 23, Signature(size, None), target=target)
+    export = convert_model(model, 23, Signature(size, None), target=target)
     ir.passes.common.ShapeInferencePass()(export.model)  # lengths are computed without a dtype
     nodes = [*export.model.graph.all_nodes()]
     attentions = [node for node in nodes if node.op_type == "Attention"]

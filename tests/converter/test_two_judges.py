@@ -31,7 +31,7 @@ from tests.judges.habits import Arrays, Runtime
 from tests.judges.habits.page import TABLES
 from tests.judges.runtimes import Apart
 from tests.seeded import model_of, nano
-from zoo.models.build import batched
+from zoo.models.builder import batched
 from zoo.models.config import Config, ConvNeXtConfig
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]

@@ -16,10 +16,9 @@ from weights import open_checkpoint
 from weights.progress import Quiet
 from weights.tensors import FLOATS, LazyTensor
 from weights.writers.items import Items
-from weights.writers.pth import write_pth
-from weights.writers.safetensors import write_safetensors
-from zoo.manifest.read import read as read_manifest
-from zoo.manifest.read import to_text
+from weights.writers.pth_writer import write_pth
+from weights.writers.safetensors_writer import write_safetensors
+from zoo.manifest.read import read_manifest, to_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -9,7 +9,7 @@ import numpy as np
 import zoo
 from tests.references import Arrays, Reference
 from tests.references.running import Values, run_transformers, transformers_model
-from weights.namings import convnext
+from weights.namings import convnext_names
 from zoo.models.config import ConvNeXtConfig
 
 # What our paths become in timm's files; written down from its state dicts, not from our table.
@@ -84,7 +84,7 @@ def transformers(config: ConvNeXtConfig, values: Values):
     from transformers import DINOv3ConvNextConfig, DINOv3ConvNextModel
 
     settings = DINOv3ConvNextConfig(hidden_sizes=list(config.dims), depths=list(config.depths))
-    return transformers_model(DINOv3ConvNextModel, settings, convnext.HUGGINGFACE, values)
+    return transformers_model(DINOv3ConvNextModel, settings, convnext_names.HUGGINGFACE, values)
 
 
 def by_transformers(config, values, image) -> Arrays:

@@ -15,7 +15,7 @@ from tests.references.running import (
     run_transformers,
     transformers_model,
 )
-from weights.namings import huggingface
+from weights.namings import huggingface_names
 from zoo.models.config import Config
 
 
@@ -54,7 +54,7 @@ def transformers(config: Config, values: Values):
         kind = Dinov2WithRegistersModel
     else:
         settings, kind = Dinov2Config(**settings_of(config)), Dinov2Model
-    return transformers_model(kind, settings, huggingface.DINOV2_VIT, values)
+    return transformers_model(kind, settings, huggingface_names.DINOV2_VIT, values)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:

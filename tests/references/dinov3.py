@@ -7,7 +7,7 @@ import numpy as np
 from tests.references import Arrays, Reference
 from tests.references.dinov2 import by_equimo
 from tests.references.running import Values, run_transformers, transformers_model
-from weights.namings import huggingface
+from weights.namings import huggingface_names
 from zoo.models.config import Config
 
 BIAS = "blocks.0.attn.qkv.bias"
@@ -31,7 +31,7 @@ def transformers(config: Config, values: Values):
         key_bias=config.qkv_bias and bool(values[BIAS][config.dim : 2 * config.dim].any()),
         value_bias=config.qkv_bias,
     )
-    model = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
+    model = transformers_model(DINOv3ViTModel, settings, huggingface_names.DINOV3_VIT, values)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
     model.rope_embeddings.inv_freq = 1 / periods
     return model

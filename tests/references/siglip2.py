@@ -10,7 +10,7 @@ from tests.references.running import (
     run_transformers,
     transformers_model,
 )
-from weights.namings import huggingface
+from weights.namings import huggingface_names
 from zoo.models.config import Config
 
 
@@ -31,7 +31,7 @@ def transformers(config: Config, values: Values):
         patch_size=config.patch_size,
         image_size=config.positions.grid * config.patch_size,
     )
-    return transformers_model(SiglipVisionModel, settings, huggingface.SIGLIP_VIT, values)
+    return transformers_model(SiglipVisionModel, settings, huggingface_names.SIGLIP_VIT, values)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:

@@ -15,7 +15,7 @@ from tests.references.running import (
     run_transformers,
     transformers_model,
 )
-from weights.namings import huggingface
+from weights.namings import huggingface_names
 from zoo.models.config import Config
 
 
@@ -38,7 +38,7 @@ def transformers(config: Config, values: Values):
         image_size=config.positions.grid * config.patch_size,
         num_labels=config.classes,
     )
-    return transformers_model(ViTForImageClassification, settings, huggingface.VIT, values)
+    return transformers_model(ViTForImageClassification, settings, huggingface_names.VIT, values)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:

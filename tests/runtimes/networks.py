@@ -11,11 +11,11 @@ import numpy as np
 import zoo
 from tests.seeded import model_of, nano, values_of
 from tests.synthetic import make_image
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.request import Signature
 from zoo.manifest.choices import Precision, Target
-from zoo.models.build import abstract, batched
+from zoo.models.builder import abstract, batched
 from zoo.models.config import Config
 
 NETWORKS: Mapping[str, Config] = {
@@ -47,7 +47,7 @@ def write(
     """A file with seeded weights, which are the same in all."""
     config = NETWORKS[name]
     file = folder / f"{name}-{target}-{opset}-{precision}.onnx"
-    export = convert(abstract(config), opset, signature, target=target)
+    export = convert_model(abstract(config), opset, signature, target=target)
     export.save(file, values_of(config))
     if precision != "fp32":
         source = file.rename(file.with_suffix(".source"))

@@ -9,12 +9,12 @@ import pytest
 import zoo
 from tests.loading import load, naming_of
 from weights import LazyTensor, leaf_shapes, locate, random_weights
-from weights.distributions import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.errors import MappingError, WeightsNotFound, WrongDigest
+from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
-from weights.namings.meta import DINOV3_VIT
+from weights.namings.meta_names import DINOV3_VIT
 from weights.sources.locate import Published, find_named, searched
-from zoo.checkpoints.load import shapes
+from zoo.checkpoints.load import model_shapes
 
 
 def lazy(array: np.ndarray, dtype: str = "float32") -> LazyTensor:
@@ -30,13 +30,13 @@ def as_file(state):
 def test_rules_cover_every_model(name):
     entry = zoo.info(name)
     for naming in entry.namings:
-        leaves = shapes(entry.config_for(naming.name))
+        leaves = model_shapes(entry.config_for(naming.name))
         assert [item.target for item in plan(naming.rules, leaves)] == list(leaves)
 
 
 @pytest.mark.parametrize("name", zoo.list_models("dinov3*"))
 def test_files_of_dinov3_have_the_published_keys(name):
-    plans = plan(naming_of(zoo.info(name), "meta").rules, shapes(zoo.info(name).config))
+    plans = plan(naming_of(zoo.info(name), "meta").rules, model_shapes(zoo.info(name).config))
     keys = {"vits16": 188, "vitl16_sat493m": 370, "vith16plus": 552, "vit7b16": 610}
     keys |= {"convnext_tiny": 180, "convnext_large": 342}
     short = name.removeprefix("dinov3_")
@@ -110,9 +110,9 @@ def test_hundreds_of_problems_are_counted(tiny7b):
 def test_random_weights_have_a_distribution_for_every_leaf(name):
     entry = zoo.info(name)
     for config in (entry.config, *entry.published.values()):
-        assert {kind_of(path) for path in shapes(config)} <= set(DRAWS)
+        assert {kind_of(path) for path in model_shapes(config)} <= set(DRAWS)
     naming = entry.namings[0]
-    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
     assert {kind_of(key) for key in keys} <= set(DRAWS)
 
 

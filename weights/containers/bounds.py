@@ -7,8 +7,8 @@ than the tensor. What has to be decompressed for that takes a second for every 1
 from collections.abc import Sequence
 from typing import Any
 
-from weights.distributions import Shape
 from weights.errors import Damaged
+from weights.initializers import Shape
 
 MOST_DIMENSIONS = 8
 """Axes of a tensor; the networks of vision have five at most."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from weights.containers.bounds import within
+from weights.containers.leaf_order import record_names
 from weights.containers.lz4 import FrameBytes, Place, blocks
 from weights.containers.npy import scan
-from weights.containers.records import record_names
 from weights.containers.safetensors import parse_object, read_object
 from weights.errors import Damaged, WrongDigest
 from weights.files import PIECE, Bytes, Checkpoint, FileBytes, sound

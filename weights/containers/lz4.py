@@ -39,7 +39,7 @@ BLOCK_SIZES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 
 
 @dataclass(frozen=True)
-class Header:
+class FrameHeader:
     """What the beginning of a frame says about its blocks."""
 
     length: int
@@ -47,7 +47,7 @@ class Header:
     block_checksums: bool
 
 
-def read_header(file: BinaryIO) -> Header:
+def read_frame_header(file: BinaryIO) -> FrameHeader:
     """**Raises** `Damaged`."""
     start = file.read(7)
     if len(start) < 7 or start[:4] != MAGIC or start[4] >> 6 != 1:
@@ -58,18 +58,18 @@ def read_header(file: BinaryIO) -> Header:
     if flags & 1:
         raise Damaged("it needs a dictionary")
     length = 7 + (8 if flags & 8 else 0)
-    return Header(length, BLOCK_SIZES[sizes], bool(flags & 16))
+    return FrameHeader(length, BLOCK_SIZES[sizes], bool(flags & 16))
 
 
 @dataclass(frozen=True)
-class Block:
+class FrameBlock:
     """A block as it lies in the file, and its body; the one that ends a frame has none."""
 
     whole: bytes
     body: bytes
 
 
-def read_block(file: BinaryIO, header: Header) -> Block:
+def read_block(file: BinaryIO, header: FrameHeader) -> FrameBlock:
     """The next block. **Raises** `Damaged` if it is cut off or too long."""
     head = file.read(4)
     length = int.from_bytes(head, "little") & 0x7FFFFFFF
@@ -79,7 +79,7 @@ def read_block(file: BinaryIO, header: Header) -> Block:
     rest = file.read(expected)
     if len(rest) < expected:
         raise Damaged("it ends too early")
-    return Block(head + rest, rest[:length])
+    return FrameBlock(head + rest, rest[:length])
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Place:
     position: int
     window: bytes
 
-    def after(self, block: Block, data: bytes) -> Self:
+    def after(self, block: FrameBlock, data: bytes) -> Self:
         """Where the next block is."""
         window = data if len(data) >= WINDOW else self.window + data
         position = self.position + len(block.whole)
@@ -101,7 +101,7 @@ class Place:
 
 def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
     """Decompressed blocks, all checksums verified; appends to `places` on the way."""
-    header = read_header(file)
+    header = read_frame_header(file)
     file.seek(0)
     decoder = lz4.frame.LZ4FrameDecompressor()
     place, count = Place(0, header.length, b""), 0
@@ -142,7 +142,7 @@ class FrameBytes:
         place = self._nearest(offset)
         damaged = sound(self.frame.path, "LZ4 frame", lz4.block.LZ4BlockError)
         with damaged, self.frame.opened() as file:
-            header = read_header(file)
+            header = read_frame_header(file)
             file.seek(place.position)
             while target:
                 self.last = place
@@ -161,7 +161,7 @@ class FrameBytes:
         return last if noted.offset <= last.offset <= offset else noted
 
 
-def decode(block: Block, header: Header, window: bytes) -> bytes:
+def decode(block: FrameBlock, header: FrameHeader, window: bytes) -> bytes:
     """One block's content."""
     if not block.body:
         raise Damaged("it ends too early")

@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from weights.containers.bounds import MOST_TENSORS, shape_of
-from weights.distributions import Shape
 from weights.errors import Damaged
 from weights.files import Bytes, lazy
+from weights.initializers import Shape
 from weights.tensors import LazyTensor
 
 MAGIC = b"\x93NUMPY"
@@ -46,7 +46,7 @@ class Stream(Protocol):
 
 
 @dataclass(frozen=True)
-class Header:
+class ArrayHeader:
     """What precedes the values of an array: its own length, the array, and the values' bytes."""
 
     length: int
@@ -65,7 +65,7 @@ def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
     for _ in range(MOST_TENSORS + 1):
         if position == size:
             return
-        header = read_header(stream)
+        header = read_array_header(stream)
         if header.fortran:
             raise Damaged("an array in Fortran's order")
         position += header.length
@@ -77,7 +77,7 @@ def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
     raise Damaged(f"more than {MOST_TENSORS} records")
 
 
-def read_header(stream: Stream) -> Header:
+def read_array_header(stream: Stream) -> ArrayHeader:
     """The header that comes next. **Raises** `Damaged`."""
     start = stream.read(8)
     if start[:6] != MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
@@ -94,7 +94,7 @@ def read_header(stream: Stream) -> Header:
         raise Damaged(f"an array of type {code}")
     shape = shape_of([int(number) for number in found[3].replace(b",", b" ").split()])
     dtype = np.dtype(code)
-    return Header(
+    return ArrayHeader(
         length=8 + width + length,
         shape=shape,
         dtype="bfloat16" if dtype.kind == "V" else dtype.name,
@@ -103,7 +103,7 @@ def read_header(stream: Stream) -> Header:
     )
 
 
-def header(shape: Shape, code: str) -> bytes:
+def array_header(shape: Shape, code: str) -> bytes:
     """What precedes the values of an array, as numpy writes it (format 1.0)."""
     stream = io.BytesIO()
     described = {"descr": code, "fortran_order": False, "shape": shape}

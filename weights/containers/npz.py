@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from weights.containers import npy
-from weights.containers.zips import ERRORS, locate
-from weights.distributions import Float32, Shape
+from weights.containers.zips import ERRORS, locate_member
 from weights.errors import Damaged
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored, unreadable
+from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
 
 SUFFIX = ".npy"
@@ -39,7 +39,7 @@ def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) 
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Damaged(f"{info.filename} is neither stored nor deflated")
     with archive.open(info) as file:
-        header = npy.read_header(file)
+        header = npy.read_array_header(file)
     if header.length + header.size != info.file_size:
         raise Damaged(f"{info.filename} has {info.file_size} bytes, not what its header says")
     # In Fortran's order the bytes are those of the transposed array.
@@ -47,7 +47,7 @@ def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) 
     if header.dtype not in FLOATS:
         return LazyTensor(header.shape, header.dtype, unreadable)
     if info.compress_type == zipfile.ZIP_STORED:
-        offset = locate(source.path, info) + header.length
+        offset = locate_member(source.path, info) + header.length
         read = lazy(source, offset, shape, header.dtype).read
     else:
         read = partial(_inflate, source, info, header, shape)
@@ -59,7 +59,9 @@ def _turned(read: Callable[[], Float32]) -> Float32:
     return np.ascontiguousarray(read().T)
 
 
-def _inflate(source: FileBytes, info: zipfile.ZipInfo, header: npy.Header, shape: Shape) -> Float32:
+def _inflate(
+    source: FileBytes, info: zipfile.ZipInfo, header: npy.ArrayHeader, shape: Shape
+) -> Float32:
     """The values of a deflated member; the archive's checksum is compared on the way."""
     with sound(source.path, KIND, *ERRORS), source.opened() as whole:
         with zipfile.ZipFile(whole) as archive, archive.open(info) as file:

@@ -55,7 +55,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StoredTensor:
     """A view into a storage: the first element's index, sizes, and strides in elements."""
 
     storage: Storage
@@ -71,11 +71,11 @@ class Other:
     what: str
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
     (first,) = shape_of([offset])
     if not isinstance(storage, Storage) or len(shape) != len(strides):
         raise Malformed
-    return Tensor(storage, first, shape_of(shape), shape_of(strides))
+    return StoredTensor(storage, first, shape_of(shape), shape_of(strides))
 
 
 def _dictionary(pairs: Any = ()) -> dict[Any, Any]:
@@ -107,7 +107,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def load(program: bytes) -> Any:
+def unpickle(program: bytes) -> Any:
     """The value that a pickle describes.
 
     **Raises** `Refused` for anything but tensors in plain containers, `Malformed` for garbage and
@@ -204,7 +204,7 @@ class Machine:
     def build(self) -> None:
         """Attributes of a dictionary (its `_metadata`) do not matter; nothing else has any."""
         self.take(1)
-        if not isinstance(self.stack[-1], dict | Tensor):
+        if not isinstance(self.stack[-1], dict | StoredTensor):
             raise Refused("an object's state")
 
     def persistent(self, reference: Any) -> Storage:

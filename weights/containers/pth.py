@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
-from weights.containers.pickles import Other, Refused, Storage, Tensor, load
-from weights.containers.zips import ERRORS, locate
-from weights.distributions import Float32, Shape
+from weights.containers.pickles import Other, Refused, Storage, StoredTensor, unpickle
+from weights.containers.zips import ERRORS, locate_member
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
 from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, stored, unreadable
+from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
 
 # Training scripts save the network inside one of these, next to the optimiser's state.
@@ -42,7 +42,7 @@ def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
     with sound(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(source, members)
         try:
-            content = load(archive.read("data.pkl", LARGEST_TABLE))
+            content = unpickle(archive.read("data.pkl", LARGEST_TABLE))
         except Refused as error:
             raise UnsafeCheckpoint(
                 f"{path} was refused because it holds more than tensors ({error}), and loading it "
@@ -73,12 +73,12 @@ class Archive:
         if info.file_size > most:
             raise Damaged(f"{name} has {info.file_size} bytes, far too many")
         content = bytearray(info.file_size)
-        self.source.read_into(locate(self.source.path, info), memoryview(content))
+        self.source.read_into(locate_member(self.source.path, info), memoryview(content))
         return bytes(content)
 
     def tensor(self, key: str, value: Any) -> LazyTensor:
         """A value of the state dict."""
-        if not isinstance(value, Tensor):
+        if not isinstance(value, StoredTensor):
             what = value.what if isinstance(value, Other) else type(value).__name__
             return LazyTensor((), what, unreadable)
         kind = value.storage.kind
@@ -101,10 +101,10 @@ class Archive:
         if info is None or storage.count * width > info.file_size:
             raise Damaged(f"its member data/{storage.key[:20]} is missing or too short")
         # Members are stored as they are, or the file is not torch's.
-        return locate(self.source.path, info)
+        return locate_member(self.source.path, info)
 
 
-def _span(tensor: Tensor) -> int:
+def _span(tensor: StoredTensor) -> int:
     """Elements between a tensor's first and last one, both included."""
     if not math.prod(tensor.shape):
         return 0

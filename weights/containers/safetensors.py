@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, shape_of, within
-from weights.distributions import Shape
 from weights.errors import Damaged
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
+from weights.initializers import Shape
 from weights.opening import read_at_most
 
 MOST_VALUES = 20 * MOST_TENSORS
@@ -37,7 +37,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A tensor, and where its bytes begin and end in the file."""
 
     shape: Shape
@@ -70,7 +70,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def _header(source: FileBytes) -> tuple[dict[str, Entry], Mapping[str, Any]]:
+def _header(source: FileBytes) -> tuple[dict[str, TableEntry], Mapping[str, Any]]:
     """The tensors that are there, and what else the header says. **Raises** `NotACheckpoint`."""
     size = source.state.size
     with sound(source.path, KIND), source.opened() as file:
@@ -116,14 +116,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _entry(key: str, entry: Any, start: int) -> Entry:
+def _entry(key: str, entry: Any, start: int) -> TableEntry:
     match entry:
         case {"dtype": str(code), "shape": [*sizes], "data_offsets": [int(begin), int(end)]} if (
             code in DTYPES
         ):
             shape = shape_of(sizes)
             if end - begin == math.prod(shape) * stored(DTYPES[code]).itemsize:
-                return Entry(shape, DTYPES[code], start + begin, start + end)
+                return TableEntry(shape, DTYPES[code], start + begin, start + end)
     raise Damaged(f"its entry of {key[:80]!r} makes no sense")
 
 

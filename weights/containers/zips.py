@@ -36,7 +36,7 @@ def read_members(path: Path) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def locate(path: Path, info: zipfile.ZipInfo) -> int:
+def locate_member(path: Path, info: zipfile.ZipInfo) -> int:
     """Where the bytes of a member begin that is stored as it is. **Raises** `Damaged`."""
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
         raise Damaged(f"{info.filename} is compressed")

@@ -18,7 +18,7 @@ from weights.lock import locked
 from weights.opening import read_at_most
 from weights.progress import Progress
 from weights.sources.hub import COMMIT, HubFile, ask, unreachable
-from weights.sources.transfer import PART, check, download, part_of
+from weights.sources.transfer import PART, check_digest, download, part_of
 
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
@@ -27,7 +27,7 @@ REFS = "refs"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CachedEntry:
     """A checkpoint, or a folder with a model. `used` is when, in seconds since 1970.
 
     The name is `checkpoints/OWNER/NAME/COMMIT/FILE` or `models/OWNER/NAME/COMMIT`.
@@ -79,7 +79,7 @@ def fill(file: HubFile, advice: str, listener: Progress) -> tuple[Path, str]:
     try:
         with locked(path, listener):
             if path.exists():
-                digest = check(path, asked, listener)
+                digest = check_digest(path, asked, listener)
             else:
                 digest = download(asked, path, advice, listener)
         note(folder(CHECKPOINTS, file.repository), file.revision, asked.revision)
@@ -117,7 +117,7 @@ def touch(path: Path) -> None:
         os.utime(path)
 
 
-def entries(patterns: Sequence[str] = ("*",)) -> list[Entry]:
+def entries(patterns: Sequence[str] = ("*",)) -> list[CachedEntry]:
     """What is kept and fits one of the shell patterns. Links are not followed."""
     found = (
         _entry(kind, path)
@@ -129,16 +129,16 @@ def entries(patterns: Sequence[str] = ("*",)) -> list[Entry]:
     return [item for item in found if any(fnmatchcase(item.name, text) for text in patterns)]
 
 
-def _entry(kind: str, path: Path) -> Entry:
+def _entry(kind: str, path: Path) -> CachedEntry:
     owner_and_name, *rest = path.relative_to(root() / kind).parts
     name = "/".join((kind, owner_and_name.replace("--", "/", 1), *rest))
     files = _files(path) if kind == MODELS else (path, part_of(path))
     there = [file.lstat() for file in files if os.path.lexists(file)]
     used = path.stat().st_mtime if kind == MODELS else max(file.st_mtime for file in there)
-    return Entry(kind, name, path, sum(file.st_size for file in there), used)
+    return CachedEntry(kind, name, path, sum(file.st_size for file in there), used)
 
 
-def remove(entry: Entry, listener: Progress) -> None:
+def remove(entry: CachedEntry, listener: Progress) -> None:
     """Remove an entry, once nobody writes it any more. **Raises** `OSError`."""
     with locked(entry.path, listener):
         if entry.kind == MODELS:

@@ -14,7 +14,7 @@ from weights.files import hold_to_name, promised, sha256
 from weights.progress import Progress, Quiet
 from weights.sources import cache
 from weights.sources.hub import HubFile, cached
-from weights.sources.transfer import check
+from weights.sources.transfer import check_digest
 
 TERMS = "terms"
 """The folder of the cache that says which licences were shown."""
@@ -126,7 +126,7 @@ def search(published: Published, listener: Progress) -> Iterator[Found]:
     for file in hub_files(published):
         for copy, holder in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
             if copy is not None:
-                digest = check(copy, file, listener)
+                digest = check_digest(copy, file, listener)
                 yield _from_hub(copy, file, f"{holder} ({file})", digest)
 
 

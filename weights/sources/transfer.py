@@ -75,10 +75,10 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
             if failures == ATTEMPTS or (pause is None and not _is_passing(error)):
                 raise unreachable(file, error, advice) from error
             time.sleep(PAUSE * failures if pause is None else pause)
-    return check(part, file, listener)
+    return check_digest(part, file, listener)
 
 
-def check(path: Path, file: HubFile, listener: Progress) -> str:
+def check_digest(path: Path, file: HubFile, listener: Progress) -> str:
     """The sha256 of a file, which must be the recorded one.
 
     A file that is not right is removed, so that the next attempt fetches it again.

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from weights.containers.records import BLOCK_PREFIX, QKV_BIAS
-from weights.distributions import Shape
+from weights.containers.leaf_order import BLOCK_PREFIX, QKV_BIAS
 from weights.files import stored
+from weights.initializers import Shape
 from weights.mapping import Naming, invert, plan
-from weights.namings import meta
+from weights.namings import meta_names
 from weights.tensors import LazyTensor, Weights
 from weights.transforms import zeros
 
@@ -49,7 +49,7 @@ def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> 
     # Only Equimo has keys that must be there although they hold zeros.
     if naming.name == "equimo" and naming.zero:
         tensors = _zero_biases(tensors) | tensors
-    return {key: replace(tensor, dtype=meta.dtype(key)) for key, tensor in tensors.items()}
+    return {key: replace(tensor, dtype=meta_names.dtype(key)) for key, tensor in tensors.items()}
 
 
 def _zero_biases(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from zoo.bench.inputs import Spec, draw
+from zoo.bench.inputs import Spec, draw_inputs
 from zoo.bench.rounds import Task
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
@@ -33,7 +33,7 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     kind = settings.pop("model_type")
     torch.set_num_threads(threads)
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
-    (array,) = draw(specs).values()
+    (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
     asked = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
 

@@ -7,13 +7,13 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from zoo.bench.products import Product, Products
-from zoo.bench.rounds import Task, resting_session, run
+from zoo.bench.rounds import Task, resting_session, run_once
+from zoo.bench.timed_products import Products, TimedProduct
 
 OPSET = 18
 IR_VERSION = 8
 
-Key: TypeAlias = int | str | Product
+Key: TypeAlias = int | str | TimedProduct
 """What is timed: a file, by its number; a product; or an empty call."""
 
 CALL = "call"
@@ -25,7 +25,7 @@ class Floor:
     """Seconds of the fastest run of each product, less an empty call's, and of all together."""
 
     products: Products
-    seconds: Mapping[Product, float]
+    seconds: Mapping[TimedProduct, float]
 
     @property
     def total(self) -> float:
@@ -46,7 +46,7 @@ def floor(found: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
     return Floor(found, {each: max(min(times[each]) - call, 0.0) for each in found.counts})
 
 
-def _single(product: Product, threads: int) -> Task:
+def _single(product: TimedProduct, threads: int) -> Task:
     """A run of a model with this one node. A weight is a constant, as ONNX Runtime packs those."""
     left = ir.val("left", ir.DataType.FLOAT, product.left)
     right = ir.val("right", ir.DataType.FLOAT, product.right)
@@ -72,4 +72,4 @@ def _task(node: ir.Node, fed: Mapping[str, np.ndarray], left: Sequence[int], thr
     )
     data = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION)).SerializeToString()
     array = np.random.default_rng(1).standard_normal(tuple(left), np.float32)
-    return run(resting_session(data, threads), {"left": array, **fed})
+    return run_once(resting_session(data, threads), {"left": array, **fed})

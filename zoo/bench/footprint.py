@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from zoo.bench.inputs import Spec, draw
+from zoo.bench.inputs import Spec, draw_inputs
 from zoo.bench.rounds import resting_session
 from zoo.errors import BadFile
 from zoo.processes import fresh, workers
@@ -37,16 +37,16 @@ def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     """Load and run a file elsewhere. **Raises** `BadFile` if that process dies."""
     try:
         with fresh() as context, workers(context, 1) as pool:
-            return pool.submit(measure, file, specs, threads).result()
+            return pool.submit(measure_here, file, specs, threads).result()
     except BrokenProcessPool as error:
         raise BadFile(
             f"{file} ended the process that ran it (out of memory?): try a smaller --batch."
         ) from error
 
 
-def measure(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
+def measure_here(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     """Load and run a file in this process."""
-    feeds = draw(specs)
+    feeds = draw_inputs(specs)
     # What imports took at their worst is not the file's doing. On a system where it cannot be
     # forgotten it counts, and is less than most files take.
     with suppress(OSError):

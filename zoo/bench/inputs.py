@@ -17,7 +17,7 @@ SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """What to measure how; batch and size (height, width) are None where files decide.
 
     `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
@@ -44,8 +44,8 @@ class Spec:
         return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
 
 
-def settle(
-    file: object, inputs: Sequence[NodeArg], options: Options, usual: Size = (224, 224)
+def settle_inputs(
+    file: object, inputs: Sequence[NodeArg], options: BenchOptions, usual: Size = (224, 224)
 ) -> list[Spec]:
     """The inputs of a file with numbers for all dimensions, a `usual` size where it is open.
 
@@ -67,7 +67,7 @@ def _dtype(file: object, declared: NodeArg) -> str:
     return FLOATS.get(inner, inner)
 
 
-def _shape(file: object, declared: NodeArg, options: Options, usual: Size) -> tuple[int, ...]:
+def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) -> tuple[int, ...]:
     # What was asked for an axis, and what it usually has.
     known: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
     if len(declared.shape) == 4:
@@ -91,7 +91,7 @@ def _shape(file: object, declared: NodeArg, options: Options, usual: Size) -> tu
     return tuple(dims)
 
 
-def draw(specs: Sequence[Spec], seed: int = 0) -> dict[str, NDArray[Any]]:
+def draw_inputs(specs: Sequence[Spec], seed: int = 0) -> dict[str, NDArray[Any]]:
     """Random values: normal, any byte, or 0 and 1 where whole numbers may be indices."""
     rng = np.random.default_rng(seed)
     drawn: dict[str, NDArray[Any]] = {}

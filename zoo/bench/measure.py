@@ -12,9 +12,9 @@ from zoo import runtime
 from zoo.bench.against import torch_task
 from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
-from zoo.bench.inputs import Options, Spec, draw, settle
-from zoo.bench.products import products
-from zoo.bench.rounds import Task, interleave, resting_session, run
+from zoo.bench.inputs import BenchOptions, Spec, draw_inputs, settle_inputs
+from zoo.bench.rounds import Task, interleave, resting_session, run_once
+from zoo.bench.timed_products import timed_products
 from zoo.errors import BadFile, first_line
 from zoo.manifest.read import near
 
@@ -42,12 +42,12 @@ class Contender:
 class Bench:
     """All files in their order, transformers' model last, and the first file's products."""
 
-    options: Options
+    options: BenchOptions
     contenders: Sequence[Contender]
     floor: Floor
 
 
-def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
+def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
     """**Raises** a `ZooError` for a file that does not run, or whose inputs stay open."""
     sources = [_open(file, options) for file in files]
     timed: dict[Key, Task] = {index: task for index, (_, task) in enumerate(sources)}
@@ -56,7 +56,7 @@ def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
         known = near(files[0])
         model = known.model if known else None
         timed[len(files)] = torch_task(model, sources[0][0], options.threads)
-    found = products(ir.load(files[0]), sources[0][0])
+    found = timed_products(ir.load(files[0]), sources[0][0])
     timed |= tasks(found, options.threads)
     footprints: list[Footprint | None] = []
     for file, (specs, _) in zip(files, sources, strict=True):
@@ -76,7 +76,7 @@ def bench(files: Sequence[Path], options: Options, progress: Progress) -> Bench:
     return Bench(options, contenders, floor(found, times))
 
 
-def _open(file: Path, options: Options) -> tuple[list[Spec], Task]:
+def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     """The inputs of a file, and a run of it that has succeeded once."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
@@ -84,8 +84,8 @@ def _open(file: Path, options: Options) -> tuple[list[Spec], Task]:
     usual = [manifest.preprocessing.size] if manifest else []
     try:
         live = resting_session(file, options.threads)
-        specs = settle(file, live.get_inputs(), options, *usual)
-        task = run(live, draw(specs))
+        specs = settle_inputs(file, live.get_inputs(), options, *usual)
+        task = run_once(live, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:
         raise BadFile(

@@ -35,7 +35,7 @@ def interleave(
     return times
 
 
-def run(live: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
+def run_once(live: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
     """One run of a session, as a task."""
     return lambda: live.run(None, feeds)
 

@@ -10,16 +10,16 @@ import numpy as np
 
 from weights import Checkpoint
 from weights.containers.safetensors import INDEX
-from weights.distributions import Shape, round_to_bfloat16
+from weights.initializers import Shape, round_to_bfloat16
 from weights.mapping import Naming
-from weights.namings.eqx import LEAVES
+from weights.namings.eqx_names import LEAVES
 from weights.progress import Progress
-from weights.writers.equimo import write_archive
-from weights.writers.eqx import write_eqx
+from weights.writers.equimo_writer import write_archive
+from weights.writers.eqx_writer import write_eqx
 from weights.writers.items import Items, items_for, size
-from weights.writers.pth import write_pth
-from weights.writers.safetensors import write_safetensors
-from zoo.checkpoints.load import Loaded, load_checkpoint, open_named, shapes, variants
+from weights.writers.pth_writer import write_pth
+from weights.writers.safetensors_writer import write_safetensors
+from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_shapes, open_named
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
@@ -96,7 +96,7 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
             f"the checkpoint is of a network that differs in detail from `zoo.create("
             f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
         )
-    have, wanted = shapes(config), shapes(entry.config_for(naming.name))
+    have, wanted = model_shapes(config), model_shapes(entry.config_for(naming.name))
     lacking = [path for path, shape in wanted.items() if have.get(path) != shape]
     if lacking:
         raise BadRequest(
@@ -108,13 +108,13 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
 
 def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:
     """The leaves that a form has no place for; biases of zero, as ViT-5's, are no loss."""
-    others = (path for path in shapes(loaded.config) if path not in leaves)
+    others = (path for path in model_shapes(loaded.config) if path not in leaves)
     return tuple(path for path in others if np.any(loaded.weights.arrays[path]))
 
 
 def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
     """The model that a checkpoint belongs to."""
-    found = variants(checkpoint)
+    found = fitting_models(checkpoint)
     if name is not None:
         entry = info(name)
         if found and entry.name not in found:
@@ -130,7 +130,7 @@ def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
     return info(found[0])
 
 
-def convert(
+def convert_file(
     source: Path, target: Path, model: str | None, force: bool, progress: Progress
 ) -> Converted:
     """Write the checkpoint at `source` as `target`, complete or not at all.
@@ -138,7 +138,7 @@ def convert(
     **Raises** a `ZooError` or a `WeightsError`.
     """
     form = read_format(target)
-    check_free(target, form, force)
+    _check_replaceable(target, form, force)
     checkpoint = open_named(source)
     entry = find_model(checkpoint, model)
     loaded = load_checkpoint(checkpoint, entry)
@@ -150,7 +150,7 @@ def convert(
     written = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(map(size, items.values())))
     with staged(target.parent) as stage, writing(target):
-        write(naming.name, stage / target.name, items, written, progress)
+        write_as(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():
             put(stage / target.name, target, FILES, last=CONFIG)
         else:
@@ -174,7 +174,7 @@ def rounded(items: Items) -> tuple[str, ...]:
     )
 
 
-def check_free(target: Path, form: str, force: bool) -> None:
+def _check_replaceable(target: Path, form: str, force: bool) -> None:
     """**Raises** `BadOutput` where something is that the command may not replace."""
     if os.path.lexists(target) and not force:
         raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
@@ -188,7 +188,7 @@ def check_free(target: Path, form: str, force: bool) -> None:
         )
 
 
-def write(naming: str, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
+def write_as(naming: str, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
     """A checkpoint in one of the forms."""
     if naming in FORMATS["pytorch"]:
         write_pth(path, items, progress)

@@ -11,7 +11,7 @@ from weights.sources import cache, transfer
 from weights.sources.hub import ask
 from weights.sources.locate import downloadable, search, tell_owner, tell_terms
 from zoo.errors import BadOutput
-from zoo.files.staging import locked, staged, writing
+from zoo.files.staging import locked_output, staged, writing
 from zoo.registry.entry import ModelInfo
 
 
@@ -25,7 +25,7 @@ class Brought:
     bytes: int
 
 
-def download(
+def download_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> Brought:
     """Bring a model's checkpoint to our cache, or to the folder `out`.
@@ -56,7 +56,7 @@ def _fetch(
     if not dry_run and out is None:
         cache.fill(file, advice, progress)
     elif not dry_run:
-        with locked(path, progress), writing(path):
+        with locked_output(path, progress), writing(path):
             if path.exists():
                 _check_same(path, asked.sha256)
             else:
@@ -75,7 +75,7 @@ def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Pr
     size = sum(file.stat().st_size for file in missing)
     if not dry_run:
         progress.stage(f"copying {source}", size)
-        with locked(path, progress), staged(folder) as stage, writing(folder):
+        with locked_output(path, progress), staged(folder) as stage, writing(folder):
             for file in files:
                 if file not in missing:
                     _check_same(folder / file.name, sha256(file))

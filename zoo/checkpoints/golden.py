@@ -21,11 +21,11 @@ from weights.mapping import plan, source_shapes
 from weights.opening import open_regular
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
-from zoo.checkpoints.load import Loaded, shapes
+from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import staged, writing
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 from zoo.registry.entry import ModelInfo
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
@@ -58,7 +58,7 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
     return Golden(entry.name, name, loaded.weights.provenance.sha256 or "", values, outputs)
 
 
-def read_arrays(path: Path) -> dict[str, Any]:
+def read_npz_arrays(path: Path) -> dict[str, Any]:
     """All arrays of an `.npz`; nothing in it is executed. **Raises** `BadFile`."""
     if not path.is_file():
         raise BadFile(f"{path} does not exist: name an .npz file.")
@@ -71,7 +71,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 def read_outputs(path: Path) -> Arrays:
     """Outputs from an `.npz` by transformers' names, or by those of Meta's code."""
-    arrays = read_arrays(path)
+    arrays = read_npz_arrays(path)
     if all(name in arrays for name in OUTPUTS):
         return {name: arrays[name] for name in OUTPUTS}
     parts = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
@@ -82,7 +82,7 @@ def read_outputs(path: Path) -> Arrays:
     return {"last_hidden_state": rows, "pooler_output": token}
 
 
-def write(path: Path, golden: Golden) -> None:
+def write_golden(path: Path, golden: Golden) -> None:
     """Save a golden file, complete or not at all."""
     with staged(path.parent) as stage, writing(path):
         fields = vars(golden) | golden.outputs
@@ -91,9 +91,9 @@ def write(path: Path, golden: Golden) -> None:
         (stage / path.name).replace(path)
 
 
-def read(path: Path) -> Golden:
+def read_golden(path: Path) -> Golden:
     """**Raises** `BadFile`."""
-    arrays = read_arrays(path)
+    arrays = read_npz_arrays(path)
     wanted = {"model", "reference", "weights_sha256", "pixel_values", *OUTPUTS}
     if not wanted <= set(arrays):
         raise BadFile(f"{path} lacks {', '.join(sorted(wanted - set(arrays)))}: make it again.")
@@ -125,7 +125,7 @@ def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
 def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
     """A seeded checkpoint in the layout of the published file."""
     naming = entry.namings[0]
-    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with staged(path.parent) as stage, writing(path):
         write_checkpoint(stage / path.name, keys, seed, progress, naming.repeated(keys))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weights import Checkpoint
 from weights.mapping import Naming
-from zoo.checkpoints.load import open_named, recognise, variants
+from zoo.checkpoints.load import fitting_models, open_named, recognise
 
 ROTARY = "local_pos_embed."
 """Where the paths of rotary periods begin."""
@@ -34,7 +34,7 @@ def inspect(path: Path) -> Inspection:
     return Inspection(
         checkpoint=checkpoint,
         naming=naming.name,
-        models=tuple(variants(checkpoint)),
+        models=tuple(fitting_models(checkpoint)),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.state.size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),

@@ -15,15 +15,15 @@ from weights import (
     random_weights,
 )
 from weights.containers import eqx
-from weights.distributions import Shape
 from weights.errors import MappingError
 from weights.files import hold_to_name
+from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
-from zoo.checkpoints.choice import Choice, Seed
 from zoo.checkpoints.source import Source, opened
-from zoo.models.build import abstract
+from zoo.checkpoints.weights_argument import Choice, Seed
+from zoo.models.builder import abstract
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
@@ -41,21 +41,23 @@ class Loaded:
 
 
 @cache
-def shapes(config: Config) -> dict[str, Shape]:
+def model_shapes(config: Config) -> dict[str, Shape]:
     """Path (`blocks.0.attn.qkv.weight`) and shape of every array leaf of a model."""
     return leaf_shapes(abstract(config))
 
 
-def load(choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False) -> Loaded:
+def open_weights(
+    choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
+) -> Loaded:
     """Weights for a model of the zoo, read lazily.
 
     **Raises** a `WeightsError` if there are none, or if they are of something else.
     """
     with opened(choice, entry, listener, offline) as source:
-        return read(source, entry)
+        return read_for_model(source, entry)
 
 
-def read(source: Source | Seed, entry: ModelInfo) -> Loaded:
+def read_for_model(source: Source | Seed, entry: ModelInfo) -> Loaded:
     """Weights for a model of the zoo, read lazily, and their digest.
 
     **Raises** a `WeightsError` if they are of something else.
@@ -71,11 +73,11 @@ def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
     **Raises** a `WeightsError` if they are of something else.
     """
     if isinstance(source, Seed):
-        return Loaded(entry.config, random_weights(shapes(entry.config), source.value))
+        return Loaded(entry.config, random_weights(model_shapes(entry.config), source.value))
     checkpoint = named(source.checkpoint)
     naming = naming_for(checkpoint, entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, map_weights(checkpoint, naming, shapes(config)))
+    return Loaded(config, map_weights(checkpoint, naming, model_shapes(config)))
 
 
 def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
@@ -129,7 +131,7 @@ def named(checkpoint: Checkpoint) -> Checkpoint:
     for entry in MODELS.values():
         # Rotary periods are leaves and no parameters; building a model is not cheap.
         if 0 <= count - entry.parameters <= MOST_PERIODS:
-            leaves = shapes(entry.config)
+            leaves = model_shapes(entry.config)
             if list(leaves.values()) == found:
                 return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
     return checkpoint
@@ -139,7 +141,7 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
     """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
     naming = naming_for(checkpoint, entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, load_weights(checkpoint, naming, shapes(config)))
+    return Loaded(config, load_weights(checkpoint, naming, model_shapes(config)))
 
 
 def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
@@ -150,14 +152,14 @@ def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
     fitting = namings(checkpoint, entry)
     if fitting:
         return fitting[0]
-    belongs = variants(checkpoint)
+    belongs = fitting_models(checkpoint)
     if belongs:
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
             f"like {entry.name}. Export that model, or give the file {entry.file}."
         )
     naming = nearest(entry.namings, checkpoint.tensors)
-    leaves = shapes(entry.config_for(naming.name))
+    leaves = model_shapes(entry.config_for(naming.name))
     others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
     if entry.config.classes and fits(naming, checkpoint.tensors, others):
         raise MappingError(
@@ -173,11 +175,11 @@ def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
         naming
         for naming in entry.readable
         if _has_landmarks(checkpoint, naming, entry.config_for(naming.name))
-        and fits(naming, checkpoint.tensors, shapes(entry.config_for(naming.name)))
+        and fits(naming, checkpoint.tensors, model_shapes(entry.config_for(naming.name)))
     ]
 
 
-def variants(checkpoint: Checkpoint) -> list[str]:
+def fitting_models(checkpoint: Checkpoint) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
     return [name for name, entry in MODELS.items() if namings(checkpoint, entry)]
 

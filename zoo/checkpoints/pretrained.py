@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from zoo.checkpoints.choice import read_weights
+from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 from zoo.progress import bar
 from zoo.registry.lookup import info
@@ -13,7 +13,7 @@ from zoo.registry.lookup import info
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
 
-    from zoo.models.build import Model
+    from zoo.models.builder import Model
 
 FLOAT32 = "local_pos_embed."
 """Leaves that stay float32: the periods of rotary positions, whose angles need it."""
@@ -56,11 +56,11 @@ def from_pretrained(
         )
 
     from weights import bind
-    from zoo.checkpoints.load import load
-    from zoo.models.build import abstract
+    from zoo.checkpoints.load import open_weights
+    from zoo.models.builder import abstract
 
     with bar() as progress:
-        loaded = load(choice, entry, progress)
+        loaded = open_weights(choice, entry, progress)
         values = {
             path: jnp.asarray(value, None if path.startswith(FLOAT32) else dtype)
             for path, value in loaded.weights.arrays.items()

@@ -10,7 +10,7 @@ from weights.progress import Progress
 from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
 from weights.sources.locate import Found
-from zoo.checkpoints.choice import Choice, Seed
+from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.registry.entry import ModelInfo
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints.convert import naming_to_write, write_folder
-from zoo.checkpoints.load import Loaded, shapes
+from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.models.config import Config, ViTConfig
@@ -37,7 +37,7 @@ def run_transformers(
         ) from error
     naming = naming_to_write(entry, "huggingface")
     check_positions(loaded.config, pixels.shape[2:])
-    items = items_for(naming, loaded.weights, shapes(loaded.config))
+    items = items_for(naming, loaded.weights, model_shapes(loaded.config))
     with TemporaryDirectory() as folder:
         path = Path(folder) / entry.name
         write_folder(path, items, replace(entry, config=loaded.config), Quiet())

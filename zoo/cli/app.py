@@ -6,18 +6,18 @@ import typer
 
 import zoo
 from weights.terminal import say
-from zoo.cli import cache, golden, models, weights
-from zoo.cli.bench import bench
-from zoo.cli.build import build
-from zoo.cli.console import help_alone, run
-from zoo.cli.export import EXAMPLES, export
+from zoo.cli import cache_command, golden_command, models_command, weights_command
+from zoo.cli.bench_command import bench
+from zoo.cli.build_command import build
+from zoo.cli.console import help_alone, run_command_line
+from zoo.cli.export_command import EXAMPLES, export
 from zoo.cli.options import SpreadOpsets, examples
-from zoo.cli.pull import pull
-from zoo.cli.push import push
-from zoo.cli.report import report
-from zoo.cli.show import show
-from zoo.cli.site import site
-from zoo.cli.verify import verify
+from zoo.cli.pull_command import pull
+from zoo.cli.push_command import push
+from zoo.cli.report_command import report
+from zoo.cli.show_command import show
+from zoo.cli.site_command import site
+from zoo.cli.verify_command import verify
 
 app = typer.Typer()
 
@@ -41,8 +41,10 @@ def zoo_command(
 
 
 BUILT = "artifacts/dinov3_vits16"
-app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(models.list_models)
-app.command("info", epilog=examples("zoo info dinov3_vits16"))(models.describe)
+app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(
+    models_command.list_command
+)
+app.command("info", epilog=examples("zoo info dinov3_vits16"))(models_command.describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
 app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
 app.command(
@@ -60,11 +62,11 @@ app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dino
 app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)
-app.add_typer(weights.app, name="weights")
-app.add_typer(cache.app, name="cache")
-app.add_typer(golden.app, name="golden")
+app.add_typer(weights_command.app, name="weights")
+app.add_typer(cache_command.app, name="cache")
+app.add_typer(golden_command.app, name="golden")
 
 
 def main() -> None:
     """Entry point of the console script."""
-    run(app, "zoo")
+    run_command_line(app, "zoo")

@@ -31,7 +31,7 @@ def progress_bar() -> AbstractContextManager[Progress]:
     return bar(elsewhere=Lines())
 
 
-def run(app: typer.Typer, name: str | None = None) -> None:
+def run_command_line(app: typer.Typer, name: str | None = None) -> None:
     """Run the command line that this process was started with, and leave with its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

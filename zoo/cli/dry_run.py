@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from weights.terminal import say
-from zoo.checkpoints.choice import Choice, Seed
+from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.cli.console import print_result
-from zoo.cli.places import here, origin
+from zoo.cli.places import here, publisher
 from zoo.errors import WRONG_USE, BadRequest, ZooError
 from zoo.export.resources import LARGEST, written
 from zoo.files.staging import sidecar_path
@@ -67,7 +67,7 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
         return f"on this machine, {found}"
     if choice != "auto":
         raise BadRequest(f"{choice} does not exist: name a checkpoint with --weights.")
-    if origin(entry)[0] == "hub" and not offline:
+    if publisher(entry)[0] == "hub" and not offline:
         return f"to be downloaded, {entry.hub[0]}"
     raise BadRequest(
         f"the weights of {entry.name} are not on this machine and would not be downloaded: "

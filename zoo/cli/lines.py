@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from weights.terminal import complain, printable
-from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.plan import FolderPlan
 from zoo.export.bulk import Outcome
 from zoo.progress import is_terminal
 
@@ -17,36 +17,38 @@ class Log:
     """Lines for a log."""
 
     def __init__(self) -> None:
-        self.begun: set[Plan] = set()
+        self.begun: set[FolderPlan] = set()
 
-    def told(self, plan: Plan, text: str) -> None:
+    def told(self, plan: FolderPlan, text: str) -> None:
         if plan not in self.begun:
             self.begun.add(plan)
             complain(f"{plan.model}: building")
 
-    def finished(self, plan: Plan, outcome: Outcome) -> None:
-        complain(f"{plan.model}: {summary(outcome)}")
+    def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
+        complain(f"{plan.model}: {build_summary(outcome)}")
 
 
 class Rows:
     """Rows of rich's progress display."""
 
-    def __init__(self, rich: Progress, plans: Sequence[Plan]):
+    def __init__(self, rich: Progress, plans: Sequence[FolderPlan]):
         self.rich = rich
         self.rows = {
             plan: rich.add_task("waiting", total=1, model=plan.model, start=False) for plan in plans
         }
 
-    def told(self, plan: Plan, text: str) -> None:
+    def told(self, plan: FolderPlan, text: str) -> None:
         self.rich.start_task(self.rows[plan])
         self.rich.update(self.rows[plan], description=printable(text))
 
-    def finished(self, plan: Plan, outcome: Outcome) -> None:
-        self.rich.update(self.rows[plan], description=printable(summary(outcome)), completed=1)
+    def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
+        self.rich.update(
+            self.rows[plan], description=printable(build_summary(outcome)), completed=1
+        )
 
 
 @contextmanager
-def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
+def board(plans: Sequence[FolderPlan]) -> Generator[Log | Rows]:
     """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
     if not is_terminal(sys.stderr):
         yield Log()
@@ -56,7 +58,7 @@ def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
         yield Rows(shown, plans)
 
 
-def summary(outcome: Outcome) -> str:
+def build_summary(outcome: Outcome) -> str:
     """What became of a build, in a line."""
     if outcome.error is not None:
         return f"failed: {outcome.error}"

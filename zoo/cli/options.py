@@ -21,12 +21,12 @@ def complete(incomplete: str) -> list[str]:
     return [name for name in MODELS if name.startswith(incomplete)]
 
 
-def split(values: list[str] | None) -> list[str]:
+def split_commas(values: list[str] | None) -> list[str]:
     """`a,b` and `c` as `a`, `b` and `c`."""
     return [part.strip() for value in values or () for part in value.split(",")]
 
 
-def read_opsets(texts: Sequence[str] | None) -> list[int]:
+def parse_opsets(texts: Sequence[str] | None) -> list[int]:
     """**Raises** `BadRequest` where a text is no number."""
     for text in texts or ():
         if not text.isdecimal():
@@ -74,7 +74,7 @@ def models(help: str, metavar: str = "MODEL") -> Any:
     return typer.Argument(metavar=metavar, help=help, autocompletion=complete)
 
 
-def size(default: str, panel: str | None = NETWORK) -> Any:
+def size_option(default: str, panel: str | None = NETWORK) -> Any:
     """`--size`."""
     help = "Height and width in pixels, such as 224 or 256x384"
     help += "; `dynamic` leaves them open." if panel else ", where a file leaves them open."
@@ -84,7 +84,7 @@ def size(default: str, panel: str | None = NETWORK) -> Any:
 def variants(default: str) -> Any:
     """`--variant`."""
     help = f"The variants fp32, fused, fp16, bf16, int8, q4 or q4f16, or `all` of them. {SEVERAL}"
-    return value("NAME", help, callback=split, show_default=default)
+    return value("NAME", help, callback=split_commas, show_default=default)
 
 
 def out(default: str | bool, more: str = "") -> Any:
@@ -113,7 +113,7 @@ Filter = Annotated[
         "PATTERN",
         f"Take the models whose names fit, such as `vit5_*`. {SEVERAL}",
         MANY,
-        callback=split,
+        callback=split_commas,
     ),
 ]
 Weights = Annotated[str, weights(True)]
@@ -145,7 +145,7 @@ Opsets = Annotated[
         "N",
         "The version of ONNX's operators, from 17 to 26. Several, as in 18,23, give a file each.",
         FILE,
-        callback=split,
+        callback=split_commas,
         show_default="what suits the target: 23, or 18 for portable",
     ),
 ]

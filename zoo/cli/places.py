@@ -11,7 +11,7 @@ from zoo.registry.entry import ModelInfo
 Giver = Literal["package", "hub", "publisher", "nobody"]
 
 
-def origin(entry: ModelInfo) -> tuple[Giver, str]:
+def publisher(entry: ModelInfo) -> tuple[Giver, str]:
     """Who gives the weights away, and where: a repository or a page."""
     if entry.embedded:
         return "package", ""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from weights.terminal import say
-from zoo.cli.console import progress_bar, run
+from zoo.cli.console import progress_bar, run_command_line
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.registry.lookup import info
 
@@ -22,13 +22,13 @@ def train_digits(
     validate: Annotated[bool, typer.Option("--validate", help=VALIDATE)] = False,
 ) -> None:
     """Train, write the weights as safetensors, and say how many held-out digits are read right."""
-    check(out, validate)
+    _check(out, validate)
     from zoo.digits import data as digits
-    from zoo.digits.training import Recipe, accuracy, save, train
+    from zoo.digits.training import Recipe, accuracy, save_weights, train
     from zoo.files.staging import staged, writing
 
     entry = info("vit_digits")
-    seen, unseen = digits.split(seed, validate)
+    seen, unseen = digits.split_digits(seed, validate)
     with progress_bar() as progress:
         progress.stage(f"training on {len(seen.labels)} digits")
 
@@ -38,14 +38,14 @@ def train_digits(
         model, _ = train(entry, seen, seed, Recipe(), tell)
     if out is not None:
         with staged(out.parent) as stage, writing(out):
-            save(stage / out.name, model, entry)
+            save_weights(stage / out.name, model, entry)
             (stage / out.name).replace(out)
     right = accuracy(model, entry, unseen)
     kind = "validation" if validate else "held-out"
     say(f"{right:.2%} of {len(unseen.labels)} {kind} digits")
 
 
-def check(out: Path | None, validate: bool) -> None:
+def _check(out: Path | None, validate: bool) -> None:
     """**Raises** a `ZooError` before minutes of training would be for nothing."""
     if out is not None and validate:
         raise BadRequest("--validate only measures, and writes no weights: run it without --out.")
@@ -58,4 +58,4 @@ def check(out: Path | None, validate: bool) -> None:
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False)
     app.command()(train_digits)
-    run(app)
+    run_command_line(app)

@@ -38,7 +38,7 @@ class Digits:
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
 
-def load() -> Digits:
+def load_digits() -> Digits:
     """All of them. **Raises** `MissingLibrary` where there is no scikit-learn."""
     try:
         from sklearn.datasets import load_digits
@@ -65,13 +65,13 @@ def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], N
     return np.setdiff1d(np.arange(len(labels)), apart), np.sort(apart)
 
 
-def split(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
+def split_digits(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
     """Digits to train on, and digits to measure with.
 
     The latter are the held-out ones; with `validate` a part of the others, and the held-out ones
     are in neither. **Raises** `MissingLibrary`.
     """
-    digits = load()
+    digits = load_digits()
     kept, apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")
     if not validate:
         return digits[kept], digits[apart]

@@ -15,13 +15,13 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, bind, leaf_shapes, leaf_values
-from weights.distributions import periods
+from weights.initializers import periods
 from weights.progress import Quiet
 from weights.writers.items import items_for
-from weights.writers.safetensors import write_safetensors
+from weights.writers.safetensors_writer import write_safetensors
 from zoo.digits.data import Digits
 from zoo.images.pixel_values import channels
-from zoo.models.build import Model, build
+from zoo.models.builder import Model, build_model
 from zoo.models.config import Preprocessing, ViTConfig
 from zoo.registry.entry import ModelInfo
 
@@ -98,7 +98,7 @@ def train(
 def initial(entry: ModelInfo, key: PRNGKeyArray) -> Model:
     """A model to start from. Its rotary periods are rounded to bfloat16, as files hold them."""
     assert isinstance(entry.config, ViTConfig)
-    model = build(entry.config, name=entry.name, preprocessing=entry.preprocessing, key=key)
+    model = build_model(entry.config, name=entry.name, preprocessing=entry.preprocessing, key=key)
     rounded = periods(entry.config.head_dim // 4)
     return bind(model, {**leaf_values(model), PERIODS: rounded})
 
@@ -163,7 +163,7 @@ def accuracy(model: Model, entry: ModelInfo, digits: Digits) -> float:
     return float((np.asarray(logits).argmax(axis=-1) == digits.labels).mean())
 
 
-def save(path: Path, model: Model, entry: ModelInfo) -> None:
+def save_weights(path: Path, model: Model, entry: ModelInfo) -> None:
     """A safetensors file, in the names of the model's first naming."""
     tensors = {
         name: LazyTensor(value.shape, "float32", partial(np.asarray, value))

@@ -1,6 +1,6 @@
 """`python -m zoo.export`: the same as `zoo export`."""
 
-from zoo.cli.console import run
-from zoo.cli.export import app
+from zoo.cli.console import run_command_line
+from zoo.cli.export_command import app
 
-run(app)
+run_command_line(app)

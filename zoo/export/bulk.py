@@ -11,7 +11,7 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
 from zoo.export.request import Options, read_request
-from zoo.export.run import run as export
+from zoo.export.run import run_export as export
 from zoo.manifest.schema import Manifest
 from zoo.registry.entry import ModelInfo
 
@@ -53,7 +53,7 @@ def attempt(model: str, work: Callable[[], Outcome]) -> Outcome:
     return replace(outcome, seconds=round(time.monotonic() - began, 1))
 
 
-def run(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
+def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
     """Export every model with its options."""
     outcomes = []
     for number, (entry, options) in enumerate(jobs, start=1):

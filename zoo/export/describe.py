@@ -27,7 +27,9 @@ from zoo.version import __version__
 LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 
-def describe(request: Request, file: Path, made: Made, provenance: weights.Provenance) -> Manifest:
+def describe_file(
+    request: Request, file: Path, made: Made, provenance: weights.Provenance
+) -> Manifest:
     """The manifest of one exported file."""
     there = (path for path in (file, sidecar_path(file)) if path.exists())
     files = tuple(File.at(path, digest=made.digests.get(path.name)) for path in there)
@@ -36,11 +38,13 @@ def describe(request: Request, file: Path, made: Made, provenance: weights.Prove
     # From opset 23 on there is an operator for all of attention.
     fused = variant.precision == "fp32" and variant.opset >= 23
     name = "fused" if fused else variant.precision
-    empty = header(request.model, request.signature, provenance)
+    empty = describe_shared(request.model, request.signature, provenance)
     return empty.changed(files=files, variants={name: variant}, complete=True)
 
 
-def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenance) -> Manifest:
+def describe_shared(
+    entry: ModelInfo, signature: Signature, provenance: weights.Provenance
+) -> Manifest:
     """What a manifest says of all files together, and no files yet."""
     how = entry.preprocessing.at(signature.size or entry.preprocessing.size)
     return Manifest(
@@ -49,15 +53,15 @@ def header(entry: ModelInfo, signature: Signature, provenance: weights.Provenanc
         model=entry.name,
         aliases=entry.aliases,
         source=entry.source,
-        licence=schema.Licence(**asdict(entry.licence)),
+        licence=schema.StatedLicence(**asdict(entry.licence)),
         parameters=entry.parameters,
         input=signature.input,
         size=signature.size,
         sizes=sizes(entry, signature),
         layers=signature.layers,
         reshape=signature.as_maps,
-        preprocessing=schema.Preprocessing(**asdict(how), in_file=signature.input == "uint8"),
-        weights=origin(provenance, entry),
+        preprocessing=schema.StatedPreprocessing(**asdict(how), in_file=signature.input == "uint8"),
+        weights=weights_origin(provenance, entry),
         tools=tools(),
         files=(),
         variants={},
@@ -129,7 +133,7 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
     )
 
 
-def origin(provenance: weights.Provenance, entry: ModelInfo) -> schema.Weights:
+def weights_origin(provenance: weights.Provenance, entry: ModelInfo) -> schema.StatedWeights:
     """Where the weights come from, and whether that is the published file."""
     known = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     if provenance.sha256 is not None and entry.digest:
@@ -137,4 +141,4 @@ def origin(provenance: weights.Provenance, entry: ModelInfo) -> schema.Weights:
         known["is_published_file"] = provenance.sha256.startswith(entry.digest)
         if entry.embedded:
             known["is_embedded_file"] = known["is_published_file"]
-    return schema.Weights(**known)
+    return schema.StatedWeights(**known)

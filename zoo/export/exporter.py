@@ -7,14 +7,14 @@ from pathlib import Path
 
 from weights import Provenance, Weights
 from weights.progress import Progress
-from zoo.export.describe import describe
+from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.request import Request, check_free
-from zoo.files.staging import locked, manifest_path, publish, writing
+from zoo.files.staging import locked_output, manifest_path, publish, writing
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
-from zoo.models.build import Model
+from zoo.models.builder import Model
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Exported:
     nonfinite: tuple[str, ...] = ()
 
 
-def export(
+def export_model(
     request: Request,
     model: Model,
     weights: Weights,
@@ -45,7 +45,7 @@ def export(
     entry, signature = request.model, request.signature
     with ExitStack() as stack:
         for target in sorted(request.targets):
-            stack.enter_context(locked(target, progress))
+            stack.enter_context(locked_output(target, progress))
             # Somebody else may have made it since the request was read.
             check_free(target, request.options.force)
         samples = None
@@ -67,7 +67,7 @@ def _put(
 ) -> Exported:
     """Put a staged file and its manifest in their places, if it may be there."""
     target = request.folder / file.name
-    record = describe(request, file, made, provenance)
+    record = describe_file(request, file, made, provenance)
     stays = made.may_stay(request.options.keep_inexact)
     if stays:
         with writing(target):

@@ -26,7 +26,7 @@ from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Layout, Precision, Target
 from zoo.manifest.measured import Verification
-from zoo.models.build import Model, batched, networks_in
+from zoo.models.builder import Model, batched, networks_in
 from zoo.registry.entry import ModelInfo
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Maker:
         whole = next((spec.name for spec in specs if spec.precision == "fp32"), None)
         source = stage / (whole or f"float32-opset{opset}.onnx")
         progress.stage(f"opset {opset}: converting")
-        export = convert(self.model, opset, self.signature, self.layout, self.target)
+        export = convert_model(self.model, opset, self.signature, self.layout, self.target)
         self.float32(export, source, progress)
         for spec in specs:
             file = stage / spec.name
@@ -130,14 +130,14 @@ class Maker:
         """How far a file is from JAX; `source` is what it was made from."""
         verification = live = None
         if self.samples is not None:
-            from zoo.export.verify import verify
+            from zoo.export.verify import verify_file
             from zoo.runtime import session
 
             progress.stage(f"{file.name}: verifying")
             samples = self.samples()
             limit = limit_for(precision, self.weights.provenance.kind)
             live = session(runnable(file, precision))
-            verification = verify(file, samples, precision, limit=limit, live=live)
+            verification = verify_file(file, samples, precision, limit=limit, live=live)
         if precision == "bf16" or sidecar_path(file).exists():
             live = None
         # A file that holds just what was converted need not be read again.
@@ -176,7 +176,7 @@ def making_files(
         )
 
 
-def convert(
+def convert_model(
     model: Model,
     opset: int | None,
     signature: Signature,

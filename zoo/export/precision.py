@@ -12,9 +12,9 @@ import converter
 from converter.model.streaming import Written
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
+from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
 from zoo.export.quantise.products import Codec
-from zoo.export.quantise.quantise import quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.manifest.choices import Precision, Target
 from zoo.manifest.measured import Comparison, Measure

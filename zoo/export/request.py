@@ -10,7 +10,7 @@ from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
-from zoo.checkpoints.choice import Choice, read_weights
+from zoo.checkpoints.weights_argument import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, manifest_path, sidecar_path
 from zoo.manifest.choices import Input, Layout, Precision, Target

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from zoo.export.exporter import Exported
 
 
-def run(request: Request, progress: Progress) -> "list[Exported]":
+def run_export(request: Request, progress: Progress) -> "list[Exported]":
     """Export a model at each opset of a request.
 
     A thread reads the checkpoint for its digest, from before JAX is imported.
@@ -21,9 +21,9 @@ def run(request: Request, progress: Progress) -> "list[Exported]":
     entry = request.model
     with opened(request.weights, entry, progress, request.options.offline) as source:
         from zoo.checkpoints.load import begin, settle
-        from zoo.export.exporter import export
-        from zoo.models.build import abstract
+        from zoo.export.exporter import export_model
+        from zoo.models.builder import abstract
 
         loaded = begin(source, entry)
         model, provenance = abstract(loaded.config), partial(settle, loaded, source, entry)
-        return export(request, model, loaded.weights, provenance, progress)
+        return export_model(request, model, loaded.weights, provenance, progress)

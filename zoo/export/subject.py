@@ -14,7 +14,7 @@ import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
 from zoo.errors import BadRequest
-from zoo.models.build import Model, count_parameters, networks_in
+from zoo.models.builder import Model, count_parameters, networks_in
 from zoo.models.config import ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info

@@ -74,7 +74,7 @@ def to_onnx(
     >>> zoo.to_onnx(model, "classifier.onnx").only.outputs[-1].name
     'logits'
     """
-    from zoo.export.exporter import export
+    from zoo.export.exporter import export_model
     from zoo.export.request import Options, read_request
     from zoo.export.resources import check_resources
     from zoo.export.subject import subject_of
@@ -105,7 +105,9 @@ def to_onnx(
     with bar() as progress:
         check_resources(request, progress)
         weights = subject.weights
-        (exported,) = export(request, subject.model, weights, lambda: weights.provenance, progress)
+        (exported,) = export_model(
+            request, subject.model, weights, lambda: weights.provenance, progress
+        )
     if exported.nonfinite:
         named = ", ".join(exported.nonfinite[:10])
         warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)

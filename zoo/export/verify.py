@@ -25,7 +25,7 @@ from zoo.images.photograph import photographs, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
 from zoo.manifest.measured import Comparison, Verification
-from zoo.models.build import Model, batched
+from zoo.models.builder import Model, batched
 from zoo.registry.entry import ModelInfo
 
 BATCHES = (1, 3)
@@ -98,7 +98,7 @@ def runs(
         images = np.stack([*map(np.asarray, photos)]) if as_images else None
         return Sample(pixels, jax.block_until_ready(network()(pixels)), images)
 
-    tried = enumerate(shapes(entry, signature))
+    tried = enumerate(sample_shapes(entry, signature))
     return [partial(sample, step, batch, size) for step, (batch, size) in tried]
 
 
@@ -107,7 +107,7 @@ def float32_bytes(model: Model) -> int:
     return 4 * sum(map(math.prod, leaf_shapes(model).values()))
 
 
-def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
+def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
     """Batch size and (height, width) of every sample: what is open gets several values."""
     views = VIEWS if signature.input == "uint8" else 1
     batches = BATCHES if signature.batch is None else (signature.batch,) * views
@@ -121,7 +121,7 @@ def shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[
     return zip(chain(batches, repeat(batches[0])), sides, strict=False)
 
 
-def verify(
+def verify_file(
     file: Path,
     samples: Sequence[Sample],
     precision: Precision = "fp32",

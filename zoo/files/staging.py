@@ -59,7 +59,7 @@ def discard() -> None:
     """Remove everything that is staged, and locks: for a process that is about to end."""
     for stage in tuple(_OPEN):
         shutil.rmtree(stage, ignore_errors=True)
-    lock.discard()
+    lock.discard_locks()
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def writing(place: Path) -> Generator[None]:
 
 
 @contextmanager
-def locked(destination: Path, progress: Progress) -> Generator[None]:
+def locked_output(destination: Path, progress: Progress) -> Generator[None]:
     """Have a file or folder alone while the block runs. **Raises** `BadOutput`."""
     with ExitStack() as stack:
         with writing(destination):

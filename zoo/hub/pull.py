@@ -17,9 +17,9 @@ from weights.errors import Unreachable
 from weights.opening import read_at_most
 from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
-from weights.sources.transfer import check, fetch
+from weights.sources.transfer import check_digest, fetch
 from zoo.errors import BadFile, BadOutput, BadRequest
-from zoo.files.staging import locked, refuse_links, writing
+from zoo.files.staging import locked_output, refuse_links, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
 
@@ -94,7 +94,7 @@ def namespace() -> str:
     return name
 
 
-def pull(wanted: Wanted, progress: Progress) -> Pulled:
+def pull_folder(wanted: Wanted, progress: Progress) -> Pulled:
     """Bring what the variants need into the folder; what is there and right stays.
 
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
@@ -102,7 +102,7 @@ def pull(wanted: Wanted, progress: Progress) -> Pulled:
     """
     listing, variants = _listing(wanted, progress)
     folder = wanted.folder
-    with locked(folder, progress), writing(folder), _collecting(folder) as parts:
+    with locked_output(folder, progress), writing(folder), _collecting(folder) as parts:
         found, in_the_way = _compare(wanted, listing, variants, progress)
         for file in found.missing:
             _bring(file, listing, wanted, parts, progress)
@@ -226,7 +226,7 @@ def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: 
     if copy is not None and copy.stat().st_size == file.bytes:
         part.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(copy, part)
-        check(part, remote, progress)
+        check_digest(part, remote, progress)
     elif wanted.offline:
         raise _forbidden(remote, wanted)
     else:

@@ -17,7 +17,7 @@ from weights.files import sha256
 from weights.opening import read_at_most
 from weights.progress import Progress
 from weights.sources.hub import FORBIDDEN, reason, status
-from zoo.artifacts.audit.files import check_folder
+from zoo.artifacts.audit.listed import check_folder
 from zoo.errors import BadRequest
 from zoo.hub.pull import BRANCH
 from zoo.manifest.schema import MANIFEST
@@ -39,7 +39,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Row:
+class PushedFile:
     """A file and what becomes of it in the repository."""
 
     name: str
@@ -48,18 +48,18 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PushPlan:
     """What a push would do. `state` says it of the repository; `others` are files it keeps."""
 
     folder: Path
     target: Target
     model: str
     state: str
-    rows: tuple[Row, ...]
+    rows: tuple[PushedFile, ...]
     others: tuple[str, ...]
 
 
-def plan(folder: Path, target: Target, progress: Progress) -> Plan:
+def plan_push(folder: Path, target: Target, progress: Progress) -> PushPlan:
     """Check a folder and compare it with the repository.
 
     **Raises** `BadFile` if the folder is not verified, whole and nothing else, `BadRequest`.
@@ -70,7 +70,7 @@ def plan(folder: Path, target: Target, progress: Progress) -> Plan:
     progress.stage(f"asking the hub about {target.repository}")
     state, there = _look(target)
     names = [MANIFEST, *manifest.listed]
-    return Plan(
+    return PushPlan(
         folder,
         target,
         manifest.model,
@@ -96,7 +96,7 @@ def _look(target: Target) -> tuple[str, dict[str, RepoSibling] | None]:
     return "exists", {file.rfilename: file for file in found.siblings or ()}
 
 
-def _row(folder: Path, name: str, there: dict[str, RepoSibling] | None) -> Row:
+def _row(folder: Path, name: str, there: dict[str, RepoSibling] | None) -> PushedFile:
     path = folder / name
     if there is None:
         change = "unknown"
@@ -104,7 +104,7 @@ def _row(folder: Path, name: str, there: dict[str, RepoSibling] | None) -> Row:
         change = "new"
     else:
         change = "same" if _is_same(path, there[name]) else "changed"
-    return Row(name, path.stat().st_size, change)
+    return PushedFile(name, path.stat().st_size, change)
 
 
 def _is_same(path: Path, there: RepoSibling) -> bool:
@@ -118,7 +118,7 @@ def _is_same(path: Path, there: RepoSibling) -> bool:
     return there.blob_id == blob.hexdigest()
 
 
-def commit(planned: Plan) -> str:
+def commit(planned: PushPlan) -> str:
     """Create what is missing and upload, in one commit; gives its page.
 
     **Raises** `BadRequest` without a token, or `Unreachable`: the repository then holds what it

@@ -96,14 +96,14 @@ def load(
     >>> zoo.load("dinov3_vits16")("cat.png")["pooler_output"].shape
     (1, 384)
     """
-    from zoo.hub.cache import cached
-    from zoo.manifest.read import read_folder
+    from zoo.hub.pulled import pulled_folder
+    from zoo.manifest.read import read_folder_manifest
 
     name = info(model).name
     if folder is not None and revision is not None:
         raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
-    place = cached(name, variant, revision, offline) if folder is None else Path(folder)
-    manifest = read_folder(place)
+    place = pulled_folder(name, variant, revision, offline) if folder is None else Path(folder)
+    manifest = read_folder_manifest(place)
     if manifest.model != name:
         raise BadFile(f"{place} holds {manifest.model}, not {name}: name another folder.")
     chosen = manifest.one(variant)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
     from PIL.Image import Image
 
-    from zoo.models.build import Model
+    from zoo.models.builder import Model
 
 Float32 = NDArray[np.float32]
 Size = tuple[int, int]

@@ -20,24 +20,24 @@ MOST_VALUES = 20_000
 ADVICE = "Take another revision, or export, build or pull the files again."
 
 
-def read_folder(folder: Path) -> Manifest:
+def read_folder_manifest(folder: Path) -> Manifest:
     """What a folder says of itself. **Raises** `BadFile`."""
     path = folder / MANIFEST
     if not path.is_file():
         what = "has no manifest.json" if folder.is_dir() else "does not exist"
         raise BadFile(f"{folder} {what}: give a folder that `zoo build` or `zoo pull` made.")
-    return read(path)
+    return read_manifest(path)
 
 
 def near(file: Path) -> Manifest | None:
     """The manifest beside an ONNX file, or in the folder above; None if no sound one is there."""
     for path in (manifest_path(file), file.absolute().parent.parent / MANIFEST):
         with suppress(BadFile):
-            return read(path)
+            return read_manifest(path)
     return None
 
 
-def read(path: Path) -> Manifest:
+def read_manifest(path: Path) -> Manifest:
     """The manifest at a path. **Raises** `BadFile`."""
     try:
         content = read_at_most(path, LARGEST_MANIFEST + 1)

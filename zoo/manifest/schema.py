@@ -20,7 +20,7 @@ MANIFEST = "manifest.json"
 """A folder's."""
 
 
-class Licence(Model):
+class StatedLicence(Model):
     """Terms of the weights, and so of everything that is made from them."""
 
     name: str = Field(description="What it is called.")
@@ -29,7 +29,7 @@ class Licence(Model):
     download: str = Field(description="The page that gives out the weights, or nothing.")
 
 
-class Preprocessing(Model):
+class StatedPreprocessing(Model):
     """From RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
 
     mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
@@ -57,7 +57,7 @@ class Preprocessing(Model):
         return config.Preprocessing(**self.model_dump(exclude={"in_file"}))
 
 
-class Weights(Model):
+class StatedWeights(Model):
     """A checkpoint, or random numbers."""
 
     kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
@@ -187,7 +187,7 @@ class Manifest(Model):
     model: Line = Field(description="A model of the zoo, somebody's own name, or nothing.")
     aliases: tuple[str, ...] = Field(description="Other names of the model in the zoo.")
     source: str = Field(description="Where the architecture was published.")
-    licence: Licence = Field(description="Terms of the weights.")
+    licence: StatedLicence = Field(description="Terms of the weights.")
     parameters: Count = Field(description="How many numbers training adjusts.")
     input: Input = Field(
         description="What the files take: float32 is `pixel_values [batch, 3, height, width]`, "
@@ -199,8 +199,10 @@ class Manifest(Model):
     sizes: str = Field(description="What happens at which image size, in words.")
     layers: tuple[Count, ...] = Field(description="Blocks, from 1, whose states are outputs too.")
     reshape: bool = Field(description="Whether those are maps `[batch, channels, height, width]`.")
-    preprocessing: Preprocessing = Field(description="From an image to what the network gets.")
-    weights: Weights = Field(description="Where the weights come from.")
+    preprocessing: StatedPreprocessing = Field(
+        description="From an image to what the network gets."
+    )
+    weights: StatedWeights = Field(description="Where the weights come from.")
     tools: dict[str, str] = Field(description="Versions of what made the files.")
     files: tuple[File, ...] = Field(max_length=1000, description="All files beside the manifest.")
     variants: dict[Label, Variant] = Field(

@@ -9,12 +9,12 @@ from zoo.models.config import Config, Preprocessing, ViTConfig
 
 if TYPE_CHECKING:
     from zoo.manifest.measured import Comparison, Verification
-    from zoo.manifest.schema import Manifest, Variant, Weights
+    from zoo.manifest.schema import Manifest, StatedWeights, Variant
 
 NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
 
 
-def worst(verification: Verification, comparisons: Sequence[Comparison]) -> str:
+def worst_words(verification: Verification, comparisons: Sequence[Comparison]) -> str:
     """The worst of some comparisons, in the measure that counts."""
     from zoo.manifest import measured
 
@@ -27,7 +27,7 @@ def worst(verification: Verification, comparisons: Sequence[Comparison]) -> str:
 def worst_of(variant: Variant) -> str:
     """The worst of all comparisons."""
     verification = variant.verification
-    return worst(verification, verification.comparisons) if verification else "not verified"
+    return worst_words(verification, verification.comparisons) if verification else "not verified"
 
 
 def limit(verification: Verification) -> str:
@@ -37,7 +37,7 @@ def limit(verification: Verification) -> str:
     return f"≤ {verification.limit:.0e}"
 
 
-def origin(weights: Weights) -> str:
+def origin(weights: StatedWeights) -> str:
     """Where the weights come from."""
     if weights.seed is not None:
         return NOT_TRAINED.format(seed=weights.seed)
@@ -49,7 +49,7 @@ def origin(weights: Weights) -> str:
     return f"{weights.name or weights.kind}{digest}{published}{doubt(weights)}"
 
 
-def doubt(weights: Weights) -> str:
+def doubt(weights: StatedWeights) -> str:
     """That the licence is known only from who named the file, if so."""
     if not weights.also_fits:
         return ""
@@ -76,7 +76,7 @@ def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
         )
 
 
-def steps(how: Preprocessing) -> str:
+def preprocessing_words(how: Preprocessing) -> str:
     """From a photograph to `pixel_values`, in words."""
     height, width = how.size
     to = f"{height} x {width}"
@@ -87,7 +87,7 @@ def steps(how: Preprocessing) -> str:
     return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
 
 
-def positions(config: Config) -> str:
+def position_words(config: Config) -> str:
     """At which sizes a model knows where patches are, in words."""
     learned = config.positions if isinstance(config, ViTConfig) else None
     if learned is None:

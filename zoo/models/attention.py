@@ -84,11 +84,11 @@ class Attention(eqx.Module):
 def attend(q: Queries, k: Keys, v: Keys) -> Float[Array, "queries dim"]:
     """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side."""
     heads, queries, width = q.shape
-    out = jnp.einsum("hqk,hkd->hqd", weights(q, k), v)
+    out = jnp.einsum("hqk,hkd->hqd", attention_weights(q, k), v)
     return out.transpose(1, 0, 2).reshape(queries, heads * width)
 
 
-def weights(q: Queries, k: Keys) -> Float[Array, "heads queries keys"]:
+def attention_weights(q: Queries, k: Keys) -> Float[Array, "heads queries keys"]:
     """**Returns** `softmax(Q Kᵀ / √head_dim)` of every head."""
     scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
     # The softmax is taken in float32, whatever the parameters' type.

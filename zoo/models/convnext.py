@@ -72,7 +72,7 @@ class Downsampler(eqx.Module):
         return convolve(self.conv, pointwise(self.norm, x))
 
 
-class Block(eqx.Module):
+class ConvNeXtBlock(eqx.Module):
     """`x + ls(pwconv2(activation(pwconv1(norm(dwconv(x))))))`.
 
     The depthwise convolution of 7 x 7 mixes pixels, the two linear layers mix channels.
@@ -121,14 +121,14 @@ class Stage(eqx.Module):
     """Fewer pixels of more channels, then blocks: `blocks(downsample(x))`."""
 
     downsample: Stem | Downsampler
-    blocks: tuple[Block, ...]
+    blocks: tuple[ConvNeXtBlock, ...]
 
     def __init__(
         self,
         narrower: int | None,
         dim: int,
         depth: int,
-        block: Callable[..., Block] = Block,
+        block: Callable[..., ConvNeXtBlock] = ConvNeXtBlock,
         *,
         norm: MakeNorm = eqx.nn.LayerNorm,
         key: PRNGKeyArray,
@@ -185,7 +185,7 @@ class ConvNeXt(eqx.Module):
         self,
         depths: Sequence[int],
         dims: Sequence[int],
-        block: Callable[..., Block] = Block,
+        block: Callable[..., ConvNeXtBlock] = ConvNeXtBlock,
         *,
         norm: MakeNorm = eqx.nn.LayerNorm,
         classes: int = 0,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.attention import weights
+from zoo.models.attention import attention_weights
 from zoo.models.block import Block
 from zoo.models.config import Preprocessing
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
@@ -187,7 +187,7 @@ class VisionTransformer(eqx.Module):
         for block in before:
             x = block(x, rotation)
         q, k, _ = last.attn.operands(pointwise(last.prenorm, x), rotation)
-        return weights(q[:, :1], k)[:, 0, self.prefix_tokens :].mean(0)
+        return attention_weights(q[:, :1], k)[:, 0, self.prefix_tokens :].mean(0)
 
     def tokens(
         self, patches: Float[Array, "dim height width"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weights.mapping import Naming
-from weights.namings.eqx import LEAVES
+from weights.namings.eqx_names import LEAVES
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published
 from zoo.html import html_table

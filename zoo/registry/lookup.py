@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.entry import ModelInfo
-from zoo.registry.families import digits, dinov2, dinov3, eupe, siglip2, tips, vit, vit5
+from zoo.registry.families import (
+    digits_family,
+    dinov2,
+    dinov3,
+    eupe,
+    siglip2,
+    tips,
+    vit5,
+    vit_family,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from zoo.models.build import Model
+    from zoo.models.builder import Model
 
-FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit, vit5, digits)
+FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit_family, vit5, digits_family)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
@@ -124,10 +133,12 @@ def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
     """
     model = info(name)
     # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
-    from zoo.models import build as models
+    from zoo.models import builder as models
 
     if abstract:
         return models.abstract(model.config, name=model.name, preprocessing=model.preprocessing)
     if key is None:
         raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")
-    return models.build(model.config, name=model.name, preprocessing=model.preprocessing, key=key)
+    return models.build_model(
+        model.config, name=model.name, preprocessing=model.preprocessing, key=key
+    )

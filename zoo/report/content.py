@@ -88,7 +88,7 @@ class Report(Model):
 EMPTY = Report(format="jax-onnx-zoo report", models=())
 
 
-def read(path: Path) -> Report:
+def read_report(path: Path) -> Report:
     """An earlier report; an empty one where there is none. **Raises** `BadFile`."""
     if not path.exists():
         return EMPTY

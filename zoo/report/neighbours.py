@@ -97,7 +97,7 @@ def labelled(folder: Path, classes: Sequence[str]) -> Labelled:
     return Labelled([path for path, _ in found], np.array([label for _, label in found]))
 
 
-def measure(live: Session, task: Task, how: Preprocessing) -> float:
+def neighbour_share(live: Session, task: Task, how: Preprocessing) -> float:
     """The share of images that get their own class."""
     known = features(live, task.known.paths, how)
     if task.asked is None:

@@ -28,7 +28,7 @@ def add(report: Report, new: Measured) -> Report:
     )
 
 
-def write(report: Report, page: Path) -> None:
+def write_page(report: Report, page: Path) -> None:
     """Put the page and its numbers in place. **Raises** `BadOutput`."""
     with staged(page.parent) as stage, writing(page):
         for place, text in ((numbers(page), to_text(report)), (page, render(report))):

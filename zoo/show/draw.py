@@ -62,7 +62,7 @@ def _spread(values: Float32, axis: int | None) -> UInt8:
     return (255 * (values - low) / np.maximum(high - low, 1e-12)).round().astype(np.uint8)
 
 
-def draw(features: Features, patch: tuple[int, int] | None = None) -> Image.Image:
+def draw_grid(features: Features, patch: tuple[int, int] | None = None) -> Image.Image:
     """All of it in a grid.
 
     **Arguments:** the features, and the (row, column) of the patch whose likeness is shown; the one

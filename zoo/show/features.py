@@ -19,7 +19,7 @@ from zoo.registry.lookup import info
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from zoo.models.build import Model
+    from zoo.models.builder import Model
 
 Float32 = NDArray[np.float32]
 

@@ -18,7 +18,7 @@ PANEL = (320, 160)
 Float32 = NDArray[np.float32]
 
 
-def draw(title: str, errors: Mapping[str, Float32], grid: Size) -> Image.Image:
+def draw_residuals(title: str, errors: Mapping[str, Float32], grid: Size) -> Image.Image:
     """A row for each output: the mean error of each patch as a map, and a histogram of all.
 
     **Arguments:** absolute differences by the output's name, of one image each: tokens
@@ -62,7 +62,7 @@ def summary(name: str, errors: Float32, grid: Size) -> str:
     return f"{told}, of the {before} tokens before the patches {first:.1e}"
 
 
-def stack(pictures: Sequence[Image.Image]) -> Image.Image:
+def stack_rows(pictures: Sequence[Image.Image]) -> Image.Image:
     """One below the other."""
     size = (max(each.width for each in pictures), sum(each.height for each in pictures))
     whole = Image.new("RGB", size, PAPER)

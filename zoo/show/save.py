@@ -26,7 +26,7 @@ def check_place(option: str, file: Path, replace: bool | None = None) -> None:
         raise BadRequest(f"{file} is there already: {advice}.")
 
 
-def save(picture: Image, file: Path) -> None:
+def save_picture(picture: Image, file: Path) -> None:
     """Write a picture, complete or not at all. **Raises** `BadOutput`."""
     with staged(file.parent) as stage, writing(file):
         picture.save(stage / file.name)

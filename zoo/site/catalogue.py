@@ -10,7 +10,7 @@ import onnx_ir as ir
 from weights.progress import Progress
 from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec
-from zoo.bench.products import products
+from zoo.bench.timed_products import timed_products
 from zoo.manifest.measured import Measure, worst
 from zoo.manifest.schema import Manifest, Variant
 from zoo.runtime import VERSION
@@ -23,7 +23,7 @@ THREADS = 1
 
 
 @dataclass(frozen=True)
-class Row:
+class CatalogueRow:
     """One ONNX file. What nobody measured is None; `random` is said of its weights.
 
     `error` is the largest absolute difference from JAX of any output, `cosine` the least cosine
@@ -58,9 +58,9 @@ class Catalogue:
 
     runtime: str
     machine: str
-    rows: Sequence[Row]
+    rows: Sequence[CatalogueRow]
 
-    def of(self, model: str) -> list[Row]:
+    def of(self, model: str) -> list[CatalogueRow]:
         """The rows of one model."""
         return [row for row in self.rows if row.model == model]
 
@@ -78,12 +78,12 @@ def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
     )
 
 
-def _rows(built: Built, progress: Progress) -> Iterator[Row]:
+def _rows(built: Built, progress: Progress) -> Iterator[CatalogueRow]:
     manifest = built.manifest
     for label, variant in built.variants.items():
         progress.stage(f"{built.name}: memory of {label}")
         speed = built.speeds.variants.get(label)
-        yield Row(
+        yield CatalogueRow(
             model=built.name,
             variant=label,
             file=variant.file,
@@ -120,7 +120,7 @@ def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
         return {"multiply_adds": None, "uncounted": 0, "peak_bytes": None}
     specs = [Spec(each.name, each.dtype, built.speeds.input) for each in variant.inputs]
     path = built.folder / variant.file
-    counted = products(ir.load(path), specs)
+    counted = timed_products(ir.load(path), specs)
     return {
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights.progress import Progress
-from zoo.artifacts.audit.files import AGAIN, check_listed, present
+from zoo.artifacts.audit.listed import AGAIN, check_listed, present
 from zoo.errors import BadFile, BadRequest
 from zoo.manifest.measured import Speeds
-from zoo.manifest.read import read_folder
+from zoo.manifest.read import read_folder_manifest
 from zoo.manifest.schema import File, Manifest, Variant
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
@@ -52,7 +52,7 @@ def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
 
 
 def _read(folder: Path, progress: Progress) -> Built:
-    manifest = read_folder(folder)
+    manifest = read_folder_manifest(folder)
     if not manifest.complete or manifest.speeds is None:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
     variants = manifest.pick(present(folder, manifest))

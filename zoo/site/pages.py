@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import PHOTOGRAPH
-from zoo.manifest.words import NOT_TRAINED, limit, origin, steps
-from zoo.site.catalogue import Catalogue, Row
+from zoo.manifest.words import NOT_TRAINED, limit, origin, preprocessing_words
+from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.version import __version__
 
@@ -30,7 +30,7 @@ class Column:
 
     field: str
     heading: str
-    value: Callable[[Row], Any]
+    value: Callable[[CatalogueRow], Any]
     unit: str = ""
     shown: Callable[[Any], str] | None = None
 
@@ -96,12 +96,12 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
 FILTERS = ("family", "precision", "input", "licence")
 
 
-def cells(row: Row) -> dict[str, Cell]:
+def cells(row: CatalogueRow) -> dict[str, Cell]:
     """A row of the table by field, the model's name left out."""
     return {column.field: _cell(column, row) for column in COLUMNS}
 
 
-def _cell(column: Column, row: Row) -> Cell:
+def _cell(column: Column, row: CatalogueRow) -> Cell:
     value = column.value(row)
     if column.shown is None:
         return Cell(value, None)
@@ -122,7 +122,7 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "config": entry.config,
         "rows": found.of(built.name),
         "found": found,
-        "steps": steps(manifest.preprocessing.settings),
+        "steps": preprocessing_words(manifest.preprocessing.settings),
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
         "limit": limit,

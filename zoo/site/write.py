@@ -10,13 +10,13 @@ from pathlib import Path
 from weights.opening import read_at_most
 from weights.progress import Progress
 from zoo.errors import BadOutput
-from zoo.files.staging import locked, staged, writing
+from zoo.files.staging import locked_output, staged, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
+from zoo.site.browser_runtime import put_runtime
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
 from zoo.site.pages import ASSETS, MODELS, RUNTIME, pages
-from zoo.site.runtime import put_runtime
 
 CATALOGUE = "catalogue.json"
 """All numbers of a site, and the names of its files."""
@@ -41,7 +41,7 @@ def write_site(
     """
     refuse_strangers(out, force)
     models = read_all(folders, progress)
-    with staged(out.parent) as stage, locked(out, progress), writing(out):
+    with staged(out.parent) as stage, locked_output(out, progress), writing(out):
         new = stage / "new"
         new.mkdir()
         put_runtime(runtime, new / RUNTIME, stage, progress)

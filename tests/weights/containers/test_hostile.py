@@ -309,13 +309,13 @@ def test_members_that_do_not_belong(bad, tmp_path):
 
 RECORDS = {
     "longer than the file": b"\x93NUMPY\x01\x00\xff\xff",
-    "an enormous array": npy.header((1 << 40, 1 << 7), "<f4"),
-    "beyond all sizes": npy.header((1 << 60,), "<f4"),
+    "an enormous array": npy.array_header((1 << 40, 1 << 7), "<f4"),
+    "beyond all sizes": npy.array_header((1 << 60,), "<f4"),
     "an expression": b"\x93NUMPY\x01\x00\x76\x00"
     + b"__import__('os').mkdir('x')".ljust(117)
     + b"\n",
     "deeply nested": b"\x93NUMPY\x02\x00\x00\x30\x00\x00" + b"(" * 0x3000,
-    "negative": npy.header((1, 2), "<f4").replace(b"(1, 2)", b"(-1,2)"),
+    "negative": npy.array_header((1, 2), "<f4").replace(b"(1, 2)", b"(-1,2)"),
     "a structure": b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': [('a', '<f4')]}".ljust(117) + b"\n",
     "version 9": b"\x93NUMPY\x09\x00\x76\x00",
 }
@@ -329,7 +329,7 @@ def test_headers_of_records_that_lie(record, tmp_path):
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_as_many_records_as_are_read(more, tmp_path):
-    record = npy.header((2,), "<f4") + bytes(8)
+    record = npy.array_header((2,), "<f4") + bytes(8)
     (tmp_path / "w.eqx").write_bytes(record * (MOST_TENSORS + more))
     if more:
         refused(tmp_path / "w.eqx", f"more than {MOST_TENSORS} records")
@@ -407,7 +407,7 @@ def bomb(path, size, *before):
     info.size = size
     with lz4.frame.open(path, "wb") as file:
         file.write(b"".join(each.tobuf() for each in (*before, info)))
-        file.write(npy.header((size // 4 - 32,), "<f4"))
+        file.write(npy.array_header((size // 4 - 32,), "<f4"))
         for _ in range(size >> 24):
             file.write(bytes(1 << 24))
     return path

@@ -16,9 +16,9 @@ from weights.errors import (
     NotACheckpoint,
     WeightsNotFound,
 )
-from weights.namings.meta import DINOV3_VIT
-from weights.writers.safetensors import write_arrays
-from zoo.checkpoints.load import shapes
+from weights.namings.meta_names import DINOV3_VIT
+from weights.writers.safetensors_writer import write_arrays
+from zoo.checkpoints.load import model_shapes
 
 torch = pytest.importorskip("torch")
 
@@ -111,7 +111,7 @@ def test_values_that_are_no_numbers_are_named(value, tmp_path):
     state = state_of(NANO, DINOV3_VIT, 1)
     state["blocks.1.mlp.fc1.bias"][3] = value
     save_pth(tmp_path / "w.pth", state)
-    arrays = load(tmp_path / "w.pth", shapes(NANO)).arrays
+    arrays = load(tmp_path / "w.pth", model_shapes(NANO)).arrays
     assert all(arrays[path].dtype == np.float32 for path in arrays)
     assert list(arrays.nonfinite) == ["blocks.1.mlp.fc1.bias"]
 

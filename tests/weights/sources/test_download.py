@@ -13,7 +13,7 @@ import zoo
 from tests.hub_server import COMMIT, Hub, serving
 from tests.loading import load, naming_of
 from weights.progress import Quiet
-from weights.writers.equimo import write_archive
+from weights.writers.equimo_writer import write_archive
 from weights.writers.items import items_for
 from zoo.checkpoints.settings.equimo import equimo_metadata
 

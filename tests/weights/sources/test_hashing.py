@@ -11,7 +11,7 @@ from weights import open_checkpoint
 from weights.errors import WeightsError
 from weights.files import PIECE
 from weights.sources.hashing import hashing
-from weights.writers.safetensors import write_arrays
+from weights.writers.safetensors_writer import write_arrays
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from tests.command import PROGRAM, Command
 from tests.zoo.models.test_digits import accuracy
 from zoo import info
 from zoo.artifacts.build import schedule
-from zoo.artifacts.build.ledger import Ledger, read
-from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.ledger import Ledger, read_ledger
+from zoo.artifacts.build.plan import FolderPlan
 from zoo.errors import BadOutput
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
@@ -156,17 +156,17 @@ def test_a_manifest_that_makes_no_sense(built, tmp_path):
     path.write_text(json.dumps(manifest(built[0]) | {"complete": "yes"}))
     before = path.read_bytes()
     with pytest.raises(BadOutput, match="is no manifest of a build"):
-        read(tmp_path)
+        read_ledger(tmp_path)
     assert path.read_bytes() == before
     # That of a build that was stopped at once has no variant yet: the next one goes on from there.
     change = {"variants": {}, "files": [], "complete": False}
     path.write_text(json.dumps(manifest(built[0]) | change))
-    assert read(tmp_path).variants == {}
+    assert read_ledger(tmp_path).variants == {}
 
 
 def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path):
     """All of them are made again, or the folder is left as it is."""
-    earlier = read(built[0])
+    earlier = read_ledger(built[0])
     header = earlier.changed(files=(), variants={}, complete=False)
     older = earlier.changed(tools={**earlier.tools, "onnxruntime": "1.0.0"})
     (tmp_path / "manifest.json").write_text(to_text(older))
@@ -179,7 +179,7 @@ def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path)
 
 
 def plan(model):
-    return Plan(model, Path(model), "auto", Signature(None, None), ("fp32",))
+    return FolderPlan(model, Path(model), "auto", Signature(None, None), ("fp32",))
 
 
 @pytest.mark.parametrize(("budget", "most"), [(2.5e9, 2), (1e6, 1), (1e12, 4)])
@@ -187,7 +187,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     """Small networks of 1.1 GB each: as many as fit, and one alone whatever the budget."""
     names = ("dinov2_vits14", "dinov2_vits14_reg", "dinov3_vits16", "tips_vits14_hr")
     plans = [plan(name) for name in names]
-    assert all(1e9 < schedule.footprint(each) < 1.25e9 for each in plans)
+    assert all(1e9 < schedule.memory_needed(each) < 1.25e9 for each in plans)
     running, seen = set(), []
 
     def start(each, told):
@@ -199,7 +199,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
 
     monkeypatch.setattr(schedule, "start", start)
     pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
-    outcomes = schedule.run(plans, pool, budget, lambda plan, outcome: None)
+    outcomes = schedule.run_builds(plans, pool, budget, lambda plan, outcome: None)
     assert [outcome.model for outcome in outcomes] == [each.model for each in plans]
     assert max(seen) == most
 

@@ -9,14 +9,14 @@ import pytest
 import zoo
 from weights import bind, random_weights
 from zoo.artifacts.build.extras import for_transformers_js, golden, golden_sample
-from zoo.checkpoints.load import shapes
-from zoo.export.describe import header
+from zoo.checkpoints.load import model_shapes
+from zoo.export.describe import describe_shared
 from zoo.export.make import Maker
 from zoo.export.request import Signature
 from zoo.export.verify import reference
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 
 @pytest.mark.full
@@ -25,11 +25,11 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     """Also of DINOv2, which is verified at 518 x 518 pixels but used at 224 x 224."""
     entry = zoo.info("dinov2_vits14_reg")
     entry = replace(entry, config=replace(entry.config, dim=32, depth=1, heads=2, hidden=64))
-    model, weights = abstract(entry.config), random_weights(shapes(entry.config))
+    model, weights = abstract(entry.config), random_weights(model_shapes(entry.config))
     signature = Signature(size, 1)
     samples = reference(entry, model, weights.arrays, signature)
     maker = Maker(entry, model, weights, signature, lambda: samples)
-    how = header(entry, signature, weights.provenance).preprocessing.settings
+    how = describe_shared(entry, signature, weights.provenance).preprocessing.settings
     assert how.size == (size or (224, 224))
     got = golden(maker, golden_sample(maker, how))
     np.testing.assert_array_equal(got["pixel_values"], pixel_values([photograph()], how, how.size))

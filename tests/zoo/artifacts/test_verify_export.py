@@ -9,9 +9,9 @@ import pytest
 import zoo
 from tests import folders
 from weights.errors import NotACheckpoint, WeightsNotFound
-from zoo.artifacts.audit.audit import audit_export
-from zoo.artifacts.audit.jax import read_choice, read_signature
-from zoo.checkpoints.choice import Seed
+from zoo.artifacts.audit.checks import audit_export
+from zoo.artifacts.audit.jax import read_choice, stated_signature
+from zoo.checkpoints.weights_argument import Seed
 from zoo.errors import BadFile
 from zoo.export.request import Signature
 from zoo.manifest.read import parse
@@ -63,9 +63,9 @@ def test_the_signature(changes, signature):
     """What the model cannot do is no signature."""
     if signature is None:
         with pytest.raises(BadFile, match="describes no export of dinov3_vits16"):
-            read_signature(described(**changes), ENTRY)
+            stated_signature(described(**changes), ENTRY)
     else:
-        assert read_signature(described(**changes), ENTRY) == signature
+        assert stated_signature(described(**changes), ENTRY) == signature
 
 
 def test_files(tmp_path):

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from zoo.artifacts.audit.audit import audit_folder, audit_one
+from zoo.artifacts.audit.checks import audit_folder, audit_one
 from zoo.cli.console import print_json
-from zoo.cli.verify import record
+from zoo.cli.verify_command import report_record
 from zoo.progress import Lines
 from zoo.runtime import CPU
 
@@ -205,7 +205,7 @@ def test_damaged_files(folder, name):
         path.write_bytes(data)
         report = audit_one(folder / MODEL, CPU, Lines())
         assert "folder: files" in failed(report)
-        print_json(record(report))
+        print_json(report_record(report))
         cut = failed(report) & {"folder: golden numbers", "fp32: graph", "fp32: loads"}
         assert cut or number > 2
 

@@ -16,14 +16,14 @@ from zoo.artifacts.build.speed import speeds
 from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
-from zoo.bench.inputs import Options, Spec, draw, settle
-from zoo.bench.products import Product, Products, products
+from zoo.bench.inputs import BenchOptions, Spec, draw_inputs, settle_inputs
 from zoo.bench.rounds import interleave
+from zoo.bench.timed_products import Products, TimedProduct, timed_products
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.errors import ZooError
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
 TOKENS, WIDTH, HIDDEN = 145, 384, 1536
@@ -47,7 +47,7 @@ def graph(*nodes, inputs, outputs=("y",), weights=None, opset=23):
 
 def count(proto, **shapes):
     specs = [Spec(name, "float32", shape) for name, shape in shapes.items()]
-    return products(ir.from_proto(proto), specs)
+    return timed_products(ir.from_proto(proto), specs)
 
 
 F32 = np.dtype(np.float32)
@@ -57,7 +57,7 @@ F32 = np.dtype(np.float32)
 def vits16(request):
     """The products of DINOv3 ViT-S/16, decomposed and with fused attention; no weights needed."""
     model = abstract(info("dinov3_vits16").config)
-    return products(convert(model, request.param, Signature(None, None)).model, PIXELS)
+    return timed_products(convert_model(model, request.param, Signature(None, None)).model, PIXELS)
 
 
 def test_products_of_vits16(vits16):
@@ -96,11 +96,11 @@ def test_a_depthwise_convolution():
     assert product.flops == 2 * (2 * 6 * 20 * 12) * 49
 
 
-TURNED = [Product("MatMul", (4, 3), (3, 5), True)]
-VECTOR = [Product("MatMul", (4, 3), (3, 1), False)]
+TURNED = [TimedProduct("MatMul", (4, 3), (3, 5), True)]
+VECTOR = [TimedProduct("MatMul", (4, 3), (3, 1), False)]
 SHARED = [
-    Product("MatMul", (3, 4, 7, 8), (3, 4, 8, 9), False),
-    Product("MatMul", (3, 4, 7, 9), (3, 4, 9, 8), False),
+    TimedProduct("MatMul", (3, 4, 7, 8), (3, 4, 8, 9), False),
+    TimedProduct("MatMul", (3, 4, 7, 9), (3, 4, 9, 8), False),
 ]
 QUANTISED = (
     ("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}),
@@ -145,7 +145,10 @@ def test_what_is_not_counted_is_told():
 
 
 def test_floor_is_a_sum_of_the_fastest_runs():
-    a, b = Product("MatMul", (2, 3), (3, 4), True), Product("MatMul", (1, 2, 3), (1, 3, 2), False)
+    a, b = (
+        TimedProduct("MatMul", (2, 3), (3, 4), True),
+        TimedProduct("MatMul", (1, 2, 3), (1, 3, 2), False),
+    )
     found = Products(Counter({a: 3, b: 2}))
     timed = interleave(tasks(found, 1), rounds=2)
     assert {key: len(times) for key, times in timed.items()} == {CALL: 2, a: 2, b: 2}
@@ -171,29 +174,29 @@ def test_rounds():
 @pytest.mark.parametrize(
     ("type", "shape", "wanted", "found"),
     [
-        ("float", ["b", 3, "h", "w"], (Options(None, None),), (1, 3, 224, 224)),
-        ("float", ["b", 3, "h", "w"], (Options(4, (32, 48)),), (4, 3, 32, 48)),
-        ("float", [None, 3, 64, "w"], (Options(2), (64, 96)), (2, 3, 64, 96)),
-        ("float16", [1, 3, 8, 8], (Options(1, (8, 8)),), (1, 3, 8, 8)),
-        ("uint8", ["b", "h", "w", 3], (Options(2, (30, 40)),), (2, 30, 40, 3)),
-        ("int64", ["b", 7], (Options(3, (30, 40)),), (3, 7)),
-        ("float", [], (Options(3, None),), ()),
-        ("float", [1, 3, "h", "w"], (Options(2, None),), "--batch"),
-        ("float", ["b", 3, 224, 224], (Options(None, (224, 192)),), "192 was asked"),
-        ("int64", ["b", "sequence"], (Options(None, None),), "leaves sequence open"),
-        ("float", ["b", 0, "h", "w"], (Options(None, None),), "open"),
-        ("string", ["b"], (Options(None, None),), "tensor\\(string\\)"),
+        ("float", ["b", 3, "h", "w"], (BenchOptions(None, None),), (1, 3, 224, 224)),
+        ("float", ["b", 3, "h", "w"], (BenchOptions(4, (32, 48)),), (4, 3, 32, 48)),
+        ("float", [None, 3, 64, "w"], (BenchOptions(2), (64, 96)), (2, 3, 64, 96)),
+        ("float16", [1, 3, 8, 8], (BenchOptions(1, (8, 8)),), (1, 3, 8, 8)),
+        ("uint8", ["b", "h", "w", 3], (BenchOptions(2, (30, 40)),), (2, 30, 40, 3)),
+        ("int64", ["b", 7], (BenchOptions(3, (30, 40)),), (3, 7)),
+        ("float", [], (BenchOptions(3, None),), ()),
+        ("float", [1, 3, "h", "w"], (BenchOptions(2, None),), "--batch"),
+        ("float", ["b", 3, 224, 224], (BenchOptions(None, (224, 192)),), "192 was asked"),
+        ("int64", ["b", "sequence"], (BenchOptions(None, None),), "leaves sequence open"),
+        ("float", ["b", 0, "h", "w"], (BenchOptions(None, None),), "open"),
+        ("string", ["b"], (BenchOptions(None, None),), "tensor\\(string\\)"),
     ],
 )
 def test_dimensions_are_settled(type, shape, wanted, found):
     declared = SimpleNamespace(name="x", type=f"tensor({type})", shape=shape)
     if isinstance(found, str):
         with pytest.raises(ZooError, match=found):
-            settle("f.onnx", [declared], *wanted)
+            settle_inputs("f.onnx", [declared], *wanted)
         return
-    (spec,) = settle("f.onnx", [declared], *wanted)
+    (spec,) = settle_inputs("f.onnx", [declared], *wanted)
     assert spec.shape == found
-    one, other = draw([spec])["x"], draw([spec])["x"]
+    one, other = draw_inputs([spec])["x"], draw_inputs([spec])["x"]
     assert one.dtype == spec.dtype
     assert one.shape == found
     np.testing.assert_array_equal(one, other)

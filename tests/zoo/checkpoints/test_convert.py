@@ -14,10 +14,10 @@ from tests.formats import NANO
 from tests.seeded import state_of
 from tests.synthetic import save_pth
 from weights import open_checkpoint
-from weights.namings.meta import DINOV3_VIT
+from weights.namings.meta_names import DINOV3_VIT
 from weights.progress import Quiet
 from weights.tensors import LazyTensor
-from weights.writers.pth import write_pth
+from weights.writers.pth_writer import write_pth
 
 
 def test_torch_begins_every_storage_at_a_multiple_of_64(tmp_path):

@@ -22,21 +22,21 @@ from tests.references.running import file_state, weights_of
 from tests.seeded import as_file, leaves_of, nano, native, state_of, values_of
 from tests.synthetic import make_image, save_pth
 from weights import bind, load_weights, open_checkpoint
-from weights.containers.records import record_names
+from weights.containers.leaf_order import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
 from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
-from weights.namings import equimo, huggingface, meta, original, timm
+from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints import convert
-from zoo.checkpoints.load import Loaded, load_checkpoint, namings, shapes, variants
+from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_shapes, namings
 from zoo.checkpoints.settings.huggingface import transformers_processor
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 from zoo.models.config import ConvNeXtConfig, LearnedPositions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -48,7 +48,7 @@ forward = eqx.filter_jit(lambda model, image: model(image))
 
 
 def read(path, naming, config):
-    return load_weights(open_checkpoint(path), naming, shapes(config))
+    return load_weights(open_checkpoint(path), naming, model_shapes(config))
 
 
 def assert_leaves(got, want):
@@ -79,9 +79,9 @@ def test_what_its_library_writes(name, naming, tmp_path):
     found = open_checkpoint(path).tensors
     # Without registers timm's keys of DINOv2 are Meta's.
     assert nearest(entry.namings, found) is naming or name == "dinov2_vits14"
-    assert fits(naming, found, shapes(config))
+    assert fits(naming, found, model_shapes(config))
     for other in (deeper(config), wider(config)):
-        assert not fits(naming, found, shapes(other))
+        assert not fits(naming, found, model_shapes(other))
     loaded = read(path, naming, config)
     assert loaded.provenance.kind == who
     computed = PERIODS in want and who in ("huggingface", "timm") and entry.family == "dinov3"
@@ -125,7 +125,7 @@ def written(entry, loaded, form, path):
     naming = convert.naming_to_write(entry, form)
     wanted = convert.leaves_to_write(entry, naming, loaded.config)
     items = items_for(naming, loaded.weights, wanted)
-    convert.write(naming.name, path, items, replace(entry, config=loaded.config), Quiet())
+    convert.write_as(naming.name, path, items, replace(entry, config=loaded.config), Quiet())
     return naming
 
 
@@ -188,16 +188,16 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     """Published files of DINOv3 have none: transformers is told whether there are any."""
     from transformers import DINOv3ViTModel
 
-    entry, state = small("dinov3_vits16"), state_of(NANO, meta.DINOV3_VIT, 3)
+    entry, state = small("dinov3_vits16"), state_of(NANO, meta_names.DINOV3_VIT, 3)
     if key_bias:
         state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
     entry = replace(entry, config=NANO)
-    loaded = Loaded(NANO, weights_of(leaves_of(NANO, meta.DINOV3_VIT, state)))
+    loaded = Loaded(NANO, weights_of(leaves_of(NANO, meta_names.DINOV3_VIT, state)))
     written(entry, loaded, "huggingface", tmp_path / "w")
     model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
     assert not any(told[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert model.config.key_bias == key_bias
-    theirs = in_transformers("dinov3_vits16", NANO, leaves_of(NANO, meta.DINOV3_VIT, state))
+    theirs = in_transformers("dinov3_vits16", NANO, leaves_of(NANO, meta_names.DINOV3_VIT, state))
     theirs.save_pretrained(tmp_path / "theirs")
     ours, theirs = (open_checkpoint(tmp_path / name).tensors for name in ("w", "theirs"))
     assert {k: t.shape for k, t in ours.items()} == {k: t.shape for k, t in theirs.items()}
@@ -213,7 +213,7 @@ def test_other_files_of_transformers(form, tmp_path):
         assert len(list((tmp_path / "w").glob("*.safetensors"))) > 1
     else:
         save_file({k: np.array(v) for k, v in model.state_dict().items()}, tmp_path / "w")
-    got = read(tmp_path / "w", huggingface.DINOV3_VIT, config).arrays
+    got = read(tmp_path / "w", huggingface_names.DINOV3_VIT, config).arrays
     used = [leaf for leaf in values if leaf != PERIODS]
     assert_leaves({leaf: got[leaf] for leaf in used}, {leaf: values[leaf] for leaf in used})
 
@@ -232,16 +232,16 @@ def test_a_model_with_the_tower_for_texts(tmp_path):
     both = SiglipModel(settings)
     both.vision_model.load_state_dict(vision.state_dict())
     both.save_pretrained(tmp_path / "hf")
-    assert_leaves(read(tmp_path / "hf", huggingface.SIGLIP_VIT, config).arrays, values)
+    assert_leaves(read(tmp_path / "hf", huggingface_names.SIGLIP_VIT, config).arrays, values)
 
 
 def test_a_pooler_that_a_classifier_does_not_use(tmp_path):
     config = nano(zoo.info("vit_tiny_patch16_224").config_for("huggingface"))
-    state = file_state(huggingface.VIT, values_of(config))
+    state = file_state(huggingface_names.VIT, values_of(config))
     state |= {"pooler.dense.weight": np.ones((32, 32), np.float32)}
     prefixed = {k if k.startswith("classifier") else f"vit.{k}": v for k, v in state.items()}
     save_file(prefixed, tmp_path / "w.safetensors")
-    got = read(tmp_path / "w.safetensors", huggingface.VIT, config).arrays
+    got = read(tmp_path / "w.safetensors", huggingface_names.VIT, config).arrays
     assert_leaves(got, values_of(config))
 
 
@@ -268,7 +268,7 @@ def test_timms_keys(name, layers, others):
 
 def test_keys_of_the_original_of_vit5():
     config = nano(zoo.info("vit5_small").config_for("original"))
-    state = state_of(config, original.VIT5, 4)
+    state = state_of(config, original_names.VIT5, 4)
     # Every block has the buffers of the first.
     rotary = {f"blocks.{i}.attn.rope_reg.freqs" for i in (0, 1)}
     assert {"reg_token", "blocks.1.gamma_2"} | rotary <= set(state)
@@ -308,9 +308,9 @@ def test_half_precision(tmp_path):
     for dtype in (torch.float16, torch.bfloat16):
         tensors = {key: value.to(dtype) for key, value in save.items()}
         save_file(tensors, tmp_path / "w.safetensors")
-        got = read(tmp_path / "w.safetensors", timm.DINOV3_VIT, config).arrays[leaf]
+        got = read(tmp_path / "w.safetensors", timm_names.DINOV3_VIT, config).arrays[leaf]
         np.testing.assert_array_equal(got, tensors[leaf].float().numpy())
-    archive = read(tmp_path / "w.tar.lz4", equimo.VIT, config).arrays[leaf]
+    archive = read(tmp_path / "w.tar.lz4", equimo_names.VIT, config).arrays[leaf]
     np.testing.assert_array_equal(archive, got)
 
 
@@ -343,15 +343,15 @@ DINOV2_NANO = replace(
 @pytest.mark.parametrize(
     ("name", "config", "naming"),
     [
-        ("equimo_v1_dinov3_nano", NANO, meta.DINOV3_VIT),
-        ("equimo_v2_dinov2_nano", DINOV2_NANO, meta.DINOV2_VIT),
+        ("equimo_v1_dinov3_nano", NANO, meta_names.DINOV3_VIT),
+        ("equimo_v2_dinov2_nano", DINOV2_NANO, meta_names.DINOV2_VIT),
     ],
 )
 def test_equimos_own_archives(name, config, naming):
     """Written by Equimo 1.1.0 and 2.0.0 from the published recipes, bias mask folded in."""
     path = GOLDEN / f"{name}.tar.lz4"
     want = leaves_of(config, naming, state_of(config, naming, 31))
-    assert_leaves(read(path, equimo.VIT, config).arrays, want)
+    assert_leaves(read(path, equimo_names.VIT, config).arrays, want)
     # Record by record as numpy reads it; backwards, so that reading has to go back in the frame.
     with lz4.frame.open(path) as file, tarfile.open(fileobj=io.BytesIO(file.read())) as tar:
         stream = io.BytesIO(tar.extractfile("weights.eqx").read())
@@ -391,7 +391,7 @@ def stand_in(name, folder, changes):
     """A file of the right keys and shapes; zeros, which a sparse file holds in no space."""
     entry = zoo.info(name)
     naming = entry.namings[0]
-    keys = source_shapes(plan(naming.rules, shapes(entry.config_for(naming.name))))
+    keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
     tensors = {key: np.zeros(shape, np.float32) for key, shape in (keys | changes).items() if shape}
     save_file(tensors, folder / "w.safetensors")
     return open_checkpoint(folder / "w.safetensors")
@@ -424,7 +424,7 @@ HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
 )
 def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     checkpoint = stand_in(source, tmp_path, changes)
-    assert variants(checkpoint) == fitting
+    assert fitting_models(checkpoint) == fitting
     if target is None:
         config = load_checkpoint(checkpoint, zoo.info(source)).config
         assert (config.gelu, config.norm_eps, config.pool) == ("erf", 1e-6, "token")
@@ -445,7 +445,7 @@ def test_files_of_other_families_do_not_fit():
             entry.name
             for entry in entries
             for other in entry.namings
-            if fits(other, state, shapes(entry.config_for(other.name)))
+            if fits(other, state, model_shapes(entry.config_for(other.name)))
         ]
         assert fitting == [name]
 
@@ -480,9 +480,9 @@ def test_a_head_that_equimo_has_no_place_for(tmp_path):
     got = read(tmp_path / "w.tar.lz4", naming, headless).arrays
     head = {path for path in values_of(entry.config) if path.startswith("attn_pool.")}
     assert set(values_of(entry.config)) - set(got) == head
-    told = convert.lost(loaded, shapes(headless))
+    told = convert.lost(loaded, model_shapes(headless))
     assert "attn_pool.latent" in told and set(told) <= head
-    assert convert.lost(loaded, shapes(entry.config)) == ()
+    assert convert.lost(loaded, model_shapes(entry.config)) == ()
 
 
 @pytest.mark.parametrize("name", ["dinov2_vits14", VIT])

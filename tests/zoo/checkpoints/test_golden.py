@@ -14,7 +14,7 @@ from tests.conftest import GOLDEN
 from tests.synthetic import digest, make_state
 from weights import leaf_shapes, open_checkpoint
 from weights.mapping import plan, source_shapes
-from weights.namings.meta import DINOV3_VIT
+from weights.namings.meta_names import DINOV3_VIT
 from weights.progress import Quiet
 from weights.synthetic import write_checkpoint
 from zoo.images.pictures import pictures

@@ -9,8 +9,8 @@ import zoo
 from weights.errors import MappingError
 from weights.files import sha256
 from weights.progress import Quiet
-from zoo.checkpoints.load import load
-from zoo.export.describe import header
+from zoo.checkpoints.load import open_weights
+from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
 from zoo.manifest.words import doubt, origin
 
@@ -19,8 +19,8 @@ DINO, EUPE = zoo.info("dinov3_vits16"), zoo.info("eupe_vits16")
 
 
 def recorded(path, entry):
-    weights = load(path, entry, Quiet()).weights
-    return header(entry, Signature((224, 224), 1), weights.provenance).weights
+    weights = open_weights(path, entry, Quiet()).weights
+    return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
 
 
 def test_a_name_that_nothing_proves(vits16):
@@ -40,7 +40,7 @@ def test_a_digest_settles_it(vits16, monkeypatch):
     with pytest.raises(
         MappingError, match=r"published file of dinov3_vits16, not of eupe_vits16: exp"
     ):
-        load(vits16.path, EUPE, Quiet())
+        open_weights(vits16.path, EUPE, Quiet())
 
 
 @pytest.mark.full

@@ -128,7 +128,10 @@ AT_ONCE = {"onnxruntime", "torch", "huggingface_hub", "jax", "onnx_ir", "convert
             AT_ONCE,
         ),
         # A request is read before JAX is imported, so that a thread hashes the checkpoint then.
-        ("import converter, zoo.cli.export, zoo.export.run; converter.OPSETS", {"jax", "onnx_ir"}),
+        (
+            "import converter, zoo.cli.export_command, zoo.export.run; converter.OPSETS",
+            {"jax", "onnx_ir"},
+        ),
     ],
     ids=["names", "completion", "list", "a request"],
 )

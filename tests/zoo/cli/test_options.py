@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from zoo.cli.options import join_opsets, read_opsets, split
+from zoo.cli.options import join_opsets, parse_opsets, split_commas
 from zoo.cli.values import read_batch, read_layers, read_sides, read_size
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.lookup import MODELS, fitting, select
@@ -13,8 +13,8 @@ from zoo.registry.lookup import MODELS, fitting, select
 @pytest.mark.parametrize(
     ("read", "text", "value"),
     [
-        (split, ["a,b", "c", "d, e", "f,"], ["a", "b", "c", "d", "e", "f", ""]),
-        (split, None, []),
+        (split_commas, ["a,b", "c", "d, e", "f,"], ["a", "b", "c", "d", "e", "f", ""]),
+        (split_commas, None, []),
         (read_size, None, None),
         (read_size, "dynamic", "dynamic"),
         (read_size, "224", (224, 224)),
@@ -38,7 +38,7 @@ def test_values(read, text, value):
         (read_sides, ("dynamic", "224x0"), "is no size"),
         (read_batch, ("0", "-1", "two", "", "1.5", "٢"), "is no batch size"),
         (read_layers, ("", "last", "3,", "x", "-1", "٣"), "names no layers"),
-        (lambda text: read_opsets([text]), ("x", "", "-1", "18.0"), "--opset"),
+        (lambda text: parse_opsets([text]), ("x", "", "-1", "18.0"), "--opset"),
     ],
 )
 def test_bad_values(read, texts, told):
@@ -61,7 +61,7 @@ def test_opset_takes_any_number_of_values(given, read):
     joined = join_opsets(given)
     texts = [b for a, b in pairwise(joined) if a == "--opset"]
     texts += [a.removeprefix("--opset=") for a in joined if a.startswith("--opset=")]
-    assert read_opsets(split(texts)) == read
+    assert parse_opsets(split_commas(texts)) == read
     words = {"m", "--size", "224"}
     assert [a for a in joined if a in words] == [a for a in given if a in words]
 

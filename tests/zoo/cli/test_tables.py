@@ -7,21 +7,28 @@ from pathlib import Path
 import pytest
 
 from tests import folders
-from zoo.artifacts.audit.findings import FileReport, Finding, Report
+from zoo.artifacts.audit.findings import AuditReport, FileReport, Finding
 from zoo.bench.floor import Floor
 from zoo.bench.footprint import Footprint
-from zoo.bench.inputs import Options, Spec
+from zoo.bench.inputs import BenchOptions, Spec
 from zoo.bench.measure import Bench, Contender
-from zoo.bench.products import Product, Products
-from zoo.cli import build, golden, models, pull, push, verify
+from zoo.bench.timed_products import Products, TimedProduct
+from zoo.cli import (
+    build_command,
+    golden_command,
+    models_command,
+    pull_command,
+    push_command,
+    verify_command,
+)
 from zoo.cli.dry_run import Planned
 from zoo.cli.dry_run import _show as show_plans
-from zoo.cli.tables import bench, export
+from zoo.cli.tables import bench_table, export_table
 from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
 from zoo.hub.pull import Preview
-from zoo.hub.push import Plan as Push
-from zoo.hub.push import Row, Target
+from zoo.hub.push import PushedFile, Target
+from zoo.hub.push import PushPlan as Push
 from zoo.manifest.read import parse
 from zoo.registry.lookup import MODELS
 
@@ -56,18 +63,26 @@ def show_everything(name):
     finding = Finding("fused operators", True, "12 Attention, 12 Gelu, 25 LayerNormalization. " * 3)
     report = FileReport("fused", "onnx/model_fused.onnx", True, [finding])
     built = record(name, labels=("fp32", "fused", "int8"))
-    models.show_models([MODELS[name]])
-    export.show_exports([Exported(path, record(name), True)])
-    export.show_outcomes([Outcome(name, [record(name), record(name, "max_abs")], seconds=1234.5)])
-    export.show_verification(path, built.variants["int8"].verification)
-    build.show_builds([Outcome(name, [built])])
-    pull.show_preview(path.parent, Preview("somebody/x at 0123456789ab", built.files, BYTES, 3))
-    rows = tuple(Row(str(path), BYTES, change) for change in ("unknown", "changed"))
-    push.show_plan(Push(path.parent, Target(f"somebody/{name}"), name, "exists", rows, ()))
-    differences = golden.compared("ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4)
-    golden.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
+    models_command.show_models([MODELS[name]])
+    export_table.show_exports([Exported(path, record(name), True)])
+    export_table.show_outcomes(
+        [Outcome(name, [record(name), record(name, "max_abs")], seconds=1234.5)]
+    )
+    export_table.show_verification(path, built.variants["int8"].verification)
+    build_command.show_builds([Outcome(name, [built])])
+    pull_command.show_preview(
+        path.parent, Preview("somebody/x at 0123456789ab", built.files, BYTES, 3)
+    )
+    rows = tuple(PushedFile(str(path), BYTES, change) for change in ("unknown", "changed"))
+    push_command.show_plan(Push(path.parent, Target(f"somebody/{name}"), name, "exists", rows, ()))
+    differences = golden_command.golden_errors(
+        "ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4
+    )
+    golden_command.show_differences(f"{name} against transformers 5.23.0 ({name}.npz)", differences)
     show_plans([Planned(name, "random (seed 0)", {str(path): BYTES})], "and so on")
-    verify.show_audit(Report("a", name, "CPUExecutionProvider", True, [finding], [report]))
+    verify_command.show_audit(
+        AuditReport("a", name, "CPUExecutionProvider", True, [finding], [report])
+    )
 
 
 HEADINGS = (
@@ -109,12 +124,14 @@ def test_a_pipe_gets_whole_lines(monkeypatch, capsys):
 def test_a_benchmark(monkeypatch, capsys):
     """Headings of two lines; long paths may wrap."""
     monkeypatch.setenv("COLUMNS", "80")
-    product = Product("MatMul", (1, 5330, 4096), (4096, 8192), constant=True)
+    product = TimedProduct("MatMul", (1, 5330, 4096), (4096, 8192), constant=True)
     floor = Floor(Products(Counter({product: 40})), {product: 0.25})
     spec = Spec("pixel_values", "float32", (1, 3, 1022, 1022))
     taken = Footprint(123.45, BYTES, BYTES)
     path = f"artifacts/{LONGEST}/onnx/model_fused.onnx"
-    bench.show_bench(Bench(Options(), [Contender(path, [spec], [12.3456], taken)] * 2, floor))
+    bench_table.show_bench(
+        Bench(BenchOptions(), [Contender(path, [spec], [12.3456], taken)] * 2, floor)
+    )
     told = capsys.readouterr().out
     assert "…" not in told
     words = "first products p50 p95 load peak kept 26864 12345.6 123.45"

@@ -6,7 +6,7 @@ import pytest
 
 from tests import folders
 from zoo.cli.console import call
-from zoo.cli.export import app as alone
+from zoo.cli.export_command import app as alone
 from zoo.images.photograph import photograph
 
 WRONG_USE = {

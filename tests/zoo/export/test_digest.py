@@ -8,7 +8,7 @@ from weights.errors import MappingError, WrongDigest
 from weights.progress import Quiet
 from zoo import info
 from zoo.export.request import Options, read_request
-from zoo.export.run import run
+from zoo.export.run import run_export
 from zoo.registry.lookup import MODELS
 
 NAME = "dinov3_vits16"
@@ -16,7 +16,7 @@ NAME = "dinov3_vits16"
 
 def export(checkpoint, folder):
     asked = Options(weights=str(checkpoint), out=folder, verify=False)
-    return run(read_request(info(NAME), asked), Quiet())
+    return run_export(read_request(info(NAME), asked), Quiet())
 
 
 def test_a_name_that_promises_another_digest(vits16, tmp_path):

@@ -19,11 +19,11 @@ from tests.zoo.export.test_precision import MODELS, sizes, write
 from zoo import runtime
 from zoo.errors import BadOutput
 from zoo.export import resources
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.precision import derive, runnable
 from zoo.export.request import Options, Signature, read_request
-from zoo.export.verify import reference, verify
-from zoo.models.build import abstract
+from zoo.export.verify import reference, verify_file
+from zoo.models.builder import abstract
 
 ENTRY = zoo.info("dinov3_vits16")
 
@@ -59,12 +59,12 @@ def test_a_sidecar_is_verified(precision, tmp_path):
     config = nano(zoo.info("dinov3_vit7b16").config)
     entry, model, values = replace(ENTRY, config=config), abstract(config), values_of(config)
     file = tmp_path / "model.onnx"
-    convert(model, 23, signature).save(file, values)
+    convert_model(model, 23, signature).save(file, values)
     if precision != "fp32":
         derive(file, tmp_path / "low.onnx", precision, make_image(0, 64, 96)[None])
         file = tmp_path / "low.onnx"
     samples = reference(entry, model, values, signature, largest=0)
-    within, beside = (verify(each, samples, precision) for each in (file, outside(file)))
+    within, beside = (verify_file(each, samples, precision) for each in (file, outside(file)))
     assert within.passed and beside.passed
     for one, other in zip(within.comparisons, beside.comparisons, strict=True):
         assert one.output == other.output
@@ -80,12 +80,12 @@ def test_a_wrong_tensor_beside_the_file_is_seen(tmp_path):
     entry, model, values = replace(ENTRY, config=config), abstract(config), values_of(config)
     samples = reference(entry, model, values, signature, largest=0)
     file = outside(write(tmp_path / "model.onnx", config, 23))
-    assert verify(file, samples).passed
+    assert verify_file(file, samples).passed
     data = file.with_name(f"{file.name}_data")
     content = np.fromfile(data, np.uint8)
     content[len(content) // 2 :][3:4096:4] ^= 1
     content.tofile(data)
-    assert not verify(file, samples).passed
+    assert not verify_file(file, samples).passed
 
 
 def asked(tmp_path, name="dinov3_vit7b16", **options):

@@ -12,10 +12,10 @@ import converter
 import zoo
 from converter.verify.sessions import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
-from zoo.checkpoints.load import shapes
-from zoo.export.make import convert
+from zoo.checkpoints.load import model_shapes
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.build import abstract, batched
+from zoo.models.builder import abstract, batched
 
 ATOL = 1e-4
 
@@ -54,7 +54,7 @@ forward = eqx.filter_jit(batched)
 
 def exported(config, size, opset, layout=None):
     """From shapes alone, in a batch that is open."""
-    return convert(abstract(config), opset, Signature(size, None), layout)
+    return convert_model(abstract(config), opset, Signature(size, None), layout)
 
 
 def fused(report):
@@ -98,7 +98,7 @@ def test_what_is_shared_and_named():
 
 def assert_names(graph, config, unused):
     """Those of the leaves, but the factors of LayerScale, which are in what is before them."""
-    names, leaves = set(graph.initializers), set(shapes(config))
+    names, leaves = set(graph.initializers), set(model_shapes(config))
     folded = {name for name in leaves if name.endswith("gamma")}
     assert folded and not folded & names
     assert leaves - unused - folded <= names
@@ -106,7 +106,7 @@ def assert_names(graph, config, unused):
 
 def test_sizes_that_are_open():
     """Nothing is computed twice, and all is fused."""
-    made = convert(abstract(NETWORKS["dinov3_vits16"]), 23, Signature(None, None))
+    made = convert_model(abstract(NETWORKS["dinov3_vits16"]), 23, Signature(None, None))
     counts = made.report.histogram
     assert not STRAY & set(counts)
     assert (counts["Sin"], counts["Cos"]) == (1, 1)
@@ -127,7 +127,7 @@ def test_a_fixed_batch_of_one(name, opset):
     config, size = SMALL[name], (4 * SMALL[name].stride, 6 * SMALL[name].stride)
 
     def counts(batch):
-        return convert(abstract(config), opset, Signature(size, batch)).report
+        return convert_model(abstract(config), opset, Signature(size, batch)).report
 
     fixed, free = counts(1), counts(None)
     assert fixed.fused == free.fused
@@ -184,11 +184,11 @@ def test_one_file_for_every_size(name, tmp_path):
     config = SMALL[name]
     model = model_of(config)
     layers = (1,)
-    made = convert(abstract(config), 23, Signature(None, None, layers))
+    made = convert_model(abstract(config), 23, Signature(None, None, layers))
     assert not STRAY & set(made.report.histogram)
     for copy in ("one", "two"):
         made.save(tmp_path / copy, values=values_of(config, 1))
-        made = convert(abstract(config), 23, Signature(None, None, layers))
+        made = convert_model(abstract(config), 23, Signature(None, None, layers))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     live = converter.session(tmp_path / "one")
     for height, width in ((4, 4), (9, 2)):

@@ -14,12 +14,12 @@ import converter
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
 from tests.zoo.export.test_export import EXPORT, call, no_weights_around  # noqa: F401
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.precision import LIMITS, derive, outgrown, runnable
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 from zoo.models.config import ConvNeXtConfig
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
@@ -46,7 +46,7 @@ def sizes(config):
 
 def write(path, config, opset, values=None):
     """A float32 file of any image size."""
-    export = convert(abstract(config), opset, Signature(None, None))
+    export = convert_model(abstract(config), opset, Signature(None, None))
     export.save(path, values or values_of(config))
     return path
 

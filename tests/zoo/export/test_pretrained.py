@@ -17,13 +17,13 @@ from weights import open_checkpoint
 from weights.errors import WeightsError
 from zoo import info
 from zoo.checkpoints import golden
-from zoo.checkpoints.load import load_checkpoint, open_named, variants
-from zoo.export.make import convert
+from zoo.checkpoints.load import fitting_models, load_checkpoint, open_named
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 pytestmark = pytest.mark.full
 
@@ -34,7 +34,7 @@ def variable(name):
 
 def loaded_from(path):
     """The entry that a checkpoint belongs to, and what it holds."""
-    entry = info(os.environ.get("DINO_EQX_VARIANT") or variants(open_checkpoint(path))[0])
+    entry = info(os.environ.get("DINO_EQX_VARIANT") or fitting_models(open_checkpoint(path))[0])
     return entry, load_checkpoint(open_named(path), entry)
 
 
@@ -57,7 +57,9 @@ def test_the_named_checkpoint(vits16, tmp_path):
     file = variable("DINO_EQX_ONNX")
     if file is None:
         file = tmp_path / "model.onnx"
-        export = convert(abstract(loaded.config), 23, Signature(entry.preprocessing.size, None))
+        export = convert_model(
+            abstract(loaded.config), 23, Signature(entry.preprocessing.size, None)
+        )
         export.save(file, loaded.weights.arrays)
     assert is_within(golden.check_onnx(wanted, file), golden.ONNX_ATOL)
     assert not loaded.weights.arrays.nonfinite
@@ -71,7 +73,7 @@ def checkpoints(folder):
     """Every checkpoint of a model in the zoo."""
     for path in sorted(folder.iterdir()):
         try:
-            if variants(open_checkpoint(path)):
+            if fitting_models(open_checkpoint(path)):
                 yield path
         except WeightsError:
             continue  # something else lies there too

@@ -10,7 +10,7 @@ import zoo
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.errors import NotVerified
-from zoo.models.build import batched
+from zoo.models.builder import batched
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
 LATE = {"bf16"}

@@ -10,8 +10,8 @@ import pytest
 import converter
 from tests.zoo.export.test_precision import MODELS, write
 from zoo.export.precision import CODECS
+from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
-from zoo.export.quantise.quantise import quantise
 
 
 def drawn(seed, *shape):

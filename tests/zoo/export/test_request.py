@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.checkpoints.choice import Seed, read_weights
+from zoo.checkpoints.weights_argument import Seed, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import (
     FileSpec,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 import zoo
 from zoo.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
-from zoo.manifest.read import read
+from zoo.manifest.read import read_manifest
 
 ATOL = 1e-5
 """Three times what float32 rounding makes of these outputs of unit size (3e-6)."""
@@ -60,7 +60,7 @@ def run(path, pixels):
 def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
     path = tmp_path / "mine.onnx"
     manifest = zoo.to_onnx(fine_tuned, path, opset=opset, size=(8, 12))
-    assert manifest == read(tmp_path / "mine.manifest.json")
+    assert manifest == read_manifest(tmp_path / "mine.manifest.json")
     assert manifest.only.passed and manifest.weights.kind == "own"
     assert manifest.licence.name == zoo.info("vit_digits").licence.name
     assert manifest.only.fused.get("Attention", 0) == (3 if opset == 23 else 0)
@@ -226,7 +226,7 @@ def test_what_is_not_exact_is_kept_where_that_is_asked_for(fine_tuned, tmp_path)
     path = tmp_path / "mine.onnx"
     manifest = zoo.to_onnx(Chaos(fine_tuned), path, precision="int8", keep_inexact=True)
     assert not manifest.only.passed
-    assert read(path.with_suffix(".manifest.json")) == manifest
+    assert read_manifest(path.with_suffix(".manifest.json")) == manifest
     with pytest.raises(NotVerified, match="was not written"):
         zoo.to_onnx(Chaos(fine_tuned), tmp_path / "whole.onnx", keep_inexact=True)
 

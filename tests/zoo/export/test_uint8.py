@@ -15,13 +15,13 @@ from tests.seeded import nano, values_of
 from tests.zoo.export.test_export import EXPORT, ZOO, call
 from tests.zoo.export.test_export import no_weights_around as no_weights_around
 from zoo.checkpoints.settings.huggingface import transformers_processor
-from zoo.export.make import convert
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.export.verify import reference, verify
+from zoo.export.verify import reference, verify_file
 from zoo.images.in_graph import front
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 from zoo.models.config import Preprocessing
 
 DISTINCT = {zoo.info(name).preprocessing: name for name in reversed(zoo.list_models())}
@@ -116,10 +116,10 @@ def test_a_wrong_level_is_seen(tmp_path):
     for level, passes in ((0, True), (1, False)):
         mean = tuple(value + level / 255 for value in entry.preprocessing.mean)
         how = Preprocessing(mean, entry.preprocessing.std, resize=256, resample="bicubic")
-        made = convert(abstract(config), 23, signature)
+        made = convert_model(abstract(config), 23, signature)
         converter.join(front(how, (56, 56), 23).model, made.model)
         made.save(tmp_path / "model.onnx", values_of(config))
-        result = verify(tmp_path / "model.onnx", samples)
+        result = verify_file(tmp_path / "model.onnx", samples)
         assert result.passed == passes
         assert {item.output for item in result.comparisons} >= {"pixel_values", "pooler_output"}
 

@@ -14,7 +14,7 @@ from zoo.errors import BadRequest, UnknownModel
 from zoo.images.photograph import photographs
 from zoo.images.pictures import FORMATS, PIXELS, pictures
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 
 HOW = zoo.info("dinov3_vits16").preprocessing
 

@@ -16,7 +16,7 @@ from tests import folders
 from tests.files import changes
 from zoo.errors import BadFile, BadRequest
 from zoo.manifest.measured import Comparison
-from zoo.manifest.read import MOST_VALUES, near, parse, read_folder, to_text
+from zoo.manifest.read import MOST_VALUES, near, parse, read_folder_manifest, to_text
 from zoo.manifest.schema import File, Manifest
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
@@ -171,9 +171,9 @@ def test_a_file_that_was_not_checked():
 
 def test_a_folder_without(tmp_path):
     with pytest.raises(BadFile, match=r"has no manifest\.json"):
-        read_folder(tmp_path)
+        read_folder_manifest(tmp_path)
     with pytest.raises(BadFile, match="does not exist"):
-        read_folder(tmp_path / "none")
+        read_folder_manifest(tmp_path / "none")
 
 
 def test_manifests_near_a_file(tmp_path):

@@ -15,7 +15,7 @@ from tests.seeded import NETWORKS, nano
 from tests.synthetic import make_image
 from weights import bind, leaf_shapes, leaf_values
 from zoo.models.block import Block
-from zoo.models.build import abstract, batched, build
+from zoo.models.builder import abstract, batched, build_model
 from zoo.models.config import ConvNeXtConfig
 from zoo.models.convnext import ConvNeXt
 from zoo.models.output import output_names
@@ -59,7 +59,7 @@ IMAGE = make_image(1, 64, 96)
 
 @cache
 def built(name, seed=0):
-    return build(CONFIGS[name], key=jr.key(seed))
+    return build_model(CONFIGS[name], key=jr.key(seed))
 
 
 @eqx.filter_jit

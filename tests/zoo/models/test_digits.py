@@ -18,13 +18,13 @@ import zoo
 from converter.verify.sessions import run
 from weights import bind, leaf_values
 from zoo.checkpoints.inspect import inspect
-from zoo.checkpoints.load import load
+from zoo.checkpoints.load import open_weights
 from zoo.digits import __main__ as train_digits
 from zoo.digits import data as digits
-from zoo.digits.training import Recipe, grey, initial, normalised, save, train
+from zoo.digits.training import Recipe, grey, initial, normalised, save_weights, train
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.images.pixel_values import pixel_values
-from zoo.models.build import abstract, batched, count_parameters
+from zoo.models.builder import abstract, batched, count_parameters
 from zoo.progress import Lines
 from zoo.registry.entry import DATA
 
@@ -42,7 +42,7 @@ CLOSE = 0.003
 @cache
 def held_out_pixels():
     """`pixel_values` of the held-out digits, as anybody would make them, and their labels."""
-    _, apart = digits.split()
+    _, apart = digits.split_digits()
     pictures = [Image.fromarray(image) for image in apart.images]
     return pixel_values(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), apart.labels
 
@@ -61,7 +61,7 @@ def accuracy(model) -> float:
 
 @pytest.fixture(scope="module")
 def values():
-    loaded = load("auto", ENTRY, Lines(), offline=True)
+    loaded = open_weights("auto", ENTRY, Lines(), offline=True)
     return {path: np.asarray(loaded.weights.arrays[path]) for path in loaded.weights.arrays}
 
 
@@ -147,34 +147,34 @@ def test_every_part_was_trained_with(part, values):
 
 def test_training_sees_what_everybody_sees():
     pixels, _ = held_out_pixels()
-    _, apart = digits.split()
+    _, apart = digits.split_digits()
     ours = normalised(grey(apart), ENTRY.preprocessing)
     np.testing.assert_allclose(ours, pixels, atol=1e-6)
 
 
 def test_split():
-    whole = digits.load()
+    whole = digits.load_digits()
     kept, apart = digits.divide(whole.labels, digits.HELD_OUT, "0|held out")
     assert sorted([*kept, *apart]) == list(range(1797))
     for label in range(digits.CLASSES):
         share = (whole.labels[apart] == label).sum() / (whole.labels == label).sum()
         assert share == pytest.approx(digits.HELD_OUT, abs=0.005)
     # The embedded weights were trained without these: another split would be cheating.
-    np.testing.assert_array_equal(digits.split()[1].images, whole.images[apart])
-    seen, unseen = digits.split(0, validate=True)
+    np.testing.assert_array_equal(digits.split_digits()[1].images, whole.images[apart])
+    seen, unseen = digits.split_digits(0, validate=True)
     assert len(seen.labels) + len(unseen.labels) == len(kept)
-    assert not np.array_equal(digits.split(1)[1].labels, digits.split(0)[1].labels)
+    assert not np.array_equal(digits.split_digits(1)[1].labels, digits.split_digits(0)[1].labels)
 
 
 @pytest.mark.full
 def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
     small = replace(ENTRY, config=replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
     recipe = Recipe(epochs=5, batch=16, warmup=5, rate=2e-2, average=0.5, share=0.0)
-    seen, _ = digits.split(validate=True)
+    seen, _ = digits.split_digits(validate=True)
     some = seen[np.arange(160)]
     for name in ("a", "b"):
         model, losses = train(small, some, 3, recipe)
-        save(tmp_path / name, model, small)
+        save_weights(tmp_path / name, model, small)
         assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.2
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     before = leaf_values(initial(small, jax.random.key(0)))
@@ -185,9 +185,9 @@ def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
 
 def test_training_that_would_be_for_nothing(tmp_path, monkeypatch):
     with pytest.raises(BadRequest, match="--validate"):
-        train_digits.check(tmp_path / "a", validate=True)
+        train_digits._check(tmp_path / "a", validate=True)
     with pytest.raises(BadOutput, match="exists already"):
-        train_digits.check(tmp_path, validate=False)
+        train_digits._check(tmp_path, validate=False)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingLibrary, match="scikit-learn"):
-        digits.load()
+        digits.load_digits()

@@ -14,10 +14,10 @@ from tests.conftest import GOLDEN, TINY7B
 from tests.seeded import leaves_of, state_of
 from tests.synthetic import digest, make_image
 from weights import bind
-from weights.namings import convnext, meta
-from zoo.export.make import convert
+from weights.namings import convnext_names, meta_names
+from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.build import Model, abstract, batched
+from zoo.models.builder import Model, abstract, batched
 
 ATOL = 3e-5
 """The references' own float32 noise is 7e-6; the smallest known mistake costs 5e-5."""
@@ -26,11 +26,11 @@ ONNX_ATOL = 1e-4
 """The smallest mistake that matters, LayerNorm's epsilon apart, moves outputs by 1e-3."""
 
 NAMINGS = {
-    "dinov3_tiny7b": meta.DINOV3_VIT,
-    "dinov3_vits16": meta.DINOV3_VIT,
-    "dinov2_vits14": meta.DINOV2_VIT,
-    "dinov2_vits14_reg": meta.DINOV2_VIT,
-    "dinov3_convnext_tiny": convnext.META,
+    "dinov3_tiny7b": meta_names.DINOV3_VIT,
+    "dinov3_vits16": meta_names.DINOV3_VIT,
+    "dinov2_vits14": meta_names.DINOV2_VIT,
+    "dinov2_vits14_reg": meta_names.DINOV2_VIT,
+    "dinov3_convnext_tiny": convnext_names.META,
 }
 SIZES = {
     "dinov3_tiny7b": ("256x384", "224x224", "512x512"),
@@ -123,7 +123,7 @@ def assert_file(name, file, size):
 def test_in_a_file(name, opset, layout, size, tmp_path):
     """In a batch that is open."""
     signature = Signature(tuple(map(int, size.split("x"))), None)
-    convert(original(name).model, opset, signature, layout).save(tmp_path / "model.onnx")
+    convert_model(original(name).model, opset, signature, layout).save(tmp_path / "model.onnx")
     assert_file(name, tmp_path / "model.onnx", size)
 
 
@@ -138,7 +138,7 @@ def test_in_a_file(name, opset, layout, size, tmp_path):
 )
 def test_in_one_file_for_every_size(name, opset, tmp_path):
     """Sizes that are no multiple of the patch are cropped, as the original crops them."""
-    convert(original(name).model, opset, Signature(None, None)).save(tmp_path / "model.onnx")
+    convert_model(original(name).model, opset, Signature(None, None)).save(tmp_path / "model.onnx")
     live = converter.session(tmp_path / "model.onnx")
     for size in SIZES[name][:2]:
         assert_file(name, live, size)
@@ -178,7 +178,9 @@ def test_hidden_states(name, as_maps, tmp_path):
     model, wanted = original(name).model, list(states(case))
     layers = tuple(layer for layer, *_ in wanted)
     in_jax = forward(model, images, layers, as_maps=as_maps).hidden_states
-    convert(model, 23, Signature((224, 224), None, layers, as_maps)).save(tmp_path / "model.onnx")
+    convert_model(model, 23, Signature((224, 224), None, layers, as_maps)).save(
+        tmp_path / "model.onnx"
+    )
     in_file = run(tmp_path / "model.onnx", [images])
     for (layer, cls, patches, which), found in zip(wanted, in_jax, strict=True):
         for got, atol in ((found, ATOL), (in_file[f"hidden_state_{layer}"], ONNX_ATOL)):

@@ -15,8 +15,8 @@ from tests.references.running import equimo_abstract, run_equimo
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from tests.synthetic import digest, make_image, make_state
 from weights import bind
-from zoo.checkpoints.load import shapes
-from zoo.models.build import abstract, count_parameters
+from zoo.checkpoints.load import model_shapes
+from zoo.models.builder import abstract, count_parameters
 from zoo.models.config import ConvNeXtConfig, LearnedPositions, ViTConfig
 
 REFERENCES = {
@@ -193,7 +193,7 @@ def test_vit5_agrees_with_equimo_2(who, size):
         **{"dim": 96, "depth": 2, "heads": 2, "hidden": 384, "classes": 7},
         positions=positions,
     )
-    state = make_state(shapes(config), int(expected["seed"]))
+    state = make_state(model_shapes(config), int(expected["seed"]))
     assert digest(state) == str(expected[f"{who}/state_sha256"])
     image = make_image(int(expected["seed"]), *map(int, size.split("x")))
     got = forward(bind(abstract(config), state), image)

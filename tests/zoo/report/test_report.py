@@ -13,8 +13,8 @@ from tests.seeded import nano, state_of
 from tests.synthetic import save_pth
 from weights.progress import Quiet
 from zoo.export.request import Signature
-from zoo.report import checkpoints, content, neighbours, page
-from zoo.report.measure import Asked, measure
+from zoo.report import content, matching, neighbours, page
+from zoo.report.accuracy import Asked, measure_model
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,16 +44,16 @@ def test_two_families(tmp_path):
     """EUPE, which transformers does not have, says so."""
     entries = [meta_file(tmp_path, "dinov3_vits16", NANO), meta_file(tmp_path, "eupe_vitt16")]
     (tmp_path / "notes.txt").write_text("no checkpoint")
-    there = checkpoints.find(tmp_path, entries)
+    there = matching.find(tmp_path, entries)
     assert list(there.found) == [entry.name for entry in entries]
     assert list(there.left_out) == ["notes.txt"]
     task = neighbours.read_task(pictures_of_classes(tmp_path / "images", 4))
     asked = Asked(("fp32", "fused", "int8"), task, Signature((64, 96), None))
     report = content.EMPTY
     for entry in entries:
-        report = page.add(report, measure(entry, there.found[entry.name], asked, Quiet()))
-    page.write(report, tmp_path / "pretrained.md")
-    assert content.read(tmp_path / "pretrained.json") == report
+        report = page.add(report, measure_model(entry, there.found[entry.name], asked, Quiet()))
+    page.write_page(report, tmp_path / "pretrained.md")
+    assert content.read_report(tmp_path / "pretrained.json") == report
     dinov3, eupe = report.models
     assert dinov3.against.library.startswith("transformers ")
     assert dinov3.against.in_jax < 3e-5
@@ -74,13 +74,13 @@ def test_a_folder_of_the_hub_is_a_checkpoint(tmp_path):
     entry = zoo.info("siglip2_vitb16_224")
     folder, file = tmp_path / Path(entry.repository).name, tmp_path / entry.archive
     folder.mkdir()
-    assert checkpoints.find(tmp_path, [entry]).found == {entry.name: folder}
+    assert matching.find(tmp_path, [entry]).found == {entry.name: folder}
     file.touch()
-    assert checkpoints.find(tmp_path, [entry]).found == {entry.name: file}
+    assert matching.find(tmp_path, [entry]).found == {entry.name: file}
 
 
 def test_the_page_is_what_its_numbers_say():
-    report = content.read(ROOT / "docs" / "pretrained.json")
+    report = content.read_report(ROOT / "docs" / "pretrained.json")
     assert (ROOT / "docs" / "pretrained.md").read_text() == page.render(report)
     assert all(each.is_published_file for each in report.models)
 

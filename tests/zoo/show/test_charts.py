@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from zoo.show.chart import COLOURS, LENGTH, bars, histogram
-from zoo.show.residuals import draw, patch_means, summary
+from zoo.show.residuals import draw_residuals, patch_means, summary
 
 DARK, BRIGHT = (68, 1, 84), (253, 231, 37)
 
@@ -45,7 +45,7 @@ def test_errors_are_drawn_where_they_are():
     assert told.endswith(
         "largest 1.0e-03, mean 6.1e-04, of the 2 tokens before the patches 1.5e-04"
     )
-    picture = draw("Errors", {"last_hidden_state": errors}, (3, 5))
+    picture = draw_residuals("Errors", {"last_hidden_state": errors}, (3, 5))
     pixels = np.asarray(picture)
     bright, dark = ((pixels == colour).all(axis=-1).sum() for colour in (BRIGHT, DARK))
     assert bright == pytest.approx(2 * dark, rel=0.02)

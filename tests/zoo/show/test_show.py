@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from tests.references.running import transformers_model
-from weights.namings import huggingface
+from weights.namings import huggingface_names
 from weights.tree import leaf_values
 from zoo import from_pretrained, info, preprocess
 from zoo.checkpoints.settings.huggingface import transformers_config
@@ -77,7 +77,7 @@ def test_the_class_token_looks_where_it_does_in_transformers():
     settings = AutoConfig.for_model(kind, **settings, attn_implementation="eager")
     values = {k: v for k, v in leaf_values(model).items() if not k.startswith("head.")}
     values["mask_token"] = np.zeros((1, config.dim), np.float32)
-    theirs = transformers_model(DINOv3ViTModel, settings, huggingface.DINOV3_VIT, values)
+    theirs = transformers_model(DINOv3ViTModel, settings, huggingface_names.DINOV3_VIT, values)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
     theirs.rope_embeddings.inv_freq = 1 / periods
     pixels = np.array(preprocess(model, photographs(1), size=(16, 24)))

@@ -14,7 +14,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.errors import ZooError
 from zoo.progress import Lines
-from zoo.site.runtime import put_runtime
+from zoo.site.browser_runtime import put_runtime
 from zoo.site.write import write_site
 
 CHROMIUM = ("chromium-headless-shell", "chromium", "google-chrome")

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from zoo.progress import Lines
-from zoo.site.runtime import FILES
+from zoo.site.browser_runtime import FILES
 from zoo.site.write import write_site
 
 from .conftest import PICTURES

@@ -66,7 +66,7 @@ class FileReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """All checks of a folder, or of one file in it; `absent` names the variants without files."""
 
     folder: str

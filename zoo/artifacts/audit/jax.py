@@ -10,22 +10,22 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
-from zoo.artifacts.audit.golden import Compare, finding
-from zoo.checkpoints.choice import Choice, Seed, read_weights
-from zoo.checkpoints.load import load
+from zoo.artifacts.audit.golden_check import Compare, finding
+from zoo.checkpoints.load import open_weights
+from zoo.checkpoints.weights_argument import Choice, Seed, read_weights
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, reference, verify
+from zoo.export.verify import Sample, reference, verify_file
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.words import worst_of
-from zoo.models.build import abstract
+from zoo.models.builder import abstract
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
 
 
-def comparison(
+def compare_with_jax(
     file: Path, manifest: Manifest, weights: str | None, provider: str, progress: Progress
 ) -> Compare:
     """The comparison with the model, which is run on the photograph again.
@@ -39,8 +39,8 @@ def comparison(
         told += "it again, name its checkpoint with --weights"
         return skip(made.passed or made.verification is None, told)
     entry = info(manifest.model)
-    signature = read_signature(manifest, entry)
-    loaded = load(read_choice(weights, manifest, entry, progress), entry, progress)
+    signature = stated_signature(manifest, entry)
+    loaded = open_weights(read_choice(weights, manifest, entry, progress), entry, progress)
     found, wanted = loaded.weights.provenance, manifest.weights
     if (found.seed, found.sha256) != (wanted.seed, wanted.sha256):
         raise BadFile(
@@ -53,7 +53,7 @@ def comparison(
     def compare(live: runtime.Session, variant: Variant) -> Judged:
         limit = limit_for(variant.precision, wanted.kind)
         try:
-            judged = finding("JAX", verify(file, samples, variant.precision, provider, limit))
+            judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
             return Judged(Finding("JAX", False, first_line(error)))
         return Judged(*judged, partial(first_residuals, live, samples[0], signature))
@@ -76,7 +76,7 @@ def skip(passed: bool, told: str) -> Compare:
     return lambda live, variant: Judged(Finding("JAX", passed, told))
 
 
-def read_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
+def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
     """What a file takes and gives. **Raises** `BadFile` if its model cannot do that."""
     inputs = manifest.only.inputs
     batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0

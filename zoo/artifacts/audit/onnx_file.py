@@ -66,7 +66,9 @@ def check_fused(model: ir.Model, wanted: Mapping[str, int]) -> Finding:
     return Finding("fused", same, f"{_counts(found)}{told}")
 
 
-def load(file: Path, precision: Precision, provider: str) -> tuple[Finding, runtime.Session | None]:
+def open_model(
+    file: Path, precision: Precision, provider: str
+) -> tuple[Finding, runtime.Session | None]:
     """A session in ONNX Runtime."""
     try:
         live = runtime.session(runnable(file, precision), provider)

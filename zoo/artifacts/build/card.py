@@ -2,7 +2,7 @@
 
 from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
-from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, steps
+from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
 from zoo.models.config import ViTConfig
 from zoo.registry.lookup import info
 
@@ -28,5 +28,5 @@ def card(manifest: Manifest) -> str:
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
         outputs={item.name for variant in variants.values() for item in variant.outputs},
         how=how,
-        steps=steps(how),
+        steps=preprocessing_words(how),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from weights.writers.safetensors import write_arrays
+from weights.writers.safetensors_writer import write_arrays
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor

@@ -7,16 +7,16 @@ from weights.progress import Progress
 from zoo.artifacts.build.card import card
 from zoo.artifacts.build.extras import golden_sample, write_extras
 from zoo.artifacts.build.ledger import OWNER, Ledger
-from zoo.artifacts.build.plan import VARIANTS, Plan
+from zoo.artifacts.build.plan import VARIANTS, FolderPlan
 from zoo.artifacts.build.speed import speeds
-from zoo.checkpoints.load import load
+from zoo.checkpoints.load import open_weights
 from zoo.export.bulk import Outcome
-from zoo.export.describe import describe_variant, header
+from zoo.export.describe import describe_shared, describe_variant
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.verify import runs
-from zoo.files.staging import locked, refuse_links, sidecar_path, staged, sweep, writing
-from zoo.models.build import abstract
+from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, sweep, writing
+from zoo.models.builder import abstract
 from zoo.models.config import Config
 from zoo.registry.lookup import info
 from zoo.runtime import Session
@@ -24,18 +24,18 @@ from zoo.runtime import Session
 CARD = "README.md"
 
 
-def build(plan: Plan, progress: Progress) -> Outcome:
+def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
     """Build a folder, or what is missing of it.
 
     **Raises** a `ZooError` or a `WeightsError`; what is finished by then stays.
     """
-    with locked(plan.folder, progress):
+    with locked_output(plan.folder, progress):
         refuse_links(plan.folder, [spec.path for spec in VARIANTS.values()])
         for place in (plan.folder, plan.folder / "onnx"):
             sweep(place, OWNER)
         entry = info(plan.model)
-        loaded = load(plan.weights, entry, progress, plan.offline)
-        empty = header(entry, plan.signature, loaded.weights.provenance)
+        loaded = open_weights(plan.weights, entry, progress, plan.offline)
+        empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
         ledger = Ledger(plan.folder, empty, plan.variants, plan.force)
         there = [name for name in plan.variants if name in ledger.content.variants]
         if there == list(plan.variants) and ledger.content.complete:
@@ -60,7 +60,7 @@ def build(plan: Plan, progress: Progress) -> Outcome:
         return Outcome(plan.model, [ledger.content], built, there, failed)
 
 
-def _put_variant(plan: Plan, ledger: Ledger, name: str, file: Path, made: Made) -> bool:
+def _put_variant(plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: Made) -> bool:
     """Publish a variant if it may stay; whether it does."""
     if not made.may_stay(plan.keep_inexact):
         return False

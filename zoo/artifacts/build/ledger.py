@@ -27,7 +27,7 @@ class Ledger:
         which files would be left over, unless it is to be replaced.
         """
         self.folder, self.content = folder, header
-        earlier = None if force else read(folder)
+        earlier = None if force else read_ledger(folder)
         if earlier is None:
             return
         wanted, found = (each.model_dump(include=IDENTITY) for each in (header, earlier))
@@ -104,14 +104,14 @@ def _changed(earlier: Manifest, header: Manifest) -> str:
     )
 
 
-def read(folder: Path) -> Manifest | None:
+def read_ledger(folder: Path) -> Manifest | None:
     """An earlier build's manifest, if there is one.
 
     **Raises** `BadOutput` if there is something else of that name.
     """
     path = folder / MANIFEST
     try:
-        return manifests.read(path) if path.exists() else None
+        return manifests.read_manifest(path) if path.exists() else None
     except BadFile as error:
         raise BadOutput(
             f"{path} is no manifest of a build: move it away, or use --force."

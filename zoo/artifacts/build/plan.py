@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.checkpoints.choice import Choice
+from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
 
 
 @dataclass(frozen=True)
-class Plan:
+class FolderPlan:
     """One folder to build: plain data that a worker elsewhere can be sent.
 
     With `force` earlier files are replaced; with `keep_inexact` files of low precision are kept

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from queue import Queue
 from typing import Any
 
-from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.plan import FolderPlan
 from zoo.artifacts.build.schedule import Pool, Told
 from zoo.errors import BadRequest
 from zoo.files.staging import stop
@@ -26,7 +26,7 @@ class Here(Executor):
         return future
 
 
-def here(told: Told) -> Pool:
+def in_process(told: Told) -> Pool:
     """One build after the other."""
     return Pool(Here, told, lost=())
 
@@ -44,11 +44,11 @@ def processes(jobs: int, told: Told) -> Generator[Pool]:
         listener.join()
 
 
-def _send(queue: Queue[tuple[Plan, str] | None], plan: Plan, text: str) -> None:
+def _send(queue: Queue[tuple[FolderPlan, str] | None], plan: FolderPlan, text: str) -> None:
     queue.put((plan, text))
 
 
-def _listen(queue: Queue[tuple[Plan, str] | None], told: Told) -> None:
+def _listen(queue: Queue[tuple[FolderPlan, str] | None], told: Told) -> None:
     while (item := queue.get()) is not None:
         told(*item)
 

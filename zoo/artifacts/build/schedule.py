@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from weights.progress import Quiet
-from zoo.artifacts.build.folder import build
-from zoo.artifacts.build.plan import Plan
+from zoo.artifacts.build.folder import build_folder
+from zoo.artifacts.build.plan import FolderPlan
 from zoo.export.bulk import Outcome, attempt
 from zoo.registry.lookup import info
 
@@ -23,27 +23,27 @@ COPIES = 8
 networks of 22 and 86 million."""
 
 
-Told = Callable[[Plan, str], None]
+Told = Callable[[FolderPlan, str], None]
 """Is told of every plan what is going on."""
 
 
 class Teller(Quiet):
     """Progress of one plan, as words."""
 
-    def __init__(self, plan: Plan, told: Told):
+    def __init__(self, plan: FolderPlan, told: Told):
         self.plan, self.told = plan, told
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.told(self.plan, text)
 
 
-def start(plan: Plan, told: Told | None) -> Outcome:
+def start(plan: FolderPlan, told: Told | None) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome."""
     progress = Quiet() if told is None else Teller(plan, told)
-    return attempt(plan.model, partial(build, plan, progress))
+    return attempt(plan.model, partial(build_folder, plan, progress))
 
 
-def footprint(plan: Plan) -> float:
+def memory_needed(plan: FolderPlan) -> float:
     """Bytes of memory that a build needs at most, about."""
     return BASE + COPIES * 4 * info(plan.model).parameters
 
@@ -57,17 +57,20 @@ class Pool:
     lost: tuple[type[Exception], ...]
 
 
-def run(
-    plans: Sequence[Plan], pool: Pool, budget: float, finished: Callable[[Plan, Outcome], None]
+def run_builds(
+    plans: Sequence[FolderPlan],
+    pool: Pool,
+    budget: float,
+    finished: Callable[[FolderPlan, Outcome], None],
 ) -> list[Outcome]:
     """Build all folders, as many at once as there are workers and bytes of memory for.
 
     What is larger than the budget is built alone. A build whose worker dies is started again.
     """
     queue, tries = list(plans), dict.fromkeys(plans, 0)
-    outcomes: dict[Plan, Outcome] = {}
+    outcomes: dict[FolderPlan, Outcome] = {}
 
-    def settle(plan: Plan, outcome: Outcome) -> None:
+    def settle(plan: FolderPlan, outcome: Outcome) -> None:
         outcomes[plan] = outcome
         finished(plan, outcome)
 
@@ -84,14 +87,14 @@ def run(
 
 
 def _until_lost(
-    queue: list[Plan],
+    queue: list[FolderPlan],
     executor: Executor,
     pool: Pool,
     budget: float,
-    settle: Callable[[Plan, Outcome], None],
-) -> list[Plan]:
+    settle: Callable[[FolderPlan, Outcome], None],
+) -> list[FolderPlan]:
     """Work through the queue. Where a worker dies: what was being built then, by any of them."""
-    running: dict[Future[Outcome], Plan] = {}
+    running: dict[Future[Outcome], FolderPlan] = {}
     while queue or running:
         while queue and _fits(queue[0], running.values(), budget):
             try:
@@ -111,5 +114,5 @@ def _until_lost(
     return []
 
 
-def _fits(plan: Plan, running: Collection[Plan], budget: float) -> bool:
-    return not running or footprint(plan) + sum(map(footprint, running)) <= budget
+def _fits(plan: FolderPlan, running: Collection[FolderPlan], budget: float) -> bool:
+    return not running or memory_needed(plan) + sum(map(memory_needed, running)) <= budget

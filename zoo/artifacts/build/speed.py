@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
-from zoo.bench.rounds import Task, interleave, run
+from zoo.bench.rounds import Task, interleave, run_once
 from zoo.manifest.measured import Speed, Speeds
 
 ROUNDS = range(5, 26)
@@ -33,7 +33,7 @@ def speeds(
     for name, path in files.items():
         if VARIANTS[name].precision != "bf16":
             live = sessions.get(name) or runtime.session(path)
-            tasks[name] = run(live, {live.get_inputs()[0].name: fed})
+            tasks[name] = run_once(live, {live.get_inputs()[0].name: fed})
     rounds = affordable(tasks.values())
     times = interleave(tasks, rounds)
     median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}

@@ -9,7 +9,7 @@ registers, no offset and antialiasing with them.
 
 from dataclasses import replace
 
-from weights.namings import equimo, huggingface, meta, timm
+from weights.namings import equimo_names, huggingface_names, meta_names, timm_names
 from zoo.models.config import LearnedPositions
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
@@ -52,7 +52,12 @@ def _model(
         family="dinov2",
         aliases=(in_timm,),
         config=config,
-        namings=(meta.DINOV2_VIT, equimo.VIT, huggingface.DINOV2_VIT, timm.VIT),
+        namings=(
+            meta_names.DINOV2_VIT,
+            equimo_names.VIT,
+            huggingface_names.DINOV2_VIT,
+            timm_names.VIT,
+        ),
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         licence=shared.apache(SOURCE, f"{SOURCE}#pretrained-models"),
         checkpoint=f"{plain}{in_names}_pretrain.pth",

@@ -4,7 +4,7 @@ Shapes and file hashes are those of the published checkpoints; a hash is the fir
 of the file's sha256.
 """
 
-from weights.namings import convnext, equimo, huggingface, meta, timm
+from weights.namings import convnext_names, equimo_names, huggingface_names, meta_names, timm_names
 from zoo.models.config import Config, ConvNeXtConfig, Preprocessing, ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
@@ -45,7 +45,12 @@ VARIANTS: tuple[tuple[str, str, Config, str, int], ...] = (
 TIMM = {"vits16": "small", "vits16plus": "small_plus", "vitb16": "base", "vitl16": "large"}
 TIMM |= {"vith16plus": "huge_plus", "vit7b16": "7b"}
 
-NAMINGS = (meta.DINOV3_VIT, equimo.DINOV3_VIT, huggingface.DINOV3_VIT, timm.DINOV3_VIT)
+NAMINGS = (
+    meta_names.DINOV3_VIT,
+    equimo_names.DINOV3_VIT,
+    huggingface_names.DINOV3_VIT,
+    timm_names.DINOV3_VIT,
+)
 
 
 def _timm(arch: str, data: str) -> tuple[str, ...]:
@@ -68,7 +73,7 @@ def _model(arch: str, data: str, config: Config, digest: str, parameters: int) -
         family="dinov3",
         aliases=(identifier, *_timm(arch, data)),
         config=config,
-        namings=NAMINGS if is_vit else convnext.NAMINGS,
+        namings=NAMINGS if is_vit else convnext_names.NAMINGS,
         preprocessing=LVD if data == "lvd1689m" else SAT,
         licence=LICENCE,
         checkpoint=f"{identifier}-{digest}.pth",

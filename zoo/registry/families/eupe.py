@@ -5,7 +5,7 @@ Files have DINOv3's keys too, so those of ViT-S and ViT-B fit the DINOv3 models 
 nothing in them says which they are. EUPE publishes no digests; that of Equimo's archive is known.
 """
 
-from weights.namings import convnext, equimo, meta
+from weights.namings import convnext_names, equimo_names, meta_names
 from weights.sources.hub import HubFile
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
@@ -40,7 +40,9 @@ def _model(arch: str, title: str, in_timm: str, config: Config, parameters: int)
         family="eupe",
         aliases=(published, *timm),
         config=config,
-        namings=(meta.DINOV3_VIT, equimo.DINOV3_VIT) if is_vit else convnext.NAMINGS,
+        namings=(meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
+        if is_vit
+        else convnext_names.NAMINGS,
         preprocessing=PREPROCESSING,
         licence=LICENCE,
         checkpoint=f"{published}.pt",

@@ -11,7 +11,7 @@ runs some of the same weights with the exact one, which moves the features by 1e
 
 from dataclasses import replace
 
-from weights.namings import equimo, huggingface, timm
+from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.models.config import LearnedPositions
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
@@ -67,7 +67,7 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
         family="siglip2",
         aliases=(called, f"timm/{in_timm}"),
         config=config,
-        namings=(huggingface.SIGLIP_VIT, equimo.VIT, timm.VIT),
+        namings=(huggingface_names.SIGLIP_VIT, equimo_names.VIT, timm_names.VIT),
         preprocessing=shared.centred(size=(pixels, pixels)),
         licence=shared.apache(SOURCE, SOURCE),
         archive=f"{name}.tar.lz4",

@@ -13,7 +13,7 @@ Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
 
 from dataclasses import replace
 
-from weights.namings import equimo, original
+from weights.namings import equimo_names, original_names
 from zoo.models.config import LearnedPositions, RopeGrid, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
@@ -49,7 +49,7 @@ def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelIn
         name=name,
         family="vit5",
         config=config,
-        namings=(original.VIT5, equimo.VIT),
+        namings=(original_names.VIT5, equimo_names.VIT),
         preprocessing=shared.imagenet(resize=224, resample="bicubic"),
         licence=shared.apache(SOURCE, SOURCE),
         checkpoint=f"{name}_patch16_224.pth",

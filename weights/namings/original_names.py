@@ -1,0 +1,22 @@
+"""Checkpoints of networks whose authors publish them beside their papers."""
+
+from weights.mapping import Naming, Rule
+from weights.namings.meta_names import PLAIN
+from weights.transforms import UNBATCH
+
+# Every block carries the same frequencies, as buffers; the model has them once.
+VIT5 = Naming(
+    "original",
+    (
+        Rule("reg_tokens", ("reg_token",), UNBATCH),
+        Rule("local_pos_embed.freqs", ("blocks.0.attn.rope.freqs",)),
+        Rule("local_pos_embed.reg_freqs", ("blocks.0.attn.rope_reg.freqs",)),
+        Rule("blocks.{i}.ls1.gamma", ("blocks.{i}.gamma_1",)),
+        Rule("blocks.{i}.ls2.gamma", ("blocks.{i}.gamma_2",)),
+        *PLAIN,
+    ),
+    copies=(
+        ("blocks.{i}.attn.rope.freqs", "blocks.0.attn.rope.freqs"),
+        ("blocks.{i}.attn.rope_reg.freqs", "blocks.0.attn.rope_reg.freqs"),
+    ),
+)

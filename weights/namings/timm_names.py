@@ -1,0 +1,46 @@
+"""Checkpoints for timm (1.0.31): keys of its `Eva` with DINOv3's settings, and of its
+`VisionTransformer`.
+
+Some DINOv3 variants have a query and a value bias (`…_qkvb`), the others none; keys never have
+one. Periods, mask tokens and the second final norm of training are not there.
+"""
+
+from weights.mapping import Naming, Rule
+from weights.namings.meta_names import PLAIN
+from weights.transforms import BIAS_OUTER_THIRDS, UNBATCH, float32_periods, ones
+
+DINOV3_VIT = Naming(
+    "timm",
+    (
+        Rule("reg_tokens", ("reg_token",), UNBATCH),
+        Rule("mask_token", ()),
+        Rule("local_pos_embed.periods", (), missing=float32_periods),
+        Rule(
+            "blocks.{i}.attn.qkv.bias",
+            ("blocks.{i}.attn.q_bias?", "blocks.{i}.attn.v_bias?"),
+            BIAS_OUTER_THIRDS,
+        ),
+        Rule("blocks.{i}.ls1.gamma", ("blocks.{i}.gamma_1",)),
+        Rule("blocks.{i}.ls2.gamma", ("blocks.{i}.gamma_2",)),
+        Rule("blocks.{i}.mlp.w1.{p}", ("blocks.{i}.mlp.fc1_g.{p}",)),
+        Rule("blocks.{i}.mlp.w2.{p}", ("blocks.{i}.mlp.fc1_x.{p}",)),
+        Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
+        Rule("local_cls_norm.weight", (), missing=ones),
+        Rule("local_cls_norm.bias", ()),
+        *PLAIN,
+    ),
+)
+
+VIT = Naming(
+    "timm",
+    (
+        Rule("reg_tokens", ("reg_token",), UNBATCH),
+        Rule("mask_token", ()),
+        Rule("blocks.{i}.mlp.w12.{p}", ("blocks.{i}.mlp.fc1.{p}",)),
+        Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
+        Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
+        Rule("attn_pool.{layer}.{p}", ("attn_pool.{layer}.{p}",)),
+        Rule("attn_pool.mlp.{layer}.{p}", ("attn_pool.mlp.{layer}.{p}",)),
+        *PLAIN,
+    ),
+)

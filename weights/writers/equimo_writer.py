@@ -1,0 +1,77 @@
+"""Writes an archive in Equimo's 1.x format, which 2.x reads too."""
+
+import json
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import numpy as np
+
+from weights.containers.equimo import METADATA, WEIGHTS, Pieces
+from weights.containers.leaf_order import ALTERNATIVES, BLOCK_PREFIX, Part, convnext_rows, vit_rows
+from weights.containers.npy import array_header
+from weights.progress import Progress
+from weights.tensors import LazyTensor
+from weights.writers.items import Items, data, size
+
+SCALARS = {
+    # Dropout probability, and whether dropout is off.
+    "p": array_header((), "<f8") + np.float64(0).tobytes(),
+    "inference": array_header((), "|b1") + np.bool_(True).tobytes(),
+}
+
+
+def write_archive(
+    path: Path, items: Items, metadata: Mapping[str, Any], listener: Progress
+) -> None:
+    """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
+    text = json.dumps(metadata).encode()
+    total = sum(len(head) + (size(tensor) if tensor else 0) for head, tensor in records(items))
+    with (
+        lz4.frame.open(path, "wb", content_checksum=True) as file,
+        tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        archive.addfile(_member(METADATA, len(text)), BytesIO(text))
+        archive.addfile(_member(WEIGHTS, total), Pieces(_content(items, listener)))
+
+
+def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
+    for head, tensor in records(items):
+        yield head
+        if tensor:
+            yield data(tensor)
+            listener.step(size(tensor))
+
+
+def records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
+    """The beginning of every record, and the tensor whose values follow; None for a scalar."""
+    for name, shape in convnext_rows([each.shape for each in items.values()]) or _vit_rows(items):
+        if not shape:
+            yield SCALARS[name.rpartition(".")[2]], None
+        else:
+            yield array_header(items[name].shape, "<f4"), items[name]
+
+
+def _vit_rows(keys: Items) -> Part:
+    """The records of a vision transformer whose arrays are exactly these keys."""
+    prefixes = "", BLOCK_PREFIX.format(i=0), ""
+    pairs = zip(ALTERNATIVES, prefixes, strict=True)
+    before, block, after = (_pick(options, prefix, keys) for options, prefix in pairs)
+    return vit_rows(before, block, after, sum(key.endswith(".attn.qkv.weight") for key in keys))
+
+
+def _pick(options: Sequence[Part], prefix: str, keys: Items) -> Part:
+    """The part that is there; scalars always are."""
+    for part in options:
+        if all(prefix + name in keys for name, shape in part if shape):
+            return part
+    raise KeyError("none of the parts of an Equimo file fits these keys")
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info

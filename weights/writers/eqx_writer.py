@@ -1,0 +1,16 @@
+"""Writes a file that `equinox.tree_deserialise_leaves` reads."""
+
+from pathlib import Path
+
+from weights.containers.npy import array_header
+from weights.progress import Progress
+from weights.writers.items import Items, data, size
+
+
+def write_eqx(path: Path, items: Items, progress: Progress) -> None:
+    """The tensors as records, in the order of the tree's leaves."""
+    with path.open("wb") as file:
+        for tensor in items.values():
+            file.write(array_header(tensor.shape, "<f4"))
+            file.write(data(tensor))
+            progress.step(size(tensor))

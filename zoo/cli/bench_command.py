@@ -1,0 +1,46 @@
+"""`zoo bench FILE…`: how fast files are beside each other."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from zoo.cli import options
+from zoo.cli.console import print_result, progress_bar
+from zoo.cli.values import read_sides
+
+BATCH = options.value("N", "The number of images in a batch.", min=1, show_default="1")
+SIZE = "the file's or the manifest's, or 224"
+ROUNDS = options.value("N", "The rounds; each runs every file once, in random order.", min=1)
+AGAINST = options.value("torch", "Also time transformers' model, with random weights.")
+
+
+def bench(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Any .onnx files.")],
+    batch: Annotated[int | None, BATCH] = None,
+    size: Annotated[str | None, options.size_option(SIZE, panel=None)] = None,
+    threads: Annotated[int, options.value("N", "The threads of each run.", min=1)] = 1,
+    rounds: Annotated[int, ROUNDS] = 20,
+    against: Annotated[Literal["torch"] | None, AGAINST] = None,
+    plot: options.Plot = None,
+    json: options.Json = False,
+) -> None:
+    """Measure the speed and memory of ONNX files beside each other.
+
+    The files take turns, and their matrix products alone are measured as well.
+    """
+    from zoo.bench import measure
+    from zoo.bench.inputs import BenchOptions
+    from zoo.cli.tables.bench_table import bench_record, ratios, show_bench
+    from zoo.show.chart import bars
+    from zoo.show.save import check_place, save_picture
+
+    if plot is not None:
+        check_place("--plot", plot)
+
+    wanted = BenchOptions(batch, read_sides(size), threads, rounds, against == "torch")
+    with progress_bar() as progress:
+        found = measure.measure_files(files, wanted, progress)
+    if plot is not None:
+        save_picture(bars("Time of one run, as a ratio", ratios(found), mark=1), plot)
+    print_result(json, found, show_bench, bench_record)

@@ -1,0 +1,166 @@
+"""`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from zoo.artifacts.build.plan import USUAL
+from zoo.checkpoints.weights_argument import read_weights
+from zoo.cli import options
+from zoo.cli.console import print_result
+from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.values import read_size
+from zoo.errors import BadRequest
+from zoo.export.request import Options, read_signature
+from zoo.registry.lookup import info, select
+
+if TYPE_CHECKING:
+    from zoo.artifacts.build.plan import FolderPlan
+    from zoo.artifacts.build.schedule import Pool
+    from zoo.export.bulk import Outcome
+
+RESOURCES = "Resources"
+NAMES = "Names or aliases of models; `zoo list` shows them."
+MEMORY = "How much memory all builds may take together."
+JOBS = "How many models are built at once."
+SCHEDULER = "Build on the workers of a Dask cluster."
+FREE = "80 % of what is free"
+EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
+
+SHARE = 0.8
+"""Of the memory that is free, what builds may take together unless told otherwise."""
+
+
+def build(
+    models: Annotated[list[str] | None, options.models(NAMES)] = None,
+    all: options.All = False,
+    filter: options.Filter = None,
+    variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
+    weights: options.Weights = "auto",
+    out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
+    force: options.Force = False,
+    keep_inexact: options.KeepInexact = False,
+    offline: options.Offline = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+    size: Annotated[
+        str | None, options.size_option("dynamic, and the model's own for uint8")
+    ] = None,
+    input: options.Images = "float32",
+    jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
+    memory: Annotated[
+        float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
+    ] = None,
+    scheduler: Annotated[str | None, options.value("ADDRESS", SCHEDULER, RESOURCES)] = None,
+) -> int:
+    """Build for each model a folder that others can use, with checked and described ONNX files.
+
+    Files that an earlier build has finished are kept as they are.
+    """
+    size = size or ("dynamic" if input == "float32" else None)
+    out = out.absolute()  # workers may have another working folder
+    asked = Options(
+        weights=weights,
+        size=read_size(size),
+        input=input,
+        out=out,
+        force=force,
+        keep_inexact=keep_inexact,
+        offline=offline,
+    )
+    plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
+    if dry_run:
+        return foresee(
+            {plan.model: partial(wanted_folders, plan) for plan in plans}, offline, json, EXTRAS
+        )
+    outcomes = run_plans(plans, jobs, memory, scheduler)
+    print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
+    return max(outcome.code for outcome in outcomes)
+
+
+def wanted_folders(plan: FolderPlan) -> Wanted:
+    """The files of a build that is only talked about."""
+    from zoo.artifacts.build.plan import VARIANTS
+
+    chosen = [VARIANTS[name] for name in plan.variants]
+    return plan.weights, {plan.folder / each.path: each.precision for each in chosen}
+
+
+def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[FolderPlan]:
+    """A plan a model. **Raises** a `ZooError` for the first option that makes no sense."""
+    from zoo.artifacts.build.plan import FolderPlan, read_variants
+
+    chosen, choice, folder = read_variants(variants), read_weights(asked.weights), asked.out
+    assert folder is not None
+    if isinstance(choice, Path):
+        choice = choice.absolute()
+        if len(names) > 1:
+            raise BadRequest(
+                f"--weights {asked.weights} is one checkpoint for {len(names)} models: build "
+                "them one by one, or keep the checkpoints where `--weights auto` finds them."
+            )
+    made = partial(
+        FolderPlan,
+        weights=choice,
+        variants=chosen,
+        force=asked.force,
+        keep_inexact=asked.keep_inexact,
+        offline=asked.offline,
+    )
+    return [
+        made(model=name, folder=folder / name, signature=read_signature(info(name), asked))
+        for name in names
+    ]
+
+
+def run_plans(
+    plans: list[FolderPlan], jobs: int, memory: float | None, scheduler: str | None
+) -> list[Outcome]:
+    """Build them all, where the options say."""
+    from psutil import virtual_memory
+
+    from zoo.artifacts.build import pools, schedule
+    from zoo.cli.lines import board
+
+    budget = SHARE * virtual_memory().available if memory is None else memory * 1e9
+    pool: AbstractContextManager[Pool]
+    with board(plans) as shown:
+        if scheduler is not None:
+            # Each worker has memory of its own, and as many threads as builds fit in it.
+            pool, budget = pools.cluster(scheduler), math.inf
+        elif jobs > 1:
+            pool = pools.processes(jobs, shown.told)
+        else:
+            pool = nullcontext(pools.in_process(shown.told))
+        with pool as opened:
+            return schedule.run_builds(plans, opened, budget, shown.finished)
+
+
+def build_record(plan: FolderPlan, outcome: Outcome) -> dict[str, Any]:
+    """An outcome for JSON."""
+    told = vars(outcome) | {"folder": plan.folder}
+    manifest = next(iter(told.pop("manifests")), None)
+    return told | {"not_good_enough": told.pop("failed"), "manifest": manifest}
+
+
+def show_builds(outcomes: Sequence[Outcome]) -> None:
+    """One line a file of every folder, then what could not be made, and why."""
+    from zoo.cli.tables import print_lines, print_table
+    from zoo.manifest.words import build_rows
+
+    rows = [
+        (outcome.model, *row)
+        for outcome in outcomes
+        for manifest in outcome.manifests
+        for row in build_rows(manifest)
+    ]
+    headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
+    print_table(headings, rows, f"{len(outcomes)} folder{'s' * (len(outcomes) != 1)}")
+    for outcome in outcomes:
+        wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
+        print_lines(outcome.model, (*wrong, outcome.error))

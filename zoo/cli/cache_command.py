@@ -1,0 +1,87 @@
+"""`zoo cache`: what was downloaded, and how to remove it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from weights.sources import cache
+from weights.terminal import complain, say
+from zoo.cli import options
+from zoo.cli.console import help_alone, print_json, print_result, progress_bar
+from zoo.errors import BadRequest
+from zoo.files.staging import writing
+
+app = typer.Typer(help="List what was downloaded, and remove it.")
+app.callback(invoke_without_command=True)(help_alone)
+
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATTERN]...",
+        help="Shell patterns of names in the list, such as `*vits16*` or `checkpoints/*`.",
+    ),
+]
+
+
+@app.command("list", epilog=options.examples("zoo cache list", "zoo cache list '*vits16*'"))
+def list_entries(patterns: Patterns = None, json: options.Json = False) -> None:
+    """Show what is in the cache: checkpoints, and models that `zoo.load` downloaded."""
+    found = _entries(patterns)
+    print_result(json, found, _show, lambda all: {"root": cache.root(), "entries": _records(all)})
+
+
+@app.command("clear", epilog=options.examples("zoo cache clear 'checkpoints/*' --dry-run"))
+def clear(
+    patterns: Patterns = None,
+    yes: Annotated[bool, options.flag("--yes", "Do not ask for confirmation.")] = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Remove what is in the cache, or the part of it that fits a pattern."""
+    found = _entries(patterns)
+    if not json:
+        _show(found)
+    removed = bool(found) and not dry_run and (yes or _confirmed(found))
+    if removed:
+        with progress_bar() as progress, writing(cache.root()):
+            for entry in found:
+                cache.remove(entry, progress)
+    if json:
+        print_json({"removed": removed, "entries": _records(found)})
+    elif found:
+        say("all of this was removed" if removed else "nothing was removed")
+
+
+def _entries(patterns: Sequence[str] | None) -> list[cache.CachedEntry]:
+    with writing(cache.root()):
+        return cache.entries(patterns or ["*"])
+
+
+def _confirmed(found: Sequence[cache.CachedEntry]) -> bool:
+    try:
+        return typer.confirm(f"Remove {_total(found)} from {cache.root()}?", err=True)
+    except typer.Abort as error:
+        complain("")  # the question's line has no end yet
+        raise BadRequest("nobody answered whether to remove the files: add --yes.") from error
+
+
+def _show(found: Sequence[cache.CachedEntry]) -> None:
+    for entry in found:
+        used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d")
+        say(f"{entry.bytes / 1e6:>9,.1f} MB  last used {used}  {entry.name}")
+    say(f"{_total(found)} in {cache.root()}")
+
+
+def _total(found: Sequence[cache.CachedEntry]) -> str:
+    noun = "entry" if len(found) == 1 else "entries"
+    return f"{len(found)} {noun} of {sum(entry.bytes for entry in found) / 1e6:,.1f} MB"
+
+
+def _records(found: Sequence[cache.CachedEntry]) -> list[dict[str, Any]]:
+    return [
+        {"kind": entry.kind, "name": entry.name, "path": entry.path, "bytes": entry.bytes}
+        | {"last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds")}
+        for entry in found
+    ]

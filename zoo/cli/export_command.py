@@ -1,0 +1,141 @@
+"""`zoo export MODEL`, or `python -m zoo.export MODEL`: a model as a verified ONNX file."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zoo.cli import options
+from zoo.cli.console import print_result, progress_bar, warn_nonfinite
+from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.values import read_batch, read_layers, read_size
+from zoo.errors import FAILED_CHECK, BadRequest
+from zoo.export.request import Options, read_request
+from zoo.registry.lookup import info, select
+
+FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
+"""What is exported where no model was named, and with which weights: neither needs a network."""
+
+EXAMPLES = options.examples(
+    "zoo export dinov3_vits16",
+    "zoo export dinov3_vitb16 --opset 18,23 --size 256x384 --out exports/",
+    "zoo export --filter 'siglip2_*,tips_*' --precision fp16 --dry-run",
+)
+
+MODELS = (
+    "Names or aliases of models; `zoo list` shows them. Without any, vit_digits is exported with "
+    "the trained weights of this package, and dinov3_vits16 with random ones."
+)
+
+ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
+
+
+def export(
+    models: Annotated[list[str] | None, options.models(MODELS)] = None,
+    all: options.All = False,
+    filter: options.Filter = None,
+    weights: options.Weights = "auto",
+    out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
+    force: options.Force = False,
+    keep_inexact: options.KeepInexact = False,
+    offline: options.Offline = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+    opset: options.Opsets = None,
+    precision: options.Precision = Options.precision,
+    target: options.Target = Options.target,
+    attention_layout: options.AttentionLayout = None,
+    no_verify: options.NoVerify = False,
+    size: Annotated[str | None, options.size_option("the model's own")] = None,
+    batch: options.Batch = "dynamic",
+    layers: options.Layers = None,
+    reshape: options.Reshape = False,
+    input: options.Images = "float32",
+) -> int:
+    """Write models as ONNX files, and check each in ONNX Runtime against JAX.
+
+    A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
+    """
+    asked = Options(
+        opsets=options.parse_opsets(opset),
+        weights=weights,
+        size=read_size(size),
+        batch=read_batch(batch),
+        layers=read_layers(layers),
+        reshape=reshape,
+        input=input,
+        target=target,
+        layout=attention_layout,
+        precision=precision,
+        out=out,
+        force=force,
+        keep_inexact=keep_inexact,
+        verify=not no_verify,
+        offline=offline,
+    )
+    # A misspelt name should not wait for JAX to load.
+    if models or all or filter:
+        jobs = dict.fromkeys(select(models or (), all, filter or ()), asked)
+    else:
+        jobs = first_jobs(asked)
+    if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
+        raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
+    if dry_run:
+        plans = {name: partial(wanted_files, name, options) for name, options in jobs.items()}
+        return foresee(plans, offline, json, "each file gets a manifest beside it, in .json")
+    if models and len(jobs) == 1:
+        return export_one(next(iter(jobs)), asked, json)
+    return export_many(jobs, json)
+
+
+def first_jobs(options: Options) -> dict[str, Options]:
+    """`FIRST` with everything else as asked. **Raises** `BadRequest` if weights were asked for."""
+    if options.weights != "auto":
+        raise BadRequest(
+            f"--weights {options.weights} is about one model and none was named: name one (`zoo "
+            "list` shows them), or ask for --all."
+        )
+    return {name: replace(options, weights=weights) for name, weights in FIRST.items()}
+
+
+def wanted_files(name: str, options: Options) -> Wanted:
+    """The files of an export that is only talked about."""
+    request = read_request(info(name), options)
+    return request.weights, dict.fromkeys(request.targets, request.options.precision)
+
+
+def export_one(name: str, options: Options, json: bool) -> int:
+    """Export a model and show the result."""
+    from zoo.export import run as pipeline
+
+    request = read_request(info(name), options)
+    with progress_bar() as progress:
+        exports = pipeline.run_export(request, progress)
+    # Its imports take a while, in which the checkpoint is read already.
+    from zoo.cli.tables.export_table import show_exports
+
+    warn_nonfinite(exports[0].nonfinite)
+    print_result(json, exports, show_exports, lambda all: [export.manifest for export in all])
+    return 0 if all(export.published for export in exports) else FAILED_CHECK
+
+
+def export_many(jobs: Mapping[str, Options], json: bool) -> int:
+    """Export one model after the other, whatever becomes of the others, and sum up."""
+    from zoo.cli.tables.export_table import show_outcomes
+    from zoo.export import bulk
+
+    with progress_bar() as progress:
+        outcomes = bulk.run_bulk(
+            [(info(name), options) for name, options in jobs.items()], progress
+        )
+    print_result(json, outcomes, show_outcomes)
+    return max(outcome.code for outcome in outcomes)
+
+
+app = typer.Typer(add_completion=False)
+"""`python -m zoo.export`, which is this command alone; shells complete only `zoo`."""
+
+app.command(cls=options.SpreadOpsets, epilog=EXAMPLES)(export)

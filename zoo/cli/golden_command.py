@@ -1,0 +1,133 @@
+"""`zoo golden`: make and check reference activations."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weights.terminal import say
+from zoo.checkpoints.weights_argument import read_weights
+from zoo.cli import options
+from zoo.cli.console import help_alone, print_json, print_result, progress_bar
+from zoo.errors import FAILED_CHECK, BadOutput, BadRequest
+from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from zoo.checkpoints.load import Loaded
+
+app = typer.Typer(help="Make reference outputs of other implementations, and compare with them.")
+app.callback(invoke_without_command=True)(help_alone)
+
+MAKE = options.examples("zoo golden make dinov3_vits16 vits16.npz --weights PATH")
+CHECK = options.examples("zoo golden check vits16.npz --weights PATH --onnx FILE")
+TARGET = "What to write: NAME.npz for outputs, or NAME.pth for a checkpoint of seeded numbers."
+Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
+Made = Annotated[Path, typer.Argument(metavar="FILE", help="What `zoo golden make` wrote.")]
+PICTURE = options.value("FILE", "A picture to run on.", show_default="this package's photograph")
+REFERENCE = options.value(
+    "transformers|FILE", "What computes the outputs, or an .npz that holds them."
+)
+
+
+@app.command("make", epilog=MAKE)
+def make_golden(
+    model: options.Model,
+    target: Target,
+    weights: Annotated[str | None, options.weights(False)] = None,
+    image: Annotated[Path | None, PICTURE] = None,
+    reference: Annotated[str, REFERENCE] = "transformers",
+    seed: Annotated[int, typer.Option(min=0, help="The seed of a checkpoint.")] = 0,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Write the outputs of another implementation for an image, to compare with later."""
+    entry = info(model)
+    if target.exists() and not force:
+        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    from zoo.checkpoints import golden
+
+    if target.suffix == ".pth":
+        with progress_bar() as progress:
+            golden.make_checkpoint(entry, target, seed, progress)
+        reference = f"seed {seed}"
+    elif target.suffix != ".npz":
+        raise BadRequest(
+            f"{target} ends in neither .npz nor .pth: name an .npz for outputs, or a .pth "
+            "for a checkpoint."
+        )
+    elif weights is None:
+        raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
+    else:
+        from zoo.images.photograph import photographs
+        from zoo.images.pictures import pictures
+        from zoo.images.pixel_values import pixel_values
+
+        how = entry.preprocessing
+        pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
+        made = golden.make(entry, _load(entry.name, weights), pixels, reference)
+        golden.write_golden(target, made)
+        reference = made.reference
+    if json:
+        print_json({"file": target, "model": entry.name, "reference": reference})
+    else:
+        say(f"{target} was written: {entry.name}, {reference}")
+
+
+def _load(model: str, weights: str) -> "Loaded":
+    """The weights that --weights names."""
+    from zoo.checkpoints.load import open_weights
+
+    with progress_bar() as progress:
+        return open_weights(read_weights(weights), info(model), progress)
+
+
+@app.command("check", epilog=CHECK)
+def check_golden(
+    file: Made,
+    weights: Annotated[str | None, options.weights(False)] = None,
+    onnx: Annotated[Path | None, options.value("FILE", "An exported file to check.")] = None,
+    json: options.Json = False,
+) -> int:
+    """Compare a reference with the model in JAX (within 3e-5) and an ONNX file (within 1e-4)."""
+    from zoo.checkpoints import golden
+
+    found = golden.read_golden(file)
+    rows: list[dict[str, Any]] = []
+    if weights is not None:
+        errors = golden.check_jax(found, _load(found.model, weights))
+        rows += golden_errors("JAX", errors, golden.JAX_ATOL)
+    if onnx is not None:
+        rows += golden_errors("ONNX", golden.check_onnx(found, onnx), golden.ONNX_ATOL)
+    if not rows:
+        raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
+    passed = all(row["passed"] for row in rows)
+    told = {"model": found.model, "reference": found.reference, "passed": passed}
+    title = f"{found.model} against {found.reference} ({file.name})"
+    show = partial(show_differences, title)
+    print_result(json, rows, show, lambda rows: {**told, "comparisons": rows})
+    return 0 if passed else FAILED_CHECK
+
+
+def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
+    """How far each output is from the reference."""
+    # A NaN, which JSON has none of, must fail.
+    return [
+        {"where": where, "output": name, "max_abs": error if math.isfinite(error) else None}
+        | {"limit": limit, "passed": error <= limit}
+        for name, error in errors.items()
+    ]
+
+
+def show_differences(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same as a table."""
+    from zoo.cli.tables import print_table
+
+    shown = []
+    for row in rows:
+        error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
+        verdict = "ok" if row["passed"] else "FAILED"
+        shown.append((row["where"], row["output"], error, f"{row['limit']:.0e}", verdict))
+    print_table(("where", "~output", ">max abs", ">limit", ""), shown, title)

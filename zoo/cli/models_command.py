@@ -1,0 +1,101 @@
+"""`zoo list` and `zoo info`: which models there are, and everything about one."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from weights.sources.locate import searched
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import print_result
+from zoo.cli.places import here, publisher
+from zoo.manifest.words import position_words, preprocessing_words
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import fitting, info
+
+
+def list_command(
+    patterns: Annotated[
+        list[str] | None,
+        options.models("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the models, with their size, their licence and where their weights come from."""
+    print_result(
+        json, fitting(patterns or ()), show_models, lambda entries: list(map(model_record, entries))
+    )
+
+
+def describe(model: options.Model, json: options.Json = False) -> None:
+    """Describe one model: its architecture, preprocessing, weights and licence."""
+    print_result(json, info(model), show_model, model_record)
+
+
+def model_record(entry: ModelInfo) -> dict[str, Any]:
+    """All that the registry knows of a model, for JSON, and where its weights are."""
+    kind, place = publisher(entry)
+    return vars(entry) | {
+        "namings": [naming.name for naming in entry.namings],
+        "architecture": entry.config.text,
+        "input_size": entry.preprocessing.size,
+        "native_size": entry.native,
+        "stride": entry.config.stride,
+        "weights": {"from": kind, "place": place, "here": here(entry)},
+    }
+
+
+COPY = "which is not the publisher's: `zoo weights download --mirror`"
+
+
+def show_models(entries: list[ModelInfo]) -> None:
+    """One line a model."""
+    from zoo.cli.tables import print_table
+
+    headings = ("model", "family", ">params", ">input", "~licence", "weights from")
+    print_table(headings, map(model_row, entries))
+    say("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+
+
+def model_row(entry: ModelInfo) -> tuple[str, ...]:
+    """What the list says of a model."""
+    kind, place = publisher(entry)
+    words = {"hub": place.partition("/")[0], "publisher": "by hand", "package": "this package"}
+    return (
+        entry.name,
+        entry.family,
+        f"{entry.parameters / 1e6:.{1 if entry.parameters < 1e9 else 0}f} M",
+        "x".join(str(side) for side in dict.fromkeys(entry.preprocessing.size)),
+        # A long name may wrap.
+        Path(entry.licence.text).stem.replace("fair-", "fair "),
+        "this machine" if kind != "package" and here(entry) else words.get(kind, kind),
+    )
+
+
+def show_model(entry: ModelInfo) -> None:
+    """Everything about one model."""
+    from zoo.cli.tables import print_facts
+
+    (kind, place), found = publisher(entry), here(entry)
+    sources = {
+        "package": "in this package",
+        "hub": f"{place} on the hub, downloaded when they are needed",
+        "publisher": f"to be downloaded by hand from {place}",
+        "nobody": "none are published that this package reads",
+    }
+    facts = {
+        "also called": ", ".join(entry.aliases) or "nothing else",
+        "family": entry.family,
+        "parameters": f"{entry.parameters:,}",
+        "architecture": entry.config.text,
+        "preprocessing": preprocessing_words(entry.preprocessing),
+        "positions": position_words(entry.config),
+        "pooler_output": entry.pooler,
+        "weights": sources[kind] if found is None else f"on this machine, {found}",
+        "copies": ", ".join(f"{file.repository}, {COPY}" for file in entry.mirrors[:1]) or "none",
+        "checkpoint": entry.file,
+        "looked for in": searched(),
+        "licence": f"{entry.licence.name}, {entry.licence.page}",
+        "download": entry.licence.download or "not needed",
+        "source": entry.source,
+    }
+    print_facts(entry.name, facts)

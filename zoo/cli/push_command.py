@@ -1,0 +1,53 @@
+"""`zoo push DIR`: a built folder to a hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import print_json, progress_bar
+
+if TYPE_CHECKING:
+    from zoo.hub.push import PushPlan
+
+
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that was built.")],
+    repo: Annotated[str, options.value("OWNER/NAME", "The repository on the hub.")],
+    revision: options.Revision = None,
+    private: Annotated[
+        bool, options.flag("--private", "Make the repository private if it has to be created.")
+    ] = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Upload a verified folder to the hub as one commit."""
+    from zoo.hub.pull import BRANCH
+    from zoo.hub.push import Target, commit, plan_push
+
+    with progress_bar() as progress:
+        planned = plan_push(folder, Target(repo, revision or BRANCH, private), progress)
+    if not json:
+        show_plan(planned)
+    page = None if dry_run else commit(planned)
+    if json:
+        print_json(vars(planned) | {"committed": page})
+    else:
+        say(f"committed: {page}" if page else "nothing was uploaded: leave out --dry-run to do it")
+
+
+def show_plan(planned: PushPlan) -> None:
+    """Show the files and what becomes of them."""
+    from zoo.cli.tables import print_table
+
+    target, total = planned.target, sum(row.bytes for row in planned.rows)
+    sizes = [*((row.name, row.bytes, row.change) for row in planned.rows), ("total", total, "")]
+    rows = [(name, f"{size:,}", change) for name, size, change in sizes]
+    print_table(("~file", ">bytes", "there"), rows)
+    say(f"{target.repository}, branch {target.branch}: {planned.state}")
+    for name in planned.others:
+        say(f"stays as it is: {name}")

@@ -1,0 +1,104 @@
+"""`zoo show MODEL IMAGE…`: what a model sees in pictures, as a picture."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import print_result
+from zoo.cli.values import read_sides
+from zoo.errors import BadRequest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from zoo.images.pixel_values import Size
+    from zoo.show.features import Features
+
+MODEL = typer.Argument(
+    metavar="MODEL|FILE",
+    help="The name of a model, which runs in JAX, or an .onnx file with its manifest.",
+)
+PATCH = options.value(
+    "ROW,COLUMN",
+    "The patch of the first image that the others are compared with, counted from 0.",
+    show_default="the one in the middle",
+)
+
+
+def show(
+    model: Annotated[str, MODEL],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="Pictures.")],
+    weights: Annotated[str | None, options.weights("auto; an .onnx file has its own")] = None,
+    size: Annotated[str | None, options.size_option("the model's own", panel=None)] = None,
+    patch: Annotated[str | None, PATCH] = None,
+    out: Annotated[Path, options.FILE_OUT] = Path("features.png"),
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Draw what a model sees in pictures: its features, patch by patch.
+
+    The picture shows principal components as colours and the likeness of all patches to one. For a
+    model in JAX it also shows where the class token looks.
+    """
+    from zoo.images.pictures import pictures
+    from zoo.progress import is_terminal
+    from zoo.show.draw import draw_grid
+    from zoo.show.save import check_place, save_picture
+
+    check_place("--out", out, replace=force)
+    wanted, chosen = read_sides(size), read_patch(patch)
+    found = _features(model, weights, pictures(list(images)), wanted)
+    grid = draw_grid(found, chosen)
+    save_picture(grid, out)
+    if not json and is_terminal(sys.stdout):
+        print_picture(grid)
+    rows, columns = found.grid
+    summary = {"file": str(out), "images": len(images), "patches": [rows, columns]}
+    print_result(json, summary, lambda _: say(f"{out}: {rows} x {columns} patches an image"))
+
+
+def _features(
+    model: str, weights: str | None, images: Sequence[Image], size: Size | None
+) -> Features:
+    """From a file if one is named, else from a model in JAX."""
+    from zoo.checkpoints.pretrained import from_pretrained
+    from zoo.show.features import of_file, of_model
+
+    if not model.endswith(".onnx"):
+        return of_model(from_pretrained(model, weights or "auto"), images, size)
+    if weights is not None:
+        raise BadRequest(
+            f"--weights {weights} has no effect here, for {model} has its own: leave it out."
+        )
+    return of_file(Path(model), images, size)
+
+
+def read_patch(text: str | None) -> tuple[int, int] | None:
+    """(row, column) from `3,5`. **Raises** `BadRequest`."""
+    found = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text or "", re.ASCII)
+    if text is not None and found is None:
+        raise BadRequest(f"--patch {text} is no patch: write ROW,COLUMN, such as 3,5.")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def print_picture(picture: Image) -> None:
+    """In the terminal: whole where it can show images, else in half blocks of colour.
+
+    That is left out without the extra `[terminal]`.
+    """
+    from rich.console import Console
+
+    try:
+        from textual_image.renderable import Image as Shown
+    except ModuleNotFoundError:
+        return
+
+    Console().print(Shown(picture, width="100%", height="auto"))

@@ -1,0 +1,51 @@
+"""`zoo site FOLDER…`: a catalogue with a demo, for any web server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import print_result, progress_bar
+
+if TYPE_CHECKING:
+    from zoo.site.write import Site
+
+FOLDERS = typer.Argument(metavar="FOLDER", help="Folders of `zoo build` or `zoo pull`.")
+RUNTIME = options.value(
+    "PATH",
+    "The package onnxruntime-web, as npm's archive or unpacked.",
+    show_default="npm is asked for it",
+)
+
+
+def site(
+    folders: Annotated[list[Path], FOLDERS],
+    out: Annotated[Path, options.out(True)] = Path("site"),
+    runtime: Annotated[Path | None, RUNTIME] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Make a static site of built folders: a table, a page for each model, and a demo.
+
+    The demo runs on the visitor's own machine. Any web server can host the folder.
+    """
+    from zoo.site.write import write_site
+
+    with progress_bar() as progress:
+        made = write_site(folders, out, runtime, force, progress)
+    print_result(json, made, show_written)
+
+
+def show_written(made: Site) -> None:
+    """Say what was written, and how to look at it."""
+    rows = made.catalogue.rows
+    models = len({row.model for row in rows})
+    say(
+        f"{made.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
+        f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
+    )
+    say(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")

@@ -1,0 +1,97 @@
+"""What an export wrote, and how far files are from JAX."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from weights.terminal import say
+from zoo.cli.tables import passed, print_lines, print_table
+from zoo.export.bulk import Outcome
+from zoo.export.exporter import Exported
+from zoo.manifest.measured import Comparison, Verification
+from zoo.manifest.schema import Manifest, Variant
+from zoo.manifest.words import limit, megabytes, origin, worst_of, worst_words
+
+
+def show_exports(exports: Sequence[Exported]) -> None:
+    """What was written and how far it is from JAX; then what could not be fused, and why."""
+    rows = [
+        (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
+        for manifest in (export.manifest for export in exports)
+    ]
+    headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
+    print_table(headings, rows, exports[0].manifest.model)
+    for line in export_notes(exports):
+        say(line)
+
+
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """One line a file of many exports, then what is in them, and what could not be made."""
+    headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
+    rows = []
+    for outcome in outcomes:
+        made = [
+            (*_numbers(each), sum(each.only.fused.values()), worst_of(each.only))
+            for each in outcome.manifests
+        ]
+        for row in made or [("", "", "", "", "failed")]:
+            rows.append((outcome.model, *row, f"{outcome.seconds:.0f}"))
+    print_table(headings, rows, f"{len(outcomes)} models")
+    for outcome in outcomes:
+        for manifest in outcome.manifests[:1]:
+            fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
+            print_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
+    for outcome in outcomes:
+        wrong = (f"{name} was not written: it is wrong" for name in outcome.failed)
+        print_lines(outcome.model, (*wrong, outcome.error))
+
+
+def _fused(variant: Variant) -> list[str]:
+    return [f"{count} {name}" for name, count in variant.fused.items()]
+
+
+def _numbers(manifest: Manifest) -> tuple[object, ...]:
+    """Opset, megabytes and nodes of a file that was exported alone."""
+    variant = manifest.only
+    return variant.opset, megabytes(manifest, variant), variant.nodes
+
+
+def export_notes(exports: Sequence[Exported]) -> list[str]:
+    """What the table has no room for: places, weights, patterns that were not fused."""
+    places = [f"{export.target} was {fate(export)}" for export in exports]
+    missed = (miss for export in exports for miss in export.manifest.only.near_misses)
+    unfused = dict.fromkeys(f"not fused: {miss}" for miss in missed)
+    return [*places, f"weights: {origin(exports[0].manifest.weights)}", *unfused]
+
+
+def fate(export: Exported) -> str:
+    """What became of a file."""
+    if export.published:
+        return "written"
+    if export.manifest.only.precision == "fp32":
+        return "not written: it is wrong"
+    return "not written: it is too far from fp32 (--keep-inexact keeps it)"
+
+
+def verdict(variant: Variant) -> str:
+    """One line a batch and image size: the worst output's largest absolute difference."""
+    verification = variant.verification
+    if verification is None:
+        return "not verified"
+    shapes: dict[str, list[Comparison]] = {}
+    for found in verification.comparisons:
+        shape = f"{found.batch} x {found.height} x {found.width}"
+        shapes.setdefault(shape, []).append(found)
+    lines = [f"{worst_words(verification, found)} at {shape}" for shape, found in shapes.items()]
+    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)})"])
+
+
+def show_verification(file: Path, verification: Verification) -> None:
+    """Every output at every batch size."""
+    rows = []
+    for found in verification.comparisons:
+        errors = ((found.max_abs, ".1e"), (found.max_rel, ".1e"), (found.cosine, ".7f"))
+        told = ("" if error is None else f"{error:{style}}" for error, style in errors)
+        rows.append((found.output, found.batch, f"{found.height}x{found.width}", *told))
+    headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
+    title = f"{file.name}: {passed(verification.passed)} ({limit(verification)})"
+    print_table(headings, rows, title)

@@ -1,0 +1,117 @@
+"""`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weights.terminal import complain, say
+from zoo.cli import options
+from zoo.cli.console import print_result, progress_bar
+from zoo.errors import FAILED_CHECK, BadFile, BadRequest
+from zoo.files.staging import manifest_path
+
+if TYPE_CHECKING:
+    from zoo.artifacts.audit.findings import AuditReport, Finding
+
+
+def verify(
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|DIR",
+            help="A built or pulled folder, a file in one, or a file that `zoo export` wrote.",
+        ),
+    ],
+    weights: Annotated[str | None, options.weights("those that the manifest names")] = None,
+    provider: Annotated[
+        str, options.value("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
+    ] = "CPUExecutionProvider",
+    plot: options.Plot = None,
+    json: options.Json = False,
+) -> int:
+    """Check that a file or a folder is what its manifest says, and that its numbers are right.
+
+    A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
+    model in JAX.
+    """
+    from zoo.show.save import check_place
+
+    if plot is not None:
+        check_place("--plot", plot)
+    if not target.exists():
+        raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
+    alone = target.is_file() and manifest_path(target).is_file()
+    if weights is not None and not alone:
+        raise BadRequest(
+            f"--weights {weights} has no effect on a folder, which is compared with the golden "
+            "numbers that it holds: leave it out."
+        )
+    from zoo.artifacts.audit.checks import audit_export, audit_folder, audit_one
+    from zoo.cli.tables.export_table import show_verification
+
+    with progress_bar() as progress:
+        if alone:
+            report = audit_export(target, weights, provider, progress)
+        else:
+            check = audit_folder if target.is_dir() else audit_one
+            report = check(target, provider, progress)
+    if not json and alone and (found := report.variants[0].verification):
+        show_verification(target, found)
+    if plot is not None:
+        _draw(report, plot)
+    print_result(json, report, show_audit, report_record)
+    return 0 if report.passed else FAILED_CHECK
+
+
+def _draw(report: AuditReport, plot: Path) -> None:
+    """Where the errors of each file lie, if its numbers could be compared."""
+    from zoo.registry.lookup import info
+    from zoo.show import residuals
+    from zoo.show.save import save_picture
+
+    pictures = []
+    for file in report.variants:
+        if file.residuals is not None:
+            found, stride = file.residuals(), info(report.model).config.stride
+            grid = found.size[0] // stride, found.size[1] // stride
+            title = f"{report.model}, {file.name}: absolute differences on the photograph"
+            pictures.append(residuals.draw_residuals(title, found.outputs, grid))
+    if not pictures:
+        told = "no file could be compared" if not report.passed else "nothing was compared"
+        complain(f"{plot} was not drawn: {told}")
+        return
+    save_picture(residuals.stack_rows(pictures), plot)
+
+
+def report_record(report: AuditReport) -> dict[str, Any]:
+    """A report for JSON."""
+    files = [{**vars(file)} for file in report.variants]
+    for file in files:
+        del file["residuals"]
+    return vars(report) | {"variants": files}
+
+
+def show_audit(report: AuditReport) -> None:
+    """Every check of the folder, then of each file; and what is not there."""
+    from zoo.cli.tables import passed, print_table
+
+    files = ((file.name, file.findings) for file in report.variants)
+    places = [("folder", report.findings), *files]
+    lines = [row for place, findings in places for row in check_rows(place, findings)]
+    title = f"{report.model}: {passed(report.passed)} ({report.provider})"
+    print_table(("~of", "~check", "", "~found"), lines, title)
+    if report.absent:
+        say(f"not there, and not checked: {', '.join(report.absent)}")
+
+
+def check_rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
+    """A row a check; the place only in the first."""
+    for index, finding in enumerate(findings):
+        state = "ok" if finding.passed else "FAILED"
+        texts = ("" if index else place, finding.check, state, finding.detail)
+        # What a damaged file brings along is shown, never acted on.
+        yield tuple("".join(c if c.isprintable() else "?" for c in text) for text in texts)

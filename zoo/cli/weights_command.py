@@ -1,0 +1,126 @@
+"""`zoo weights`: inspect, convert and download checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
+from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from zoo.checkpoints.inspect import Inspection
+
+app = typer.Typer(help="Inspect, convert and download checkpoints.")
+app.callback(invoke_without_command=True)(help_alone)
+
+TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
+TARGET += "Equinox, or a folder for Hugging Face."
+MODEL = options.value(
+    "MODEL",
+    "The model, which has to be named where a checkpoint fits several.",
+    autocompletion=options.complete,
+)
+MIRROR = "Take a copy that somebody else than the publisher keeps, where one is known."
+Source = Annotated[Path, typer.Argument(metavar="SRC", help="A checkpoint: a file or a folder.")]
+Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
+
+PUBLISHERS = {
+    "meta": "Meta (facebookresearch)",
+    "equimo": "Equimo",
+    "google": "Google DeepMind",
+    "original": "the authors",
+    "huggingface": "Hugging Face transformers",
+    "timm": "timm",
+    "eqx": "Equinox",
+}
+
+MOST_TENSORS = 1000
+"""Lines of tensors that are shown."""
+
+
+@app.command("inspect", epilog=options.examples("zoo weights inspect model.safetensors"))
+def inspect_checkpoint(file: Source, json: options.Json = False) -> None:
+    """Say what a checkpoint is, which models it fits and what it holds."""
+    from zoo.checkpoints.inspect import inspect
+
+    found = inspect(file)
+    if json:
+        tensors = found.checkpoint.tensors.items()
+        shapes = {key: {"dtype": each.dtype, "shape": each.shape} for key, each in tensors}
+        names = {"path": file, "container": found.checkpoint.container, "tensors": shapes}
+        print_json(vars(found) | {"checkpoint": names})
+    else:
+        show_inspection(found)
+
+
+@app.command("convert", epilog=options.examples("zoo weights convert dinov3.pth FOLDER"))
+def convert_checkpoint(
+    source: Source,
+    target: Target,
+    model: Annotated[str | None, MODEL] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Write a checkpoint in the form that another library reads."""
+    from zoo.checkpoints.convert import convert_file
+
+    with progress_bar() as progress:
+        done = convert_file(source, target, model, force, progress)
+    if json:
+        print_json(done)
+    else:
+        say(f"{done.target} was written: {done.model} for {PUBLISHERS[done.naming]}")
+        if done.filled:
+            say(f"the source does not hold {', '.join(done.filled)}: written as initialised")
+        if done.dropped:
+            more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
+            say(f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}")
+        if done.rounded:
+            say(f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}")
+    warn_nonfinite(done.nonfinite)
+
+
+@app.command("download", epilog=options.examples("zoo weights download dinov3_vits16 --dry-run"))
+def download_checkpoints(
+    models: Annotated[list[str], options.models("Names or aliases of models.")],
+    out: Annotated[Path | None, options.out("the cache")] = None,
+    mirror: Annotated[bool, options.flag("--mirror", MIRROR)] = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Download the checkpoint that `--weights auto` would use."""
+    from zoo.checkpoints.download import download_checkpoint
+
+    with progress_bar() as progress:
+        brought = [
+            download_checkpoint(info(model), out, mirror, dry_run, progress) for model in models
+        ]
+    if json:
+        return print_json(brought)
+    for item in brought:
+        how = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
+        say(f"{item.model}: {item.path} ({how if item.bytes else 'already there'})")
+
+
+def show_inspection(found: Inspection) -> None:
+    """What a checkpoint is, then its tensors."""
+    from zoo.cli.tables import print_facts
+
+    facts = {
+        "container": found.checkpoint.container,
+        "names": PUBLISHERS[found.naming],
+        "fits": " or ".join(found.models) or "no model of the zoo",
+        "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
+        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
+        "size": f"{found.bytes / 1e6:,.1f} MB",
+        "rotary periods": found.periods,
+    }
+    print_facts(found.checkpoint.path.name, facts)
+    for key, tensor in list(found.checkpoint.tensors.items())[:MOST_TENSORS]:
+        name = key if key.isprintable() else ascii(key)
+        say(f"{name}  {tensor.dtype} {list(tensor.shape)}")

@@ -1,0 +1,129 @@
+"""From a configuration to a model: the one place where its words and numbers become layers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.models.block import Block
+from zoo.models.config import Config, ConvNeXtConfig, Preprocessing, RopePeriods, ViTConfig
+from zoo.models.convnext import ConvNeXt
+from zoo.models.convnext import ConvNeXtBlock as ConvNeXtBlock
+from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
+from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
+from zoo.models.learned_positions import LearnedPositionEmbedding
+from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
+from zoo.models.vit import VisionTransformer
+
+Model: TypeAlias = VisionTransformer | ConvNeXt
+
+ACTIVATIONS: Mapping[str, Activation] = {"erf": gelu, "tanh": gelu_tanh}
+NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
+POOLS: Mapping[str | None, Pool] = {"token": class_token, "mean": mean_of_patches}
+
+
+def build_model(
+    config: Config, *, name: str = "", preprocessing: Preprocessing | None = None, key: PRNGKeyArray
+) -> Model:
+    """A model with initial parameters drawn from `key`.
+
+    `name` and `preprocessing` are what the model knows of itself.
+    """
+    make: Callable[..., Model]
+    make = _vit(config) if isinstance(config, ViTConfig) else _convnext(config)
+    return make(name=name, preprocessing=preprocessing, key=key)
+
+
+def _vit(config: ViTConfig) -> partial[VisionTransformer]:
+    norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
+    # What blocks and attention pooling have in common.
+    shared: dict[str, Any] = {
+        "heads": config.heads,
+        "hidden": config.hidden,
+        "feed_forward": _feed_forward(config),
+        "norm": norm,
+    }
+    block = partial(
+        Block,
+        **shared,
+        qkv_bias=config.qkv_bias,
+        qk_norm=norm if config.qk_norm else None,
+        layer_scale=config.layer_scale,
+    )
+    where = config.positions
+    return partial(
+        VisionTransformer,
+        config.dim,
+        config.depth,
+        block,
+        patch_size=config.patch_size,
+        cls_token=config.cls_token,
+        registers=config.registers,
+        mask_token=config.mask_token,
+        positions=partial(LearnedPositionEmbedding, **asdict(where)) if where else None,
+        rope=_rope(config),
+        norm=norm,
+        untied_norms=config.untied_norms,
+        pool=POOLS.get(config.pool),
+        attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
+        classes=config.classes,
+    )
+
+
+def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
+    activation = ACTIVATIONS[config.gelu]
+    block = partial(ConvNeXtBlock, activation=activation, layer_scale=config.layer_scale)
+    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+    return partial(ConvNeXt, config.depths, config.dims, block, norm=norm, classes=config.classes)
+
+
+def _feed_forward(config: ViTConfig) -> MakeFeedForward:
+    if config.ffn == "mlp":
+        return partial(Mlp, activation=ACTIVATIONS[config.gelu])
+    return SwiGlu if config.ffn == "swiglu" else SwiGluFused
+
+
+def _rope(config: ViTConfig) -> RoPE | None:
+    if config.rope is None:
+        return None
+    make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
+    return make(config.head_dim, **asdict(config.rope))
+
+
+@cache
+def abstract(
+    config: Config, *, name: str = "", preprocessing: Preprocessing | None = None
+) -> Model:
+    """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
+    make = partial(build_model, config, name=name, preprocessing=preprocessing)
+    return eqx.filter_eval_shape(lambda key: make(key=key), jr.key(0))
+
+
+def batched(
+    model: Callable[..., Any],
+    pixel_values: Float[Array, "batch 3 H W"],
+    layers: Sequence[int] = (),
+    as_maps: bool = False,
+) -> Any:
+    """The function that an exported file computes: a network's `Output`, or what a model gives."""
+    if not layers:
+        return jax.vmap(lambda image: model(image))(pixel_values)
+    return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
+
+
+def networks_in(model: object) -> list[Model]:
+    """The networks that a module is or holds."""
+    parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Model))
+    return [part for part in parts if isinstance(part, Model)]
+
+
+def count_parameters(model: object) -> int:
+    """How many numbers training adjusts: every array leaf but those of rotary positions."""
+    leaves = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, RoPE))
+    return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct))

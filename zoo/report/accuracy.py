@@ -1,0 +1,137 @@
+"""Everything about a model with one checkpoint: against transformers, its files, their features."""
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from weights.progress import Progress
+from zoo import runtime
+from zoo.artifacts.build.plan import VARIANTS
+from zoo.bench.machine import machine
+from zoo.checkpoints import golden
+from zoo.checkpoints.load import Loaded, open_weights
+from zoo.export.describe import tools, weights_origin
+from zoo.export.make import Made, Maker, making_files
+from zoo.export.precision import runnable
+from zoo.export.request import FileSpec, Signature
+from zoo.export.verify import reference
+from zoo.files.staging import sidecar_path
+from zoo.images.photograph import photographs
+from zoo.images.pixel_values import pixel_values
+from zoo.models.builder import abstract
+from zoo.registry.entry import ModelInfo
+from zoo.report import neighbours
+from zoo.report.content import Against, Measured, OneFile
+
+PICTURES = 2
+"""Photographs on which features are compared with transformers'."""
+
+FIRST = "fp32"
+"""The file that is compared with transformers as well."""
+
+OPEN = Signature(size=None, batch=None)
+"""As `zoo build` makes files: for any batch and image size."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which files are made and how; and the images whose classes they are to find, if any."""
+
+    variants: tuple[str, ...]
+    task: neighbours.Task | None = None
+    signature: Signature = OPEN
+
+
+def measure_model(entry: ModelInfo, path: Path, asked: Asked, progress: Progress) -> Measured:
+    """One model with the checkpoint at `path`.
+
+    **Raises** a `WeightsError` if that is none of this model, and `MissingLibrary` without
+    transformers.
+    """
+    loaded = open_weights(path, entry, progress)
+    provenance = weights_origin(loaded.weights.provenance, entry)
+    progress.stage("running transformers and JAX")
+    outputs = of_transformers(entry, loaded)
+    in_jax = _worst(golden.check_jax(outputs, loaded)) if outputs else None
+    progress.stage("running the model in JAX")
+    model, signature = abstract(loaded.config), asked.signature
+    samples = reference(entry, model, loaded.weights.arrays, signature)
+    maker = Maker(entry, model, loaded.weights, signature, lambda: samples)
+    files: dict[str, OneFile] = {}
+    in_file = None
+    with TemporaryDirectory() as folder:
+        chosen = {VARIANTS[name]: name for name in asked.variants}
+        with making_files([*chosen], Path(folder), maker, progress) as made_files:
+            for spec, file, made in made_files:
+                files[chosen[spec]] = one_file(spec, file, made, asked, entry, progress)
+                if chosen[spec] == FIRST and outputs and takes_photographs(outputs, signature):
+                    in_file = _worst(golden.check_onnx(outputs, file))
+    against = None
+    if outputs is not None:
+        size = side(outputs)
+        against = Against(library=outputs.reference, size=size, in_jax=in_jax, in_file=in_file)
+    return Measured(
+        model=entry.name,
+        checkpoint=path.name,
+        sha256=provenance.sha256,
+        is_published_file=provenance.is_published_file,
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
+        tools=tools() | ({"transformers": version("transformers")} if against else {}),
+        against=against,
+        neighbours=asked.task.told if asked.task else None,
+        files={name: files[name] for name in asked.variants},
+    )
+
+
+def of_transformers(entry: ModelInfo, loaded: Loaded) -> golden.Golden | None:
+    """What transformers makes of the photographs; None if it has no such model.
+
+    The size is the one that positions were trained on, where all implementations agree on them.
+    """
+    if "huggingface" not in (naming.name for naming in entry.readable):
+        return None
+    pixels = pixel_values(photographs(PICTURES), entry.preprocessing, entry.native)
+    return golden.make(entry, loaded, pixels, "transformers")
+
+
+def _worst(errors: dict[str, float]) -> float | None:
+    """The largest; None if one is not a number."""
+    found = max(errors.values(), key=lambda error: math.inf if math.isnan(error) else error)
+    return found if math.isfinite(found) else None
+
+
+def side(outputs: golden.Golden) -> tuple[int, int]:
+    """Height and width of the photographs."""
+    height, width = outputs.pixel_values.shape[2:]
+    return height, width
+
+
+def takes_photographs(outputs: golden.Golden, signature: Signature) -> bool:
+    """Whether a file takes those photographs."""
+    return signature.size in (None, side(outputs))
+
+
+def one_file(
+    spec: FileSpec, file: Path, made: Made, asked: Asked, entry: ModelInfo, progress: Progress
+) -> OneFile:
+    """What is to be said of a file that was just made."""
+    accuracy = None
+    if asked.task is not None:
+        progress.stage(f"{spec.name}: {asked.task.told.asked} images")
+        live = made.live or runtime.session(runnable(file, spec.precision))
+        how = entry.preprocessing
+        how = replace(how, size=asked.signature.size) if asked.signature.size else how
+        accuracy = neighbours.neighbour_share(live, asked.task, how)
+    assert made.verification is not None
+    parts = (part for part in (file, sidecar_path(file)) if part.exists())
+    return OneFile(
+        opset=spec.opset,
+        precision=spec.precision,
+        bytes=sum(part.stat().st_size for part in parts),
+        verification=made.verification,
+        accuracy=accuracy,
+    )

@@ -1,0 +1,60 @@
+"""Which models a folder of checkpoints belongs to."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weights.errors import WeightsError
+from zoo.checkpoints.load import fitting_models, open_named
+from zoo.errors import BadRequest
+from zoo.registry.entry import ModelInfo
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoint of each model, and why other files of the folder were left out."""
+
+    found: dict[str, Path]
+    left_out: dict[str, str]
+
+
+def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
+    """By the names under which checkpoints are published, or else by what is in a file.
+
+    Of several checkpoints of a model the authors' is taken, then Equimo's, then a hub's.
+
+    **Raises** `BadRequest` where there is none at all.
+    """
+    if not folder.is_dir():
+        raise BadRequest(f"--weights-dir {folder} is no folder: name one that holds checkpoints.")
+    named = {entry.name: list(published(folder, entry)) for entry in entries}
+    found = {name: paths[0] for name, paths in named.items() if paths}
+    known = {path for paths in named.values() for path in paths}
+    left_out: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if path in known or path.name.startswith("."):
+            continue
+        try:
+            models = fitting_models(open_named(path))
+        except WeightsError as error:
+            left_out[path.name] = str(error)
+            continue
+        if len(models) == 1 and models[0] in named:
+            found.setdefault(models[0], path)
+        elif len(models) != 1:
+            fits = f"it fits {' and '.join(models)}" if models else "it fits no model of the zoo"
+            left_out[path.name] = f"{fits}: give it the name that it was published under."
+    if not found:
+        told = f" ({len(left_out)} files there are of other models or of none)" if left_out else ""
+        raise BadRequest(
+            f"--weights-dir {folder} holds no checkpoint of the models that were asked for{told}: "
+            "put published files there, under their own names."
+        )
+    in_order = {entry.name: found[entry.name] for entry in entries if entry.name in found}
+    return Checkpoints(in_order, left_out)
+
+
+def published(folder: Path, entry: ModelInfo) -> Iterator[Path]:
+    """What lies in a folder under a name that a model's weights were published with."""
+    names = (entry.checkpoint, entry.archive, Path(entry.repository).name)
+    return (folder / name for name in names if name and (folder / name).exists())
