@@ -27,6 +27,7 @@ FLOATS = [
     Case("small", lambda x: (jnp.expm1(x * 1e-6) * 1e6, jnp.log1p(x * 1e-6) * 1e6), tolerance=8),
     Case("inverses", lambda x: (jnp.arccos(jnp.tanh(x)), jnp.arcsin(jnp.tanh(x)), 1 / x,
                                 jnp.arccosh(1 + jnp.abs(x)), jnp.arctanh(x / 8)), tolerance=8),
+    Case("one number", lambda x: -jax.nn.gelu(x), ((),), tolerance=8),
     Case("powers", lambda x: (x**5, x**-2, lax.integer_pow(x, 0), x**-1, jnp.square(x)),
          tolerance=8),
     Case("roots", lambda x: (jnp.cbrt(x), jnp.square(x), jnp.exp2(x)), tolerance=8),

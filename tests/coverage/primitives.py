@@ -39,7 +39,10 @@ MORE = (
 
 INSIDE = ("jax._src", "equinox")
 
-ON_CHIPS = ("jax._src.pallas.mosaic", "jax._src.pallas.triton", "jax._src.pallas.fuser")
+ON_CHIPS = (
+    *("jax._src.pallas.mosaic", "jax._src.pallas.triton", "jax._src.pallas.fuser"),
+    *("jax._src.pallas.einshape", "jax._src.tpu_custom_call"),
+)
 """What kernels for an accelerator are made of, which other tests may have brought in."""
 
 

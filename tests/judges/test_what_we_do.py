@@ -37,6 +37,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "A float64 product that is scaled": lambda a, b: a @ b * 0.1,
     "Largest of many 64-bit integers": jnp.max,
     "Attention of a row that a finite mask hides": attention,
+    "GELU of a single number, spelled out": lambda x: -jax.nn.gelu(x),
+    "NaN in a LogSoftmax of float64": jax.nn.log_softmax,
     "Sigmoid of negative numbers": jax.nn.sigmoid,
     "Sign of 64-bit integers": jnp.sign,
     "Sum of integers beyond their range": lambda x: jnp.sum(x, dtype=x.dtype),

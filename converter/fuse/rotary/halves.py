@@ -62,7 +62,9 @@ def joined_halves(view: View) -> Joined | None:
         seen = inner
     for axis, group in enumerate(seen.groups):
         width = dims.size_product([factor.size for factor in group])
-        if node.params["dimension"] not in (f.axis for f in group) or width % 2:
+        if node.params["dimension"] not in (f.axis for f in group):
+            continue
+        if not dims.is_static(width) or width % 2:  # what is known of open sizes takes seconds
             continue
         for stride, second in ((1, width // 2), (2, 1)):
             cuts = (seen.cut(axis, start, width // 2, stride) for start in (0, second))

@@ -11,7 +11,7 @@ import pytest
 LIMIT = """
 import os, resource, sys, time
 from pathlib import Path
-from weights.containers.pickles import Malformed, Refused, load
+from weights.containers.pickles import Malformed, Refused, unpickle
 
 path, room = sys.argv[1:]
 program = Path(path).read_bytes()
@@ -26,7 +26,7 @@ began = time.process_time()
 OURS = f"""
 {LIMIT}
 try:
-    load(program)
+    unpickle(program)
     kind = "loaded"
 except (Malformed, Refused) as error:
     kind = type(error).__name__
