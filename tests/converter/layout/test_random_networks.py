@@ -12,7 +12,7 @@ from tests.converter.fuse.drawing import Pencil
 from tests.converter.layout.planning import Network
 from tests.converter.layout.steps import STEPS, ended
 
-FULL, HUNT = 30, 3000
+FULL, HUNT = 30, 1000
 
 
 @pytest.fixture(autouse=True)
