@@ -1,4 +1,4 @@
-"""Is there room for an export? What it needs and what there is are said before the work starts."""
+"""What exports and builds need of disk and memory, said before the work starts."""
 
 import shutil
 
@@ -20,7 +20,7 @@ BITS: dict[Precision, float] = {
 """How many a number takes."""
 
 BASE = 600_000_000
-"""Bytes of memory that an export takes whatever the model: libraries and compiled code."""
+"""Bytes of memory that are taken whatever the model: libraries and compiled code."""
 
 MANY = 16
 """How many times the usual patches are worth a word."""
@@ -30,6 +30,10 @@ WHOLE = 2
 
 BLOCK = 3
 """How many times a block is in memory that is verified alone; 1.5 to 2.5 were measured."""
+
+FOLDER = 8
+"""How many times it is there while all its variants are built; 7.2 to 7.7 were measured on networks
+of 22 and 86 million parameters."""
 
 
 def written(entry: ModelInfo, precision: Precision) -> int:
@@ -46,12 +50,16 @@ def disk(request: Request) -> int:
     return files + (written(entry, "fp32") if precision != "fp32" else 0)
 
 
-def memory(request: Request) -> int:
-    """Bytes of memory that an export needs, about."""
-    whole = written(request.model, "fp32")
+def memory(entry: ModelInfo, copies: float) -> int:
+    """Bytes of memory that it takes to have a model so many times in float32, about."""
+    return BASE + round(copies * written(entry, "fp32"))
+
+
+def _copies(request: Request) -> float:
+    """How many times an export has the model in memory."""
     if request.options.verify and written(request.model, request.options.precision) <= LARGEST:
-        return BASE + WHOLE * whole
-    return BASE + BLOCK * whole // request.model.config.layers
+        return WHOLE
+    return BLOCK / request.model.config.layers
 
 
 def check_resources(request: Request, progress: Progress) -> None:
@@ -78,7 +86,7 @@ def check_resources(request: Request, progress: Progress) -> None:
 def _tell_memory(request: Request, progress: Progress) -> None:
     from psutil import virtual_memory
 
-    needed, free = memory(request), virtual_memory().available
+    needed, free = memory(request.model, _copies(request)), virtual_memory().available
     if needed > free:
         progress.note(
             f"{request.model.name} needs about {_gb(needed)} of memory, and {_gb(free)} are free: "

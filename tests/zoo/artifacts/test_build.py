@@ -182,12 +182,12 @@ def plan(model):
     return FolderPlan(model, Path(model), "auto", Signature(None, None), ("fp32",))
 
 
-@pytest.mark.parametrize(("budget", "most"), [(2.5e9, 2), (1e6, 1), (1e12, 4)])
+@pytest.mark.parametrize(("budget", "most"), [(2.8e9, 2), (1e6, 1), (1e12, 4)])
 def test_builds_stay_within_the_memory(budget, most, monkeypatch):
-    """Small networks of 1.1 GB each: as many as fit, and one alone whatever the budget."""
+    """Small networks of 1.3 GB each: as many as fit, and one alone whatever the budget."""
     names = ("dinov2_vits14", "dinov2_vits14_reg", "dinov3_vits16", "tips_vits14_hr")
     plans = [plan(name) for name in names]
-    assert all(1e9 < schedule.memory_needed(each) < 1.25e9 for each in plans)
+    assert all(1e9 < schedule.memory_needed(each) < 1.35e9 for each in plans)
     running, seen = set(), []
 
     def start(each, told):

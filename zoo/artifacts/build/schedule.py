@@ -10,18 +10,11 @@ from weights.progress import Quiet
 from zoo.artifacts.build.folder import build_folder
 from zoo.artifacts.build.plan import FolderPlan
 from zoo.export.bulk import Outcome, attempt
+from zoo.export.resources import FOLDER, memory
 from zoo.registry.lookup import info
 
 TRIES = 3
 """How often a build is started whose process dies."""
-
-BASE = 500e6
-"""Bytes that a build takes whatever the model: JAX, ONNX Runtime and their compiled code."""
-
-COPIES = 8
-"""How many times the parameters in float32 are in memory, at most; 7.2 to 7.7 were measured on
-networks of 22 and 86 million."""
-
 
 Told = Callable[[FolderPlan, str], None]
 """Is told of every plan what is going on."""
@@ -43,9 +36,9 @@ def start(plan: FolderPlan, told: Told | None) -> Outcome:
     return attempt(plan.model, partial(build_folder, plan, progress))
 
 
-def memory_needed(plan: FolderPlan) -> float:
+def memory_needed(plan: FolderPlan) -> int:
     """Bytes of memory that a build needs at most, about."""
-    return BASE + COPIES * 4 * info(plan.model).parameters
+    return memory(info(plan.model), FOLDER)
 
 
 @dataclass(frozen=True)
