@@ -177,7 +177,7 @@ DOORS = {
     r"\b(Image|pil)\.open\(": ("zoo/images/pictures.py", "zoo/images/photograph.py"),
     r"\bos\.f?d?open\(": ("weights/opening.py",),
     # Files to be read; the others read this package's own, or the kernel's.
-    r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path": (
+    r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path|\btarfile\.open\(\w+\)": (
         "weights/opening.py",
         "zoo/bench/footprint.py",
         "zoo/bench/machine.py",

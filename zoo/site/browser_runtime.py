@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from weights.files import sha256
+from weights.opening import open_regular
 from weights.progress import Progress
-from zoo.errors import BadFile, MissingLibrary
+from zoo.errors import BadFile, MissingLibrary, first_line
 from zoo.processes import run_program
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
@@ -49,14 +50,15 @@ def _take(package: Path, place: Path) -> None:
             shutil.copyfile(package / "dist" / name, place / name)
         return
     try:
-        with tarfile.open(package) as archive:
+        with open_regular(package) as content, tarfile.open(fileobj=content) as archive:
             for name in FILES:
                 member = archive.extractfile(f"package/dist/{name}")
                 if member is not None:
                     with member, (place / name).open("wb") as file:
                         shutil.copyfileobj(member, file)
     except (tarfile.TarError, KeyError, EOFError) as error:
-        raise BadFile(f"{package} is no archive of {PACKAGE} ({error}): {ADVICE}.") from error
+        told = first_line(error)
+        raise BadFile(f"{package} is no archive of {PACKAGE} ({told}): {ADVICE}.") from error
 
 
 def _ask_npm(workshop: Path, progress: Progress) -> Path:
