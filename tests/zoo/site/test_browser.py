@@ -29,10 +29,10 @@ def arc(x, y, wide, tall, begin, end, count=10):
 DIGITS = {
     0: [arc(50, 50, 28, 45, -90, 270)],
     1: [[(35, 25), (55, 5), (55, 95)]],
-    3: [arc(45, 27, 25, 22, -150, 90) + arc(45, 71, 28, 23, -90, 150)],
     7: [[(20, 8), (78, 8), (42, 96)], [(35, 52), (70, 52)]],
+    3: [arc(45, 27, 25, 22, -150, 90) + arc(45, 71, 28, 23, -90, 150)],
 }
-"""Strokes in percent of a square, as a hand draws them."""
+"""Strokes in percent of a square, as a hand draws them; the last digit has one alone."""
 
 
 def draw(page, strokes, left, top, size):
