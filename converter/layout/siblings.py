@@ -9,19 +9,28 @@ matrix product) is transposed once more.
 from collections import Counter
 from typing import NamedTuple
 
-from converter.ir import Graph, Node, Value, ops
+from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import Factor, Group, View, along
+from converter.ir.dims import Shape
 from converter.ir.moves import above, cut_alike, write
 from converter.ir.rewrite import Editor, sweep
 
 
 class SiblingPart(NamedTuple):
-    """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed."""
+    """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed.
+
+    Axes of one that ``out`` has beside what is seen say nothing of the order.
+    """
 
     out: Value
     seen: View
     start: int
     size: int
+
+    @property
+    def shape(self) -> Shape:
+        """What is seen, in its order."""
+        return tuple(dims.size_product([f.size for f in group]) for group in self.seen.groups)
 
 
 class Family(NamedTuple):
@@ -52,8 +61,9 @@ def share_transposes(graph: Graph) -> bool:
             turned[id(family)] = _together(editor, family)
         index = part.start // part.size
         alone = editor.slice(turned[id(family)], 0, index, index + 1)
-        usual = editor.reshape(alone, family.usual.out.shape)
-        return editor.transpose(usual, _siblings_order(family.usual.seen.groups, part.seen.groups))
+        usual = editor.reshape(alone, family.usual.shape)
+        order = _siblings_order(family.usual.seen.groups, part.seen.groups)
+        return editor.reshape(editor.transpose(usual, order), part.out.shape)
 
     return bool(members) and sweep(graph, {ops.transpose: select})
 
@@ -69,7 +79,10 @@ def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingP
     seen: View | None = along(after.out)
     while seen is not None and seen.base is not node.inputs[0]:
         seen = above(seen)
-    return None if seen is None else SiblingPart(after.out, seen, start, size)
+    if seen is None:
+        return None
+    long = tuple(group for group in seen.groups if group)
+    return SiblingPart(after.out, seen._replace(groups=long), start, size)
 
 
 def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
@@ -102,4 +115,4 @@ def _together(editor: Editor, family: Family) -> Value:
     counted = (Factor(family.axis, usual.size, count),)
     source = editor.resolve(usual.seen.base)
     seen = View(source, (counted, *usual.seen.groups), (0,) * source.rank)
-    return write(editor, seen, (count, *usual.out.shape))
+    return write(editor, seen, (count, *usual.shape))

@@ -18,6 +18,7 @@ BATCH = np.array([0, 3, 5, 9, -1], np.int32)
 SMALL = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 GATHERS = [
+    Case("a slice of a slice", lambda x: x[1:7, 2:9][2:5, 1:4], ((9, 10),), ops={"Slice": 1}),
     Case("one axis", lambda x, i: (x[i], x[:, i], jnp.take(x, i, axis=2)), (X, NEGATIVE)),
     Case("embedding", lambda x, i: x[i], ((10, 4), (("B", "N"), np.uint8)), ops={"Gather": 1}),
     Case("one node", lambda x, i: x[i], (X, I), ops={"Gather": 1, "Less": 0, "Where": 0}),
