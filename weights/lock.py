@@ -1,7 +1,7 @@
 """One process at a time: a lock file beside what is written, which goes when nobody waits."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,6 +36,21 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
         with suppress(OSError):
             path.unlink()
         lock.release()
+
+
+def attempt(path: Path) -> Callable[[], None] | None:
+    """Take a lock file now, and give what releases it; None where another process has it.
+
+    It is None where the file's folder is gone, too. The lock ends with the process.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except (Timeout, FileNotFoundError):
+        return None
+    return lock.release
 
 
 def discard_locks() -> None:

@@ -103,7 +103,7 @@ def note(repository: Path, revision: str, commit: str) -> None:
         path = _note(repository, revision)
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{secrets.token_hex(8)}{PART}")
-        fresh.write_text(commit)
+        fresh.write_bytes(commit.encode("ascii"))
         fresh.replace(path)
 
 

@@ -23,7 +23,7 @@ from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import put, staged, writing
+from zoo.files.staging import put, staged, write_text, writing
 from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
@@ -212,4 +212,4 @@ def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress)
 
 def write_json(path: Path, value: object) -> None:
     """Write settings."""
-    path.write_text(json.dumps(value, indent=2) + "\n")
+    write_text(path, json.dumps(value, indent=2) + "\n")

@@ -24,7 +24,7 @@ from weights.synthetic import write_checkpoint
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest
-from zoo.files.staging import staged, writing
+from zoo.files.staging import replacing
 from zoo.models.builder import abstract
 from zoo.registry.entry import ModelInfo
 
@@ -84,11 +84,10 @@ def read_outputs(path: Path) -> Arrays:
 
 def write_golden(path: Path, golden: Golden) -> None:
     """Save a golden file, complete or not at all."""
-    with staged(path.parent) as stage, writing(path):
+    with replacing(path) as file:
         fields = vars(golden) | golden.outputs
         del fields["outputs"]
-        np.savez(stage / path.name, **fields)
-        (stage / path.name).replace(path)
+        np.savez(file, **fields)
 
 
 def read_golden(path: Path) -> Golden:
@@ -127,6 +126,5 @@ def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress)
     naming = entry.namings[0]
     keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
-    with staged(path.parent) as stage, writing(path):
-        write_checkpoint(stage / path.name, keys, seed, progress, naming.repeated(keys))
-        (stage / path.name).replace(path)
+    with replacing(path) as file:
+        write_checkpoint(file, keys, seed, progress, naming.repeated(keys))

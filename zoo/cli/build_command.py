@@ -160,7 +160,8 @@ def show_builds(outcomes: Sequence[Outcome]) -> None:
         for row in build_rows(manifest)
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
-    print_table(headings, rows, f"{len(outcomes)} folder{'s' * (len(outcomes) != 1)}")
+    if rows:
+        print_table(headings, rows, f"{len(outcomes)} folder{'s' * (len(outcomes) != 1)}")
     for outcome in outcomes:
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
         print_lines(outcome.model, (*wrong, outcome.error))

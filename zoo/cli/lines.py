@@ -61,7 +61,7 @@ def board(plans: Sequence[FolderPlan]) -> Generator[Log | Rows]:
 def build_summary(outcome: Outcome) -> str:
     """What became of a build, in a line."""
     if outcome.error is not None:
-        return f"failed: {outcome.error}"
+        return "failed"  # why is said when all builds are through
     parts = {"built": outcome.built, "already there": outcome.already_there}
     parts |= {"not good enough": outcome.failed}
     said = [f"{', '.join(names)} {what}" for what, names in parts.items() if names]

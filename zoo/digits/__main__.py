@@ -25,7 +25,7 @@ def train_digits(
     _check(out, validate)
     from zoo.digits import data as digits
     from zoo.digits.training import Recipe, accuracy, save_weights, train
-    from zoo.files.staging import staged, writing
+    from zoo.files.staging import replacing
 
     entry = info("vit_digits")
     seen, unseen = digits.split_digits(seed, validate)
@@ -37,9 +37,8 @@ def train_digits(
 
         model, _ = train(entry, seen, seed, Recipe(), tell)
     if out is not None:
-        with staged(out.parent) as stage, writing(out):
-            save_weights(stage / out.name, model, entry)
-            (stage / out.name).replace(out)
+        with replacing(out) as file:
+            save_weights(file, model, entry)
     right = accuracy(model, entry, unseen)
     kind = "validation" if validate else "held-out"
     say(f"{right:.2%} of {len(unseen.labels)} {kind} digits")

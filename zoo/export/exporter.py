@@ -11,7 +11,7 @@ from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.request import Request, check_free
-from zoo.files.staging import locked_output, manifest_path, publish, writing
+from zoo.files.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
 from zoo.models.builder import Model
@@ -71,6 +71,6 @@ def _put(
     stays = made.may_stay(request.options.keep_inexact)
     if stays:
         with writing(target):
-            manifest_path(file).write_text(to_text(record), encoding="utf-8")
+            write_text(manifest_path(file), to_text(record))
             publish(file.parent, target)
     return Exported(target, record, stays, tuple(maker.weights.arrays.nonfinite))

@@ -155,7 +155,6 @@ def making_files(
     folder: Path,
     maker: Maker,
     progress: Progress,
-    owner: str = "part",
 ) -> Generator[Iterator[tuple[FileSpec, Path, Made]]]:
     """Make files, staged in a folder while the block runs.
 
@@ -164,7 +163,7 @@ def making_files(
     """
     # The float32 file of an opset comes last: others are made from it before it takes images.
     in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
-    with staged(folder, owner) as stage:
+    with staged(folder) as stage:
         exports = {
             opset: maker.at_opset(opset, list(files), stage, progress)
             for opset, files in groupby(in_order, attrgetter("opset"))

@@ -1,11 +1,12 @@
 """All or nothing: files appear under their final names only when they are complete."""
 
 import os
+import re
 import secrets
 import shutil
 import signal
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +19,11 @@ from zoo.processes import terminate_workers
 PREFIX = ".zoo-"
 """How the names of staged folders begin."""
 
+STAGE = re.compile(r"\.zoo-[0-9a-f]{16}")
+
+LOCK = ".lock"
+"""In a staged folder: held for as long as its process lives."""
+
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 """What files are called in a manifest: no part begins with a dot, so that neither `..` nor a hidden
 file can be meant."""
@@ -28,31 +34,64 @@ _OPEN: set[Path] = set()
 
 
 @contextmanager
-def staged(folder: Path, owner: str = "part") -> Generator[Path]:
+def staged(folder: Path) -> Generator[Path]:
     """A hidden folder inside `folder`, so that a rename suffices in the end.
 
     It is removed on the way out, whatever the way; `discard` does it for who leaves at once. What
-    a process left that was killed, only `sweep` of the same owner removes.
+    a process left that was killed is removed when somebody stages in the same folder again.
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
-    stage = folder / f"{PREFIX}{owner}-{secrets.token_hex(8)}"
-    # Noted before it is there, so that whatever interrupts us next finds it here.
-    _OPEN.add(stage)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep(folder)
+    stage, release = _unused(folder), None
     try:
         with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            stage.mkdir(mode=0o700)
+            while (release := _made(stage)) is None:
+                stage = _unused(folder)
         yield stage
     finally:
+        if release is not None:
+            release()
         shutil.rmtree(stage, ignore_errors=True)
         _OPEN.discard(stage)
 
 
-def sweep(folder: Path, owner: str) -> None:
-    """Remove what killed processes of this owner have staged; the folder is locked."""
-    for stage in folder.glob(f"{PREFIX}{owner}-*"):
-        shutil.rmtree(stage, ignore_errors=True)
+def _unused(folder: Path) -> Path:
+    return folder / f"{PREFIX}{secrets.token_hex(8)}"
+
+
+def _made(stage: Path) -> Callable[[], None] | None:
+    """Make a folder and hold its lock, unless a sweeper has taken it for a dead process's."""
+    # Noted before it is there, so that whatever interrupts us next finds it here.
+    _OPEN.add(stage)
+    stage.mkdir(mode=0o700)
+    return lock.attempt(stage / LOCK)
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[Path]:
+    """Where to write a file that takes its place at `path` once the block is through."""
+    with staged(path.parent) as stage, writing(path):
+        yield stage / path.name
+        (stage / path.name).replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text as every machine does: in UTF-8, lines ending in a line feed."""
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes have staged in a folder; what lives holds a lock."""
+    for stage in folder.glob(f"{PREFIX}*"):
+        if stage.is_symlink() or not STAGE.fullmatch(stage.name):
+            continue
+        with suppress(OSError):  # another user's is theirs to remove
+            if (release := lock.attempt(stage / LOCK)) is not None:
+                release()
+                shutil.rmtree(stage, ignore_errors=True)
 
 
 def discard() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from zoo.files.staging import staged, writing
+from zoo.files.staging import replacing, write_text
 from zoo.manifest.markdown import markdown
 from zoo.manifest.read import to_text
 from zoo.registry.lookup import MODELS
@@ -30,10 +30,9 @@ def add(report: Report, new: Measured) -> Report:
 
 def write_page(report: Report, page: Path) -> None:
     """Put the page and its numbers in place. **Raises** `BadOutput`."""
-    with staged(page.parent) as stage, writing(page):
-        for place, text in ((numbers(page), to_text(report)), (page, render(report))):
-            (stage / place.name).write_text(text, encoding="utf-8")
-            (stage / place.name).replace(place)
+    for place, text in ((numbers(page), to_text(report)), (page, render(report))):
+        with replacing(place) as file:
+            write_text(file, text)
 
 
 def render(report: Report) -> str:

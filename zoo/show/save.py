@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest
-from zoo.files.staging import staged, writing
+from zoo.files.staging import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -28,6 +28,5 @@ def check_place(option: str, file: Path, replace: bool | None = None) -> None:
 
 def save_picture(picture: Image, file: Path) -> None:
     """Write a picture, complete or not at all. **Raises** `BadOutput`."""
-    with staged(file.parent) as stage, writing(file):
-        picture.save(stage / file.name)
-        (stage / file.name).replace(file)
+    with replacing(file) as place:
+        picture.save(place)

@@ -10,7 +10,7 @@ from pathlib import Path
 from weights.opening import read_at_most
 from weights.progress import Progress
 from zoo.errors import BadOutput
-from zoo.files.staging import locked_output, staged, writing
+from zoo.files.staging import locked_output, staged, write_text, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
 from zoo.site.browser_runtime import put_runtime
@@ -53,7 +53,7 @@ def write_site(
         names = sorted(
             path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()
         )
-        (new / CATALOGUE).write_text(to_text(found.record(names)), encoding="utf-8")
+        write_text(new / CATALOGUE, to_text(found.record(names)))
         size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
         refuse_strangers(out, force)
         if out.exists():
@@ -93,7 +93,7 @@ def write_own(site: Path, models: Sequence[Built], found: Catalogue) -> int:
     """Write pages, styles and programs; how many bytes those are."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
     for name, text in pages(models, found, runtime_bytes).items():
-        (site / name).write_text(text, encoding="utf-8")
+        write_text(site / name, text)
     with as_file(files("zoo.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)
     own = [*site.glob("*.html"), *(site / ASSETS).iterdir()]

@@ -25,23 +25,26 @@ from zoo.models.output import output_names
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
 LICENCE = "LICENSE"
+CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
+
+EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
+"""What they are called."""
 
 
 def write_extras(
     stage: Path, maker: Maker, config: Config, sample: Sample, manifest: Manifest
-) -> list[str]:
-    """Write them to `stage`, with the numbers of a golden sample; their names."""
+) -> None:
+    """Write them to `stage`, with the numbers of a golden sample."""
     settings = portable_config(config, maker.entry.class_names, maker.entry.family)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}
     how = transformers_processor(manifest.preprocessing.settings)
-    write_json(stage / "config.json", settings)
-    write_json(stage / "preprocessor_config.json", how)
+    write_json(stage / CONFIG, settings)
+    write_json(stage / PROCESSOR, how)
     write_arrays(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
-    return sorted(path.name for path in stage.iterdir())
 
 
 def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> dict[str, Any]:

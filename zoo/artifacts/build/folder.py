@@ -1,21 +1,24 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from weights.progress import Progress
 from zoo.artifacts.build.card import card
-from zoo.artifacts.build.extras import golden_sample, write_extras
-from zoo.artifacts.build.ledger import OWNER, Ledger
+from zoo.artifacts.build.extras import EXTRAS, golden_sample, write_extras
+from zoo.artifacts.build.ledger import Ledger
 from zoo.artifacts.build.plan import VARIANTS, FolderPlan
 from zoo.artifacts.build.speed import speeds
 from zoo.checkpoints.load import open_weights
+from zoo.errors import BadOutput
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.verify import runs
-from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, sweep, writing
+from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
+from zoo.manifest.schema import MANIFEST
 from zoo.models.builder import abstract
 from zoo.models.config import Config
 from zoo.registry.lookup import info
@@ -31,8 +34,8 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
     """
     with locked_output(plan.folder, progress):
         refuse_links(plan.folder, [spec.path for spec in VARIANTS.values()])
-        for place in (plan.folder, plan.folder / "onnx"):
-            sweep(place, OWNER)
+        if not plan.force:
+            _refuse_others(plan.folder)
         entry = info(plan.model)
         loaded = open_weights(plan.weights, entry, progress, plan.offline)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
@@ -47,7 +50,7 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
             missing = {VARIANTS[name]: name for name in plan.variants if name not in there}
             right: dict[str, bool] = {}
             sessions: dict[str, Session] = {}
-            with making_files([*missing], plan.folder, maker, progress, OWNER) as files:
+            with making_files([*missing], plan.folder, maker, progress) as files:
                 for spec, file, made in files:
                     name = missing[spec]
                     right[name] = _put_variant(plan, ledger, name, file, made)
@@ -58,6 +61,17 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
         built = [name for name in right if right[name]]
         failed = [name for name in right if not right[name]]
         return Outcome(plan.model, [ledger.content], built, there, failed)
+
+
+def _refuse_others(folder: Path) -> None:
+    """**Raises** `BadOutput` if what is in the way of a build is the user's."""
+    names = (CARD, *EXTRAS, *sorted({Path(spec.path).parts[0] for spec in VARIANTS.values()}))
+    theirs = [name for name in names if os.path.lexists(folder / name)]
+    if theirs and not (folder / MANIFEST).exists():
+        raise BadOutput(
+            f"{folder / theirs[0]} is of no build: move it away, replace it with --force, or "
+            "choose another place with --out."
+        )
 
 
 def _put_variant(plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: Made) -> bool:
@@ -91,8 +105,8 @@ def finish(
     files = {name: ledger.folder / VARIANTS[name].path for name in ledger.content.variants}
     measured = speeds(files, sample.fed, sessions)
     progress.stage("writing what goes along")
-    with staged(ledger.folder, OWNER) as stage, writing(ledger.folder):
-        names = write_extras(stage, maker, config, sample, ledger.content)
-        ledger.publish(stage, names, {}, speeds=measured)
-        (stage / CARD).write_text(card(ledger.content))
+    with staged(ledger.folder) as stage, writing(ledger.folder):
+        write_extras(stage, maker, config, sample, ledger.content)
+        ledger.publish(stage, EXTRAS, {}, speeds=measured)
+        write_text(stage / CARD, card(ledger.content))
         ledger.publish(stage, [CARD], {}, complete=complete)

@@ -5,13 +5,10 @@ from pathlib import Path, PurePosixPath
 
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.errors import BadFile, BadOutput
-from zoo.files.staging import sidecar_path, staged, writing
+from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest import read as manifests
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
-
-OWNER = "build"
-"""Whose the staged files are."""
 
 IDENTITY = {"model", "input", "size", "weights"}
 """What has to be the same for earlier files to belong to this build."""
@@ -80,9 +77,8 @@ class Ledger:
     def write(self, **changes: object) -> None:
         """Change the manifest, and put it in its place."""
         self.content = self.content.changed(**changes)
-        with staged(self.folder, OWNER) as stage, writing(self.folder):
-            (stage / MANIFEST).write_text(to_text(self.content), encoding="utf-8")
-            (stage / MANIFEST).replace(self.folder / MANIFEST)
+        with replacing(self.folder / MANIFEST) as file:
+            write_text(file, to_text(self.content))
 
     def drop_strangers(self) -> None:
         """Remove files of an earlier build that this one has no part in."""
