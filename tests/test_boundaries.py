@@ -185,6 +185,10 @@ DOORS = {
         "zoo/registry/entry.py",
         "zoo/registry/families/shared.py",
     ),
+    r"\.(read|write)_text\((?!.*encoding)|open\('[rwa]'(?!.*encoding)": (
+        "zoo/bench/footprint.py",
+        "zoo/bench/machine.py",
+    ),
     r"(?<![\w.])print\(": ("weights/terminal.py",),
     r"\bimport onnxruntime\b": ("zoo/runtime.py", "converter/verify/sessions.py"),
 }

@@ -82,7 +82,7 @@ class FileBytes:
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the very bytes that tensors are read from."""
         with self.opened() as file:
-            return _digest(file, step)
+            return digest_of(file, step)
 
 
 def stored(dtype: str) -> np.dtype[Any]:
@@ -111,10 +111,11 @@ def unreadable() -> Float32:
 def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
     """Digest of a file, read in pieces; `step` is told the size of each."""
     with open_regular(path) as file:
-        return _digest(file, step)
+        return digest_of(file, step)
 
 
-def _digest(file: BufferedReader, step: Callable[[int], None] | None) -> str:
+def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
+    """The sha256 of what is left of an open file; `step` is told the size of each piece."""
     digest = hashlib.sha256()
     buffer = bytearray(PIECE)
     while count := file.readinto(buffer):

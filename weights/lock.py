@@ -38,7 +38,7 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
         lock.release()
 
 
-def attempt(path: Path) -> Callable[[], None] | None:
+def try_lock(path: Path) -> Callable[[], None] | None:
     """Take a lock file now, and give what releases it; None where another process has it.
 
     It is None where the file's folder is gone, too. The lock ends with the process.

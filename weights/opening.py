@@ -4,9 +4,11 @@ import errno
 import os
 import stat
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedReader
 from os import PathLike
+from pathlib import Path, PurePosixPath
 from typing import Self
 
 if sys.platform == "win32":
@@ -22,7 +24,30 @@ def open_regular(path: str | PathLike[str]) -> BufferedReader:
 
     **Raises** `OSError`.
     """
-    descriptor = os.open(path, os.O_RDONLY | FLAGS)
+    return _regular(os.open(path, os.O_RDONLY | FLAGS), path)
+
+
+def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
+    """Open a regular file of a folder that came from elsewhere: nothing on the way is a link.
+
+    `name` has `/` between its parts. **Raises** `OSError`.
+    """
+    parts = PurePosixPath(name).parts
+    if os.open not in os.supports_dir_fd:  # Windows: a link may come in between
+        ways = [Path(folder, *parts[: i + 1]) for i in range(len(parts))]
+        if any(way.is_symlink() for way in ways):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(ways[-1]))
+        return open_regular(ways[-1])
+    with ExitStack() as stack:
+        place = None
+        for way in (folder, *parts[:-1]):
+            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if place is not None else 0)
+            place = os.open(way, flags, dir_fd=place)
+            stack.callback(os.close, place)
+        return _regular(os.open(parts[-1], os.O_RDONLY | FLAGS | os.O_NOFOLLOW, dir_fd=place), name)
+
+
+def _regular(descriptor: int, path: str | PathLike[str]) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))

@@ -55,5 +55,5 @@ def _surviving(stream: TextIO | None) -> TextIO:
 
 def leave_closed(stream: TextIO) -> None:
     """Write nothing more to a stream that nobody reads, not even what is left of it at the end."""
-    with Path(os.devnull).open("w") as nothing:
+    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), stream.fileno())

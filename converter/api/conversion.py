@@ -234,6 +234,6 @@ def _dumping(folder: str | None) -> Callable[[str, object], None]:
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             name = f"{next(numbers):02}_{stage.replace(' ', '_')}.txt"
-            (Path(folder) / name).write_text(f"{content}\n")
+            (Path(folder) / name).write_text(f"{content}\n", encoding="utf-8")
 
     return dump

@@ -67,7 +67,7 @@ def _made(stage: Path) -> Callable[[], None] | None:
     # Noted before it is there, so that whatever interrupts us next finds it here.
     _OPEN.add(stage)
     stage.mkdir(mode=0o700)
-    return lock.attempt(stage / LOCK)
+    return lock.try_lock(stage / LOCK)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def sweep(folder: Path) -> None:
         if stage.is_symlink() or not STAGE.fullmatch(stage.name):
             continue
         with suppress(OSError):  # another user's is theirs to remove
-            if (release := lock.attempt(stage / LOCK)) is not None:
+            if (release := lock.try_lock(stage / LOCK)) is not None:
                 release()
                 shutil.rmtree(stage, ignore_errors=True)
 

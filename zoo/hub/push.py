@@ -13,17 +13,21 @@ from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import disable_progress_bars
 
 from weights.errors import Unreachable
-from weights.files import sha256
-from weights.opening import read_at_most
+from weights.opening import open_inside, read_at_most
 from weights.progress import Progress
 from weights.sources.hub import FORBIDDEN, reason, status
-from zoo.artifacts.audit.listed import check_folder
-from zoo.errors import BadRequest
+from zoo.artifacts.audit.listed import AGAIN, check_folder
+from zoo.errors import BadFile, BadRequest
 from zoo.hub.pull import BRANCH
-from zoo.manifest.schema import MANIFEST
+from zoo.manifest.read import LARGEST_MANIFEST, parse
+from zoo.manifest.schema import MANIFEST, File, Manifest
 from zoo.progress import is_terminal
 
 TOKEN = "set HF_TOKEN to a token of yours that may write to {}"
+
+HELD = 8 << 20
+"""Bytes of a file that is read once, for its digest and to be sent. The hub itself compares the
+digest of larger ones with what arrives."""
 
 TIMEOUT = 10.0
 """Seconds for the question what there is."""
@@ -44,6 +48,7 @@ class PushedFile:
 
     name: str
     bytes: int
+    sha256: str
     change: str
 
 
@@ -69,13 +74,14 @@ def plan_push(folder: Path, target: Target, progress: Progress) -> PushPlan:
     manifest = check_folder(folder, progress)
     progress.stage(f"asking the hub about {target.repository}")
     state, there = _look(target)
-    names = [MANIFEST, *manifest.listed]
+    files = (_manifest_file(folder, manifest), *manifest.listed.values())
+    names = [file.name for file in files]
     return PushPlan(
         folder,
         target,
         manifest.model,
         state,
-        tuple(_row(folder, name, there) for name in names),
+        tuple(_row(folder, file, there) for file in files),
         tuple(name for name in there or () if name not in names),
     )
 
@@ -96,25 +102,32 @@ def _look(target: Target) -> tuple[str, dict[str, RepoSibling] | None]:
     return "exists", {file.rfilename: file for file in found.siblings or ()}
 
 
-def _row(folder: Path, name: str, there: dict[str, RepoSibling] | None) -> PushedFile:
-    path = folder / name
+def _manifest_file(folder: Path, manifest: Manifest) -> File:
+    """The file of a manifest that was read. **Raises** `BadFile` if it is another by now."""
+    content = read_at_most(folder / MANIFEST, LARGEST_MANIFEST + 1)
+    if parse(content, str(folder / MANIFEST)) != manifest:
+        raise BadFile(f"{folder / MANIFEST} was changed while it was read: {AGAIN}.")
+    return File(name=MANIFEST, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def _row(folder: Path, file: File, there: dict[str, RepoSibling] | None) -> PushedFile:
     if there is None:
         change = "unknown"
-    elif name not in there:
+    elif file.name not in there:
         change = "new"
     else:
-        change = "same" if _is_same(path, there[name]) else "changed"
-    return PushedFile(name, path.stat().st_size, change)
+        change = "same" if _is_same(folder, file, there[file.name]) else "changed"
+    return PushedFile(file.name, file.bytes, file.sha256, change)
 
 
-def _is_same(path: Path, there: RepoSibling) -> bool:
+def _is_same(folder: Path, file: File, there: RepoSibling) -> bool:
     """The hub knows the sha256 of large files and git's sha1 of small ones."""
-    size = path.stat().st_size
-    if size != there.size:
+    if file.bytes != there.size:
         return False
     if there.lfs is not None:
-        return there.lfs.sha256 == sha256(path)
-    blob = hashlib.sha1(b"blob %d\0" % size + read_at_most(path, size), usedforsecurity=False)
+        return there.lfs.sha256 == file.sha256
+    content = read_at_most(folder / file.name, file.bytes)
+    blob = hashlib.sha1(b"blob %d\0" % file.bytes + content, usedforsecurity=False)
     return there.blob_id == blob.hexdigest()
 
 
@@ -130,7 +143,7 @@ def commit(planned: PushPlan) -> str:
     if not is_terminal(sys.stderr):
         disable_progress_bars()
     api = HfApi()
-    files = [CommitOperationAdd(row.name, planned.folder / row.name) for row in planned.rows]
+    files = [_addition(planned.folder, row) for row in planned.rows]
     try:
         api.create_repo(target.repository, private=target.private, exist_ok=True)
         if target.branch != BRANCH:
@@ -147,6 +160,21 @@ def commit(planned: PushPlan) -> str:
             "again afterwards; what arrived already is not sent twice."
         ) from error
     return done.commit_url
+
+
+def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
+    """A file as it was checked: the hub is told the digest of its bytes.
+
+    **Raises** `BadFile` if it has changed since then.
+    """
+    content: bytes | Path = folder / row.name
+    if row.bytes <= HELD:
+        with open_inside(folder, row.name) as file:
+            content = file.read()
+    added = CommitOperationAdd(row.name, content)
+    if added.upload_info.sha256.hex() != row.sha256:
+        raise BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
+    return added
 
 
 def _why(error: Exception, target: Target) -> str:

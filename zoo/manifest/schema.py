@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from weights.files import sha256
+from weights.files import digest_of, sha256
+from weights.opening import State, open_inside
 from zoo.errors import BadRequest
-from zoo.files.staging import links
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Three
@@ -109,13 +109,18 @@ class File(Model):
 
     def is_complete(self, folder: Path) -> bool:
         """Whether the folder itself, not a link, has a file of this size, whatever is in it."""
-        path = folder / self.name
-        there = path.is_file() and not links(folder, self.name)
-        return there and path.stat().st_size == self.bytes
+        try:
+            with open_inside(folder, self.name) as file:
+                return State.of(file).size == self.bytes
+        except OSError:
+            return False
 
     def is_at(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
         """Whether the folder has just this file; `step` is told how many bytes were compared."""
-        return self.is_complete(folder) and sha256(folder / self.name, step) == self.sha256
+        if not self.is_complete(folder):
+            return False
+        with open_inside(folder, self.name) as file:
+            return digest_of(file, step) == self.sha256
 
 
 class Tensor(Model):

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from weights.opening import read_at_most
+from weights.files import PIECE
+from weights.opening import open_inside, read_at_most
 from weights.progress import Progress
-from zoo.errors import BadOutput
+from zoo.artifacts.audit.listed import AGAIN
+from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import locked_output, staged, write_text, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
@@ -101,7 +103,16 @@ def write_own(site: Path, models: Sequence[Built], found: Catalogue) -> int:
 
 
 def copy_model(built: Built, place: Path) -> None:
-    """Copy what is there of a folder, so that its own programs run in the copy too."""
-    for name in (MANIFEST, *(file.name for file in built.files)):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(built.folder / name, place / name)
+    """Copy what is there of a folder, so that its own programs run in the copy too.
+
+    **Raises** `BadFile` if a file has changed since its digest was compared.
+    """
+    place.mkdir(parents=True)
+    write_text(place / MANIFEST, to_text(built.manifest))
+    for file in built.files:
+        target = place / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_inside(built.folder, file.name) as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy, PIECE)
+        if not file.is_at(place):
+            raise BadFile(f"{built.folder / file.name} was changed while it was read: {AGAIN}.")

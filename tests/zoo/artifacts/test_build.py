@@ -164,6 +164,16 @@ def test_a_manifest_that_makes_no_sense(built, tmp_path):
     assert read_ledger(tmp_path).variants == {}
 
 
+@pytest.mark.parametrize("name", ["README.md", "LICENSE", "config.json", "onnx/notes.txt"])
+def test_files_of_no_build_are_the_user_s(name, zoo):
+    path = zoo.here / "out" / MODEL / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    told = zoo(*BUILD, code=2)
+    assert f"{Path(name).parts[0]} is of no build: move it away" in told.out
+    assert listed(zoo.here / "out" / MODEL) == {name} and path.read_text() == "mine"
+
+
 def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path):
     """All of them are made again, or the folder is left as it is."""
     earlier = read_ledger(built[0])

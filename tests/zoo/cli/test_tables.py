@@ -73,7 +73,8 @@ def show_everything(name):
     pull_command.show_preview(
         path.parent, Preview("somebody/x at 0123456789ab", built.files, BYTES, 3)
     )
-    rows = tuple(PushedFile(str(path), BYTES, change) for change in ("unknown", "changed"))
+    changes = ("unknown", "changed")
+    rows = tuple(PushedFile(str(path), BYTES, "0" * 64, change) for change in changes)
     push_command.show_plan(Push(path.parent, Target(f"somebody/{name}"), name, "exists", rows, ()))
     differences = golden_command.golden_errors(
         "ONNX", {"last_hidden_state": 1e-5, "pooler_output": 1.0}, 1e-4

@@ -7,6 +7,9 @@ import pytest
 from tests import folders
 from tests.hub_pushes import TOKEN, Pushes, receiving
 from tests.zoo.conftest import NOWHERE
+from weights.progress import Quiet
+from zoo.errors import BadFile
+from zoo.hub import push
 
 # huggingface-hub gives files to its client in a way that is called old.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
@@ -121,3 +124,15 @@ def test_folders_are_refused_before_the_hub_is_asked(message, zoo, hub, folder):
     REFUSED[message](folder)
     assert message in zoo(*PUSH, code=2).error
     assert not hub.steps
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "config.json", "onnx/model_fp16.onnx_data"])
+@pytest.mark.parametrize("held", [0, 1 << 30])
+def test_what_was_checked_is_what_is_sent(name, held, zoo, hub, folder):
+    """A file may change between its check and its upload."""
+    zoo.patch.setattr(push, "HELD", held)
+    planned = push.plan_push(folder, push.Target(REPOSITORY), Quiet())
+    (folder / name).write_bytes((folder / name).read_bytes().replace(b"0", b"1") + b" ")
+    with pytest.raises(BadFile, match="was changed since it was checked"):
+        push.commit(planned)
+    assert not hub.commits

@@ -4,7 +4,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from weights.files import sha256
+from weights.files import digest_of
+from weights.opening import State, open_inside
 from weights.progress import Progress
 from zoo.artifacts.audit.findings import Finding
 from zoo.errors import BadFile
@@ -46,18 +47,18 @@ def check_listed(folder: Path, items: Collection[File], progress: Progress) -> F
 
 
 def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
-    path = folder / item.name
     try:
+        with open_inside(folder, item.name) as file:
+            size = State.of(file).size
+            if size != item.bytes:
+                return f"{item.name} has {size} bytes instead of {item.bytes}"
+            if digest_of(file, progress.step) != item.sha256:
+                return f"{item.name} has another sha256"
+    except FileNotFoundError:
+        return f"{item.name} is missing"
+    except OSError as error:
         if links(folder, item.name):
             return f"{item.name} is reached through a symbolic link"
-        if not path.is_file():
-            return f"{item.name} is missing"
-        size = path.stat().st_size
-        if size != item.bytes:
-            return f"{item.name} has {size} bytes instead of {item.bytes}"
-        if sha256(path, progress.step) != item.sha256:
-            return f"{item.name} has another sha256"
-    except OSError as error:
         return f"{item.name} cannot be read ({error.strerror})"
     return None
 

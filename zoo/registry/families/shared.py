@@ -36,7 +36,7 @@ plain_vit = partial(ViTConfig, layer_scale=None, registers=0, mask_token=False, 
 imagenet = partial(Preprocessing, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 centred = partial(Preprocessing, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
-_PINNED = json.loads((files("zoo") / "data" / "equimo_archives.json").read_text())
+_PINNED = json.loads((files("zoo") / "data" / "equimo_archives.json").read_text(encoding="utf-8"))
 
 DIGESTS: dict[str, str] = _PINNED["sha256"]
 """sha256 of Equimo's archives by name, and of which revision: as equimo 2.7.0 records them."""
