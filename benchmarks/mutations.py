@@ -10,6 +10,7 @@ printed; the exit code is 1 if a mistake survives.
 
 import argparse
 import ast
+import os
 import random
 import re
 import shutil
@@ -139,7 +140,12 @@ def caught_by(folder: Path, path: Path) -> str | None:
         command = [sys.executable, "-m", "pytest", "-x", "-rfE", "-p", "no:cacheprovider"]
         try:
             ran = subprocess.run(
-                [*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=LIMIT
+                [*command, *arguments],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(folder)},
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
             )
         except subprocess.TimeoutExpired:
             return f"{arguments[0]} does not end"
