@@ -150,7 +150,7 @@ def build_record(plan: FolderPlan, outcome: Outcome) -> dict[str, Any]:
 
 def show_builds(outcomes: Sequence[Outcome]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
-    from zoo.cli.tables import print_lines, print_table
+    from zoo.cli.tables import counted, print_lines, print_table
     from zoo.manifest.words import build_rows
 
     rows = [
@@ -161,7 +161,7 @@ def show_builds(outcomes: Sequence[Outcome]) -> None:
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
-        print_table(headings, rows, f"{len(outcomes)} folder{'s' * (len(outcomes) != 1)}")
+        print_table(headings, rows, counted(len(outcomes), "folder"))
     for outcome in outcomes:
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
         print_lines(outcome.model, (*wrong, outcome.error))

@@ -40,17 +40,19 @@ def pull(
     elif isinstance(found, hub.Preview):
         show_preview(folder, found)
     else:
-        brought = f"{found.brought} files from {found.where}"
-        say(f"{folder}: {brought}, {found.kept} were there already")
+        from zoo.cli.tables import counted
+
+        brought = f"brought {counted(found.brought, 'file')} from {found.where}"
+        say(f"{folder}: {brought}, {counted(found.kept, 'file')} kept")
         for label, item in found.variants.items():
             say(f"{label}: {folder / item.file}")
 
 
 def show_preview(folder: Path, found: Preview) -> None:
     """Say what would be downloaded."""
-    from zoo.cli.tables import print_table
+    from zoo.cli.tables import counted, print_table
 
     sizes = [*((file.name, file.bytes) for file in found.missing), ("total", found.bytes)]
     print_table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
-    say(f"{folder}: from {found.where}; {found.kept} files are there already")
+    say(f"{folder}: from {found.where}; {counted(found.kept, 'file')} kept")
     say("nothing was downloaded: leave out --dry-run to do it")

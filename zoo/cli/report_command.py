@@ -81,10 +81,10 @@ def _check_page(page: Path) -> None:
 
 def show_measured(measured: list[Measured], page: Path) -> None:
     """A row for each file, and where the page is."""
-    from zoo.cli.tables import print_table
+    from zoo.cli.tables import counted, print_table
     from zoo.report.page import file_rows
 
     headings = ("model", "file", ">MB", ">max abs", ">cosine", ">k-NN", "")
     rows = [(each.model, *row) for each in measured for row in file_rows(each)]
     print_table(headings, rows)
-    say(f"{page}: {len(measured)} models were measured")
+    say(f"{page}: measured {counted(len(measured), 'model')}")

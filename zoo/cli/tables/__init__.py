@@ -44,6 +44,11 @@ def print_lines(model: str, lines: Iterable[str | None]) -> None:
         say(f"{model}: {line}")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, in the singular where it is one."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def passed(right: bool) -> str:
     """How a check went."""
     return "passed" if right else "FAILED"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weights.terminal import say
-from zoo.cli.tables import passed, print_lines, print_table
+from zoo.cli.tables import counted, passed, print_lines, print_table
 from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
 from zoo.manifest.measured import Comparison, Verification
@@ -35,7 +35,7 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
         ]
         for row in made or [("", "", "", "", "failed")]:
             rows.append((outcome.model, *row, f"{outcome.seconds:.0f}"))
-    print_table(headings, rows, f"{len(outcomes)} models")
+    print_table(headings, rows, counted(len(outcomes), "model"))
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
             fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
