@@ -54,20 +54,21 @@ def read_safetensors(path: Path) -> Checkpoint:
     return Checkpoint(path, "safetensors", (source,), tensors, metadata)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """All tensors of a small file at once, in their own types: float32, or bytes.
+def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str, Any]]:
+    """All tensors of a small file at once, in their own types: float32, or bytes; its metadata.
 
     **Raises** `NotACheckpoint` if it is damaged, or holds other types.
     """
     arrays: dict[str, NDArray[np.generic]] = {}
     source = FileBytes(path)
     with sound(path, KIND):
-        for key, entry in _header(source)[0].items():
+        entries, metadata = _header(source)
+        for key, entry in entries.items():
             if entry.dtype not in ("float32", "uint8"):
                 raise Damaged(f"{key[:80]!r} is {entry.dtype}, not float32 or uint8")
             arrays[key] = np.empty(entry.shape, stored(entry.dtype))
             source.read_into(entry.begin, arrays[key].reshape(-1).view(np.uint8).data)
-    return arrays
+    return arrays, metadata
 
 
 def _header(source: FileBytes) -> tuple[dict[str, TableEntry], Mapping[str, Any]]:

@@ -17,18 +17,26 @@ from weights.writers.items import Items, data, size
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Arrays of float32 or uint8 as they are."""
+def write_arrays(
+    path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> None:
+    """Write arrays of float32 or uint8 as they are."""
     items = {
         key: LazyTensor(array.shape, array.dtype.name, partial(np.asarray, array))
         for key, array in arrays.items()
     }
-    write_safetensors(path, items, Quiet())
+    write_safetensors(path, items, Quiet(), metadata)
 
 
-def write_safetensors(path: Path, items: Items, listener: Progress) -> None:
-    """One file, with the note that transformers looks for."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+NOTE = {"format": "pt"}
+"""What transformers looks for."""
+
+
+def write_safetensors(
+    path: Path, items: Items, listener: Progress, metadata: Mapping[str, str] = NOTE
+) -> None:
+    """Write one file."""
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for key, tensor in items.items():
         begin, end = end, end + size(tensor)

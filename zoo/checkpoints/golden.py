@@ -1,11 +1,6 @@
-"""`zoo golden`: what a reference makes of an image and a checkpoint, kept to compare with.
-
-A golden file is an `.npz` of `pixel_values [1, 3, H, W]`, `last_hidden_state [1, tokens, D]` and
-`pooler_output [1, D]`, with the model's name, the weights' sha256 and who computed it.
-"""
+"""`zoo golden`: what a reference makes of an image and a checkpoint, kept to compare with."""
 
 import zipfile
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +19,7 @@ from weights.synthetic import write_checkpoint
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest
+from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
 from zoo.models.builder import abstract
 from zoo.registry.entry import ModelInfo
@@ -35,17 +31,6 @@ ONNX_ATOL = 1e-4
 Arrays = dict[str, NDArray[np.float32]]
 
 
-@dataclass(frozen=True)
-class Golden:
-    """A golden file's content."""
-
-    model: str
-    reference: str
-    weights_sha256: str
-    pixel_values: NDArray[np.float32]
-    outputs: Arrays
-
-
 def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:
     """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
     if reference == "transformers":
@@ -55,7 +40,8 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
         outputs, name = read_outputs(Path(reference)), Path(reference).name
     else:
         raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
-    return Golden(entry.name, name, loaded.weights.provenance.sha256 or "", values, outputs)
+    digest = loaded.weights.provenance.sha256 or ""
+    return Golden(entry.name, name, digest, "pixel_values", values, outputs)
 
 
 def read_npz_arrays(path: Path) -> dict[str, Any]:
@@ -70,51 +56,36 @@ def read_npz_arrays(path: Path) -> dict[str, Any]:
 
 
 def read_outputs(path: Path) -> Arrays:
-    """Outputs from an `.npz` by transformers' names, or by those of Meta's code."""
+    """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32."""
     arrays = read_npz_arrays(path)
     if all(name in arrays for name in OUTPUTS):
-        return {name: arrays[name] for name in OUTPUTS}
+        return {name: arrays[name].astype(np.float32) for name in OUTPUTS}
     parts = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
     if not all(name in arrays for name in parts):
         raise BadFile(f"{path} holds neither {' and '.join(OUTPUTS)} nor {', '.join(parts)}.")
-    token, *others = (arrays[name] for name in parts)
+    token, *others = (arrays[name].astype(np.float32) for name in parts)
     rows = np.concatenate([token[:, None], *others], axis=1)
     return {"last_hidden_state": rows, "pooler_output": token}
 
 
-def write_golden(path: Path, golden: Golden) -> None:
-    """Save a golden file, complete or not at all."""
-    with replacing(path) as file:
-        fields = vars(golden) | golden.outputs
-        del fields["outputs"]
-        np.savez(file, **fields)
-
-
-def read_golden(path: Path) -> Golden:
-    """**Raises** `BadFile`."""
-    arrays = read_npz_arrays(path)
-    wanted = {"model", "reference", "weights_sha256", "pixel_values", *OUTPUTS}
-    if not wanted <= set(arrays):
-        raise BadFile(f"{path} lacks {', '.join(sorted(wanted - set(arrays)))}: make it again.")
-    model, reference, digest = (str(arrays[n]) for n in ("model", "reference", "weights_sha256"))
-    outputs = {name: arrays[name] for name in OUTPUTS}
-    return Golden(model, reference, digest, arrays["pixel_values"], outputs)
-
-
 def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
-    """Largest absolute difference of the model in JAX, by output."""
+    """Largest absolute difference of the model in JAX, by output. **Raises** `BadFile`."""
+    if golden.name != "pixel_values":
+        raise BadFile(f"its input is {golden.name}, which no model takes: compare with --onnx.")
     model = bind(abstract(loaded.config), loaded.weights.arrays)
-    result = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))(model, golden.pixel_values)
+    result = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))(model, golden.fed)
     return differences(golden, result._asdict())
 
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
-    """Largest absolute difference of an exported file, by output."""
-    return differences(golden, converter.run(file, [golden.pixel_values]))
+    """Largest absolute difference of an exported file, by output. **Raises** `BadFile`."""
+    return differences(golden, converter.run(file, [golden.fed]))
 
 
 def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
-    """NaN where there is one: a comparison with a limit then fails."""
+    """NaN where there is one: a comparison with a limit then fails. **Raises** `BadFile`."""
+    if lost := sorted(golden.outputs.keys() - got.keys()):
+        raise BadFile(f"only the golden file has {', '.join(lost)}: compare what gives that, too.")
     return {
         name: float(np.abs(np.asarray(got[name]) - wanted).max())
         for name, wanted in golden.outputs.items()

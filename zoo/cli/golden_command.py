@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make reference outputs of other implementations, and compare with them.")
 app.callback(invoke_without_command=True)(help_alone)
 
-MAKE = options.examples("zoo golden make dinov3_vits16 vits16.npz --weights PATH")
-CHECK = options.examples("zoo golden check vits16.npz --weights PATH --onnx FILE")
-TARGET = "What to write: NAME.npz for outputs, or NAME.pth for a checkpoint of seeded numbers."
+MAKE = options.examples("zoo golden make dinov3_vits16 vits16.safetensors --weights PATH")
+CHECK = options.examples("zoo golden check vits16.safetensors --weights PATH --onnx FILE")
+TARGET = (
+    "What to write: NAME.safetensors for outputs, or NAME.pth for a checkpoint of seeded numbers."
+)
 Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
 Made = Annotated[Path, typer.Argument(metavar="FILE", help="What `zoo golden make` wrote.")]
 PICTURE = options.value("FILE", "A picture to run on.", show_default="this package's photograph")
@@ -53,14 +55,16 @@ def make_golden(
         with progress_bar() as progress:
             golden.make_checkpoint(entry, target, seed, progress)
         reference = f"seed {seed}"
-    elif target.suffix != ".npz":
+    elif target.suffix != ".safetensors":
         raise BadRequest(
-            f"{target} ends in neither .npz nor .pth: name an .npz for outputs, or a .pth "
-            "for a checkpoint."
+            f"{target} ends in neither .safetensors nor .pth: name a .safetensors for "
+            "outputs, or a .pth for a checkpoint."
         )
     elif weights is None:
         raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
     else:
+        from zoo.files.golden_file import write_golden
+        from zoo.files.staging import replacing
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures
         from zoo.images.pixel_values import pixel_values
@@ -68,7 +72,8 @@ def make_golden(
         how = entry.preprocessing
         pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
         made = golden.make(entry, _load(entry.name, weights), pixels, reference)
-        golden.write_golden(target, made)
+        with replacing(target) as place:
+            write_golden(place, made)
         reference = made.reference
     if json:
         print_json({"file": target, "model": entry.name, "reference": reference})
@@ -93,8 +98,9 @@ def check_golden(
 ) -> int:
     """Compare a reference with the model in JAX (within 3e-5) and an ONNX file (within 1e-4)."""
     from zoo.checkpoints import golden
+    from zoo.files.golden_file import read_golden
 
-    found = golden.read_golden(file)
+    found = read_golden(file)
     rows: list[dict[str, Any]] = []
     if weights is not None:
         errors = golden.check_jax(found, _load(found.model, weights))

@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all. Uses `zoo.errors` only."""
+"""Files that appear whole or not at all, and files of golden numbers."""

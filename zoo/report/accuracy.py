@@ -18,6 +18,7 @@ from zoo.export.make import Made, Maker, making_files
 from zoo.export.precision import runnable
 from zoo.export.request import FileSpec, Signature
 from zoo.export.verify import reference
+from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
@@ -87,7 +88,7 @@ def measure_model(entry: ModelInfo, path: Path, asked: Asked, progress: Progress
     )
 
 
-def of_transformers(entry: ModelInfo, loaded: Loaded) -> golden.Golden | None:
+def of_transformers(entry: ModelInfo, loaded: Loaded) -> Golden | None:
     """What transformers makes of the photographs; None if it has no such model.
 
     The size is the one that positions were trained on, where all implementations agree on them.
@@ -104,13 +105,13 @@ def _worst(errors: dict[str, float]) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def side(outputs: golden.Golden) -> tuple[int, int]:
+def side(outputs: Golden) -> tuple[int, int]:
     """Height and width of the photographs."""
-    height, width = outputs.pixel_values.shape[2:]
+    height, width = outputs.fed.shape[2:]
     return height, width
 
 
-def takes_photographs(outputs: golden.Golden, signature: Signature) -> bool:
+def takes_photographs(outputs: Golden, signature: Signature) -> bool:
     """Whether a file takes those photographs."""
     return signature.size in (None, side(outputs))
 

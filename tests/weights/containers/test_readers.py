@@ -50,7 +50,7 @@ def _write(path, values):
     elif path.suffix == ".npz":
         np.savez(path, array=array)
     elif path.suffix == ".safetensors":
-        write_arrays(path, {"array": array})
+        write_arrays(path, {"array": array}, {})
     else:
         torch.save({"array": torch.tensor(values)}, path)
 

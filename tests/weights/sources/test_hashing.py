@@ -17,7 +17,7 @@ from weights.writers.safetensors_writer import write_arrays
 @pytest.fixture
 def checkpoint(tmp_path):
     path = tmp_path / "model.safetensors"
-    write_arrays(path, {"a": np.arange(PIECE, dtype=np.float32)})
+    write_arrays(path, {"a": np.arange(PIECE, dtype=np.float32)}, {})
     return open_checkpoint(path)
 
 

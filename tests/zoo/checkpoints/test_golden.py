@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors import safe_open
 
 import zoo
 from tests.conftest import GOLDEN
@@ -52,17 +53,17 @@ def command(*arguments, cwd, code=0):
 
 @pytest.mark.full
 def test_transformers_as_reference(vits16, tmp_path):
-    command("make", "dinov3_vits16", "a.npz", "--weights", vits16.path, cwd=tmp_path)
-    with np.load(tmp_path / "a.npz") as made:
-        assert made["pixel_values"].shape == (1, 3, 224, 224)
-        assert made["last_hidden_state"].shape == (1, 201, 384)
-        assert str(made["reference"]).startswith("transformers ")
-    told = command("check", "a.npz", "--weights", vits16.path, cwd=tmp_path).stdout
+    command("make", "dinov3_vits16", "a.safetensors", "--weights", vits16.path, cwd=tmp_path)
+    with safe_open(tmp_path / "a.safetensors", "np") as made:
+        assert made.get_tensor("pixel_values").shape == (1, 3, 224, 224)
+        assert made.get_tensor("last_hidden_state").shape == (1, 201, 384)
+        assert made.metadata()["reference"].startswith("transformers ")
+    told = command("check", "a.safetensors", "--weights", vits16.path, cwd=tmp_path).stdout
     assert "FAILED" not in told
     assert (
         "exists already"
         in command(
-            "make", "dinov3_vits16", "a.npz", "--weights", vits16.path, cwd=tmp_path, code=2
+            "make", "dinov3_vits16", "a.safetensors", "--weights", vits16.path, cwd=tmp_path, code=2
         ).stderr
     )
 
@@ -81,22 +82,22 @@ def test_a_reference_from_elsewhere(vits16, tmp_path):
         x_storage_tokens=tokens[:, 1:5],
         x_norm_patchtokens=tokens[:, 5:],
     )
-    make = ("make", "dinov3_vits16", "b.npz", "--weights", vits16.path, "--image", "noise.png")
-    command(*make, "--reference", "meta.npz", cwd=tmp_path)
-    command("check", "b.npz", "--weights", vits16.path, cwd=tmp_path)
+    make = ("make", "dinov3_vits16", "b.safetensors", "--weights", vits16.path)
+    command(*make, "--image", "noise.png", "--reference", "meta.npz", cwd=tmp_path)
+    command("check", "b.safetensors", "--weights", vits16.path, cwd=tmp_path)
     command("make", "dinov3_vits16", "other.pth", "--seed", 9, cwd=tmp_path)
-    told = command("check", "b.npz", "--weights", "other.pth", cwd=tmp_path, code=1).stdout
+    told = command("check", "b.safetensors", "--weights", "other.pth", cwd=tmp_path, code=1).stdout
     assert "FAILED" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("make", "dinov3_vits16", "a.npz"), "--weights"),
-        (("make", "dinov3_vits61", "a.npz"), "did you mean"),
-        (("check", "nothing.npz", "--weights", "w.pth"), "does not exist"),
-        (("check", str(GOLDEN / "dinov3_vits16.npz"), "--weights", "w"), "lacks"),
-        (("check", str(GOLDEN / "equimo_v1_dinov3_nano.tar.lz4"), "--onnx", "w"), "no .npz"),
+        (("make", "dinov3_vits16", "a.safetensors"), "--weights"),
+        (("make", "dinov3_vits61", "a.safetensors"), "did you mean"),
+        (("check", "nothing.safetensors", "--weights", "w.pth"), "is missing"),
+        (("check", str(GOLDEN / "dinov3_vits16.npz"), "--weights", "w"), "no sound"),
+        (("check", str(GOLDEN / "equimo_v1_dinov3_nano.tar.lz4"), "--onnx", "w"), "no sound"),
     ],
 )
 def test_wrong_use(arguments, message, tmp_path):

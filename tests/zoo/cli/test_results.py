@@ -123,10 +123,10 @@ def test_golden(zoo):
     """The vocabulary of --weights is the same as everywhere."""
     outputs = {"last_hidden_state": np.zeros((1, 21, 64)), "pooler_output": np.zeros((1, 64))}
     np.savez(zoo.here / "reference.npz", **outputs)
-    make = ("golden", "make", "vit_digits", "g.npz", "--weights", "auto")
+    make = ("golden", "make", "vit_digits", "g.safetensors", "--weights", "auto")
     made = zoo.json(*make, "--reference", "reference.npz")
-    assert made == {"file": "g.npz", "model": "vit_digits", "reference": "reference.npz"}
-    check = ("golden", "check", "g.npz", "--weights", "random:1")
+    assert made == {"file": "g.safetensors", "model": "vit_digits", "reference": "reference.npz"}
+    check = ("golden", "check", "g.safetensors", "--weights", "random:1")
     checked = zoo.json(*check, code=1)
     assert not checked["passed"]
     assert [row["output"] for row in checked["comparisons"]] == list(outputs)

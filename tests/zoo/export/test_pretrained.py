@@ -65,7 +65,7 @@ def test_the_named_checkpoint(vits16, tmp_path):
     assert not loaded.weights.arrays.nonfinite
     wrong = {name: array + 1e-3 for name, array in wanted.outputs.items()}
     np.savez(tmp_path / "wrong.npz", **wrong)
-    other = golden.make(entry, loaded, wanted.pixel_values, str(tmp_path / "wrong.npz"))
+    other = golden.make(entry, loaded, wanted.fed, str(tmp_path / "wrong.npz"))
     assert not is_within(golden.check_jax(other, loaded), golden.JAX_ATOL)
 
 

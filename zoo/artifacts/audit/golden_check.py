@@ -1,41 +1,27 @@
 """The golden numbers of a folder: one input, and what the network makes of it in JAX."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 import converter
-from weights.containers.safetensors import read_arrays
-from weights.errors import WeightsError
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding, Judged, residuals
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import LIMITS
 from zoo.export.verify import compared, judge
+from zoo.files.golden_file import Golden, read_golden
 from zoo.images.pixel_values import Size
 from zoo.manifest.measured import Verification
 from zoo.manifest.schema import Variant
 from zoo.manifest.words import limit, worst_words
 
-INPUTS = ("pixel_values", "image")
-
 Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
 """How far what a session gives is from what it should."""
-
-
-@dataclass(frozen=True)
-class StoredGolden:
-    """An input, by its name, and the outputs that belong to it."""
-
-    name: str
-    fed: NDArray[np.generic]
-    outputs: Mapping[str, NDArray[np.generic]]
 
 
 def compare_golden(folder: Path, size: Size) -> tuple[Finding, Compare]:
@@ -44,7 +30,7 @@ def compare_golden(folder: Path, size: Size) -> tuple[Finding, Compare]:
     `size` is the height and width that the network gets.
     """
     try:
-        golden = read_stored(folder)
+        golden = read_golden(folder / GOLDEN)
     except BadFile as error:
         lost = Finding("golden", False, "there are no golden numbers to compare with")
         return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
@@ -52,22 +38,7 @@ def compare_golden(folder: Path, size: Size) -> tuple[Finding, Compare]:
     return Finding("golden numbers", True, told), partial(rerun, golden, size)
 
 
-def read_stored(folder: Path) -> StoredGolden:
-    """**Raises** `BadFile` if the folder has no such numbers, or damaged ones."""
-    path = folder / GOLDEN
-    if not path.is_file():
-        raise BadFile(f"{path} is missing: pull or build the folder again.")
-    try:
-        arrays = read_arrays(path)
-    except (WeightsError, OSError) as error:
-        raise BadFile(str(error)) from error
-    given = [name for name in INPUTS if name in arrays]
-    if len(given) != 1 or len(arrays) < 2 or arrays[given[0]].ndim != 4:
-        raise BadFile(f"{path} holds no single image and outputs, but {ascii(list(arrays))[:200]}.")
-    return StoredGolden(given[0], arrays.pop(given[0]), arrays)
-
-
-def rerun(golden: StoredGolden, size: Size, live: runtime.Session, variant: Variant) -> Judged:
+def rerun(golden: Golden, size: Size, live: runtime.Session, variant: Variant) -> Judged:
     """The golden input through a session, and how far from the golden outputs that is."""
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())

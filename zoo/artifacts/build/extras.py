@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from weights.writers.safetensors_writer import write_arrays
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.export.make import Maker
 from zoo.export.verify import Sample, reference
+from zoo.files.golden_file import Golden, write_golden
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Manifest
@@ -42,7 +42,7 @@ def write_extras(
     how = transformers_processor(manifest.preprocessing.settings)
     write_json(stage / CONFIG, settings)
     write_json(stage / PROCESSOR, how)
-    write_arrays(stage / GOLDEN, golden(maker, sample))
+    write_golden(stage / GOLDEN, golden(maker, sample))
     _copy("chelsea.png", stage / PHOTOGRAPH)
     _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
 
@@ -64,14 +64,14 @@ IN_BROWSERS = ("fp32", "q4", "q4f16", "fp16")
 """What WebAssembly runs, the best of them first; so transformers.js calls them, too."""
 
 
-def golden(maker: Maker, sample: Sample) -> dict[str, Any]:
+def golden(maker: Maker, sample: Sample) -> Golden:
     """The photograph as the network gets it from a client, and what it makes of it in JAX."""
     taken = "pixel_values" if sample.images is None else "image"
     names = output_names(sample.outputs, maker.signature.layers)
-    return {taken: sample.fed} | {
-        name: np.asarray(value)
-        for name, value in zip(names, jax.tree.leaves(sample.outputs), strict=True)
-    }
+    outputs = zip(names, map(np.asarray, jax.tree.leaves(sample.outputs)), strict=True)
+    digest = maker.weights.provenance.sha256 or ""
+    made_by = f"jax {jax.__version__}"
+    return Golden(maker.entry.name, made_by, digest, taken, sample.fed, dict(outputs))
 
 
 def golden_sample(maker: Maker, how: Preprocessing) -> Sample:

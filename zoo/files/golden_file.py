@@ -1,0 +1,55 @@
+"""Golden files: one input of a network, and what a reference makes of it, as safetensors.
+
+The tensors are `pixel_values [n, 3, H, W]` in float32 or `image [n, H, W, 3]` in uint8, and the
+outputs by name. The header says of which model and weights they are, and who computed them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights.containers.safetensors import read_arrays
+from weights.errors import WeightsError
+from weights.writers.safetensors_writer import write_arrays
+from zoo.errors import BadFile
+
+INPUTS = ("pixel_values", "image")
+
+TOLD = ("model", "reference", "weights_sha256")
+"""What the header says."""
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A golden file's content: `fed` is the input that is called `name`."""
+
+    model: str
+    reference: str
+    weights_sha256: str
+    name: str
+    fed: NDArray[np.generic]
+    outputs: Mapping[str, NDArray[np.generic]]
+
+
+def write_golden(path: Path, golden: Golden) -> None:
+    """Write a golden file."""
+    told = {name: getattr(golden, name) for name in TOLD}
+    write_arrays(path, {golden.name: golden.fed, **golden.outputs}, told)
+
+
+def read_golden(path: Path) -> Golden:
+    """What is in a golden file. **Raises** `BadFile`."""
+    if not path.is_file():
+        raise BadFile(f"{path} is missing: name a golden file, or pull or build its folder again.")
+    try:
+        arrays, told = read_arrays(path)
+    except (WeightsError, OSError) as error:
+        raise BadFile(str(error)) from error
+    given = [name for name in INPUTS if name in arrays]
+    if len(given) != 1 or len(arrays) < 2 or arrays[given[0]].ndim != 4:
+        raise BadFile(f"{path} holds no single image and outputs, but {ascii(list(arrays))[:200]}.")
+    model, reference, digest = (str(told.get(name, "")) for name in TOLD)
+    return Golden(model, reference, digest, given[0], arrays.pop(given[0]), arrays)
