@@ -3,9 +3,9 @@
     python benchmarks/mutations.py --count 30 --seed 1 [--only PLACE] [--show]
 
 A mistake turns a comparison, a connective, a sign, a number or a truth value around in one place of
-`converter/`, `weights/` or `zoo/`. It is made in a copy of the tracked files; the tests of the same
-folder run first, then those of the package, then all others, until one fails. One line a mistake is
-printed; the exit code is 1 if a mistake survives.
+`converter/`, `weights/` or `zoo/`. It is made in a copy of the tracked files. The files of tests
+that share most words with it run first, then those of the same folder, of the package, and all
+others, until one fails. One line a mistake is printed; the exit code is 1 if a mistake survives.
 """
 
 import argparse
@@ -122,8 +122,29 @@ def drawn(count: int, seed: str) -> list[Mistake]:
     return random.Random(seed).sample(everything, count)
 
 
-def stages(path: Path) -> Iterator[list[str]]:
-    """Arguments for pytest: the nearest folder of tests, the package's, all."""
+LIKELY = 6
+"""Files of tests that are tried first."""
+
+
+def likely(mistake: Mistake) -> list[str]:
+    """The files of tests that have the most words of the module and of the mistaken line."""
+    lines = (ROOT / mistake.path).read_text().splitlines()
+    said = f"{mistake.path.with_suffix('')} {lines[mistake.node.lineno - 1]}".lower()
+    words = {word for word in re.findall(r"[a-z]{4,}", said) if word not in PACKAGES}
+    tests = [p for p in tracked() if p.parts[0] == "tests" and p.name.startswith("test_")]
+    texts = {str(p): f"{p.stem * 9} {(ROOT / p).read_text()}".lower() for p in tests}
+    rarity = {word: 1 / (1 + sum(word in text for text in texts.values())) for word in words}
+
+    def score(path: str) -> float:
+        return sum(min(9, texts[path].count(word)) * rarity[word] for word in words)
+
+    return sorted(texts, key=score, reverse=True)[:LIKELY]
+
+
+def stages(mistake: Mistake) -> Iterator[list[str]]:
+    """Arguments for pytest: likely files, the nearest folder of tests, the package's, all."""
+    yield likely(mistake)
+    path = mistake.path
     near = Path("tests", *path.parent.parts)
     while not any((ROOT / near).glob("**/test_*.py")):
         near = near.parent
@@ -134,9 +155,9 @@ def stages(path: Path) -> Iterator[list[str]]:
     yield ["tests", f"--ignore={package}"]
 
 
-def caught_by(folder: Path, path: Path) -> str | None:
-    """The first default test that fails in a folder with a mistake in this file."""
-    for arguments in stages(path):
+def caught_by(folder: Path, mistake: Mistake) -> str | None:
+    """The first default test that fails in a folder with a mistake."""
+    for arguments in stages(mistake):
         command = [sys.executable, "-m", "pytest", "-x", "-rfE", "-p", "no:cacheprovider"]
         try:
             ran = subprocess.run(
@@ -175,7 +196,7 @@ def main() -> int:
             shutil.copy(ROOT / path, Path(copy) / path)
         for mistake in chosen:
             (Path(copy) / mistake.path).write_text(mistake.applied())
-            caught = caught_by(Path(copy), mistake.path)
+            caught = caught_by(Path(copy), mistake)
             shutil.copy(ROOT / mistake.path, Path(copy) / mistake.path)
             survived += caught is None
             print(f"{mistake} | {caught or 'SURVIVES'}", flush=True)
