@@ -59,7 +59,8 @@ def prove_groups(node: Node, uses: Uses) -> tuple[View, Groups] | None:
     axes = [seen.axes[i] for i in places if i >= first and i != inner]
     space = [a for a in axes if a is not None]
     lead = [a for a in range(x.rank) if a != channel and a not in space]  # those of one, too
-    if not (outer < first <= inner and space and dims.is_static(x.shape[channel])):
+    apart = outer < first <= inner and space and len(space) == len(axes)
+    if not apart or not dims.is_static(x.shape[channel]):
         return None
     order = (*lead, channel, *space)
     groups = seen.groups[outer][0].size

@@ -75,6 +75,11 @@ def at_least_zero(dim: Dim) -> Dim:
     return export.symbolic_shape(f"max({dim}, 0)", scope=dim.scope)[0]
 
 
+def spread(size: Dim, inner: int) -> Dim:
+    """A size with so many entries put between each two: nothing stays nothing."""
+    return at_least_zero(as_dim(size + (size - 1) * inner)) if inner else size
+
+
 def divides(part: Dim, whole: Dim) -> Dim | None:
     """``whole / part`` where that is exact, else ``None``."""
     if is_static(whole) and is_static(part):

@@ -92,9 +92,9 @@ def pad_space(
     """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
     config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
+    wide = [dims.spread(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)]
     shape = tuple(
-        dims.as_dim(size + low + high + (size - 1) * inner)
-        for size, (low, high, inner) in zip(x.shape, config, strict=True)
+        dims.as_dim(size + low + high) for size, (low, high, _) in zip(wide, config, strict=True)
     )
     if all(c == (0, 0, 0) for c in config):
         return x

@@ -21,6 +21,9 @@ from converter.targets.target import Missing, narrowed_value, widened_value
 
 BRIEF = np.dtype(jnp.bfloat16)
 
+_DTYPES = ("dtype", "precision")
+"""Parameters that name what an operation computes in."""
+
 
 def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
     """The detours of a graph's operations, for an opset and a target."""
@@ -57,7 +60,7 @@ def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None
 
 
 def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: Missing) -> list[Value]:
-    """A node in a wider dtype than its own; an ``iota`` has that in its parameters."""
+    """A node in a wider dtype than its own, which its parameters may name too."""
     wide = np.dtype(missing.detour[dtype.name])
     shifted = missing.order and dtype == np.uint64
     inputs = [
@@ -66,7 +69,10 @@ def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: Missing) -> 
     ]
     narrow = [missing.back and v.dtype == dtype for v in node.outputs]
     types = [(v.shape, wide if b else v.dtype) for v, b in zip(node.outputs, narrow, strict=True)]
-    params = {k: wide if k == "dtype" and v == dtype else v for k, v in node.params.items()}
+    params = {
+        name: wide if name in _DTYPES and isinstance(value, np.dtype) and value == dtype else value
+        for name, value in node.params.items()
+    }
     made = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
     editor.nodes.append(made)
     pairs = zip(made.outputs, narrow, strict=True)

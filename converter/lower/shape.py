@@ -90,6 +90,6 @@ def _spread_apart(
     wide = b.op("Pad", b.reshape(x, tuple(shape), apart), b.ints(columns), filler)
     padded = (*shape[: axis + 1], inner + 1, *shape[axis + 1 :])
     merged = (*shape[:axis], dims.as_dim(size * (inner + 1)), *shape[axis + 1 :])
-    shape[axis] = dims.as_dim(size * (inner + 1) - inner)
+    shape[axis] = dims.spread(size, inner)
     flat = b.reshape(wide, padded, merged)
     return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))
