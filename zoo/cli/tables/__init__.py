@@ -44,11 +44,6 @@ def print_lines(model: str, lines: Iterable[str | None]) -> None:
         say(f"{model}: {line}")
 
 
-def passed(right: bool) -> str:
-    """How a check went."""
-    return "passed" if right else "FAILED"
-
-
 def print_facts(title: str, facts: Mapping[str, str]) -> None:
     """Print what is known of one thing. Addresses stay whole."""
     wrap = textwrap.TextWrapper(
