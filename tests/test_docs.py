@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[1]
     "page",
     [
         "README.md",
-        "CONTRIBUTING.md",
         "docs/how-to/conversion.md",
         "docs/how-to/extending.md",
         "docs/security.md",

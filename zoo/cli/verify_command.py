@@ -97,7 +97,8 @@ def report_record(report: AuditReport) -> dict[str, Any]:
 
 def show_audit(report: AuditReport) -> None:
     """Every check of the folder, then of each file; and what is not there."""
-    from zoo.cli.tables import passed, print_table
+    from zoo.cli.tables import print_table
+    from zoo.manifest.words import passed
 
     files = ((file.name, file.findings) for file in report.variants)
     places = [("folder", report.findings), *files]

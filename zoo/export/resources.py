@@ -59,7 +59,7 @@ def _copies(request: Request) -> float:
     """How many times an export has the model in memory."""
     if request.options.verify and written(request.model, request.options.precision) <= LARGEST:
         return WHOLE
-    return BLOCK / request.model.config.layers
+    return BLOCK / request.model.config.num_hidden_states
 
 
 def check_resources(request: Request, progress: Progress) -> None:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
 
 
+def passed(right: bool) -> str:
+    """How a check went."""
+    return "passed" if right else "FAILED"
+
+
 def worst_words(verification: Verification, comparisons: Sequence[Comparison]) -> str:
     """The worst of some comparisons, in the measure that counts."""
     from zoo.manifest import measured

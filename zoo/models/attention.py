@@ -23,8 +23,8 @@ class Attention(eqx.Module):
 
     **Example:**
 
-        attention = Attention(384, heads=6, key=jax.random.key(0))
-        rotation = AxialRoPE(head_dim=64)(14, 14)
+        attention = Attention(384, heads=6, qkv_bias=True, qk_norm=None, key=jax.random.key(0))
+        rotation = AxialRoPE(head_dim=64, base=100.0)(14, 14, prefix_tokens=0)
         y = attention(x, rotation)  # x and y are [14 * 14, 384]
 
     Sources: Vaswani et al., 2017, arXiv:1706.03762; for the normed queries and keys Dehghani et
@@ -42,15 +42,15 @@ class Attention(eqx.Module):
         dim: int,
         heads: int,
         *,
-        qkv_bias: bool = True,
-        qk_norm: MakeNorm | None = None,
+        qkv_bias: bool,
+        qk_norm: MakeNorm | None,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `dim`, `heads`: channels of a token, and in how many heads of `dim / heads` they are.
         - `qkv_bias`: whether the projection to queries, keys and values has a bias.
-        - `qk_norm`: makes the norms of queries and keys, over `head_dim` channels.
+        - `qk_norm`: makes the norms of queries and keys, over `head_dim` channels; None for none.
         """
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")

@@ -5,13 +5,16 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import Attention
-from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
+from zoo.models.feed_forward import FeedForward, MakeFeedForward
 from zoo.models.layers import LayerScale, MakeNorm, Norm, pointwise
 from zoo.models.rope import Rotation
 
 
 class Block(eqx.Module):
     """Pre-norm transformer block: `y = x + ls1(attn(prenorm(x)))`, `z = y + ls2(mlp(norm(y)))`.
+
+    `prenorm` and `norm` are what papers and other code call norm1 and norm2, the norms before
+    attention and before the feed-forward network; `ls1` and `ls2` are the layer scales.
 
     Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; for the scales Touvron et al., 2021,
     arXiv:2103.17239.
@@ -30,18 +33,18 @@ class Block(eqx.Module):
         heads: int,
         hidden: int,
         *,
-        feed_forward: MakeFeedForward = Mlp,
-        norm: MakeNorm = eqx.nn.LayerNorm,
-        qkv_bias: bool = True,
-        qk_norm: MakeNorm | None = None,
-        layer_scale: float | None = None,
+        ffn: MakeFeedForward,
+        norm: MakeNorm,
+        qkv_bias: bool,
+        qk_norm: MakeNorm | None,
+        layer_scale: float | None,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `dim`, `heads`, `qkv_bias`, `qk_norm`: as for `Attention`.
         - `hidden`: channels inside the feed-forward network.
-        - `feed_forward`: makes it: `Mlp`, `SwiGlu`, `partial(Mlp, activation=gelu_tanh)`.
+        - `ffn`: makes it: `Mlp`, `SwiGlu`, `partial(Mlp, activation=gelu_tanh)`.
         - `norm`: makes both norms: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm, eps=1e-6)`.
         - `layer_scale`: what the factors of both branches begin with; None leaves them out.
         """
@@ -49,7 +52,7 @@ class Block(eqx.Module):
         self.prenorm = norm(dim)
         self.attn = Attention(dim, heads, qkv_bias=qkv_bias, qk_norm=qk_norm, key=attn_key)
         self.norm = norm(dim)
-        self.mlp = feed_forward(dim, hidden, key=mlp_key)
+        self.mlp = ffn(dim, hidden, key=mlp_key)
         self.ls1 = None if layer_scale is None else LayerScale(dim, layer_scale)
         self.ls2 = None if layer_scale is None else LayerScale(dim, layer_scale)
 

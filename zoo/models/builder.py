@@ -23,7 +23,7 @@ from zoo.models.vit import VisionTransformer
 
 Model: TypeAlias = VisionTransformer | ConvNeXt
 
-ACTIVATIONS: Mapping[str, Activation] = {"erf": gelu, "tanh": gelu_tanh}
+ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
 POOLS: Mapping[str | None, Pool] = {"token": class_token, "mean": mean_of_patches}
 
@@ -46,7 +46,7 @@ def _vit(config: ViTConfig) -> partial[VisionTransformer]:
     shared: dict[str, Any] = {
         "heads": config.heads,
         "hidden": config.hidden,
-        "feed_forward": _feed_forward(config),
+        "ffn": _feed_forward(config),
         "norm": norm,
     }
     block = partial(
@@ -77,7 +77,7 @@ def _vit(config: ViTConfig) -> partial[VisionTransformer]:
 
 
 def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
-    activation = ACTIVATIONS[config.gelu]
+    activation = ACTIVATIONS[config.activation]
     block = partial(ConvNeXtBlock, activation=activation, layer_scale=config.layer_scale)
     norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
     return partial(ConvNeXt, config.depths, config.dims, block, norm=norm, classes=config.classes)
@@ -85,7 +85,7 @@ def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
 
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:
     if config.ffn == "mlp":
-        return partial(Mlp, activation=ACTIVATIONS[config.gelu])
+        return partial(Mlp, activation=ACTIVATIONS[config.activation])
     return SwiGlu if config.ffn == "swiglu" else SwiGluFused
 
 

@@ -1,4 +1,7 @@
-"""Hyperparameters of networks, and what is done to their images: plain data without JAX."""
+"""Hyperparameters of networks, and what is done to their images: plain data without JAX.
+
+Defaults are stated here and nowhere else: layers are told their arguments, by the same names.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class ViTConfig:
     heads: int
     hidden: int
     ffn: Literal["mlp", "swiglu", "swiglu_fused"] = "mlp"
-    gelu: Literal["erf", "tanh"] = "erf"
+    activation: Literal["gelu", "gelu_tanh"] = "gelu"
     qkv_bias: bool = True
     qk_norm: bool = False
     norm: Literal["layer", "rms"] = "layer"
@@ -87,8 +90,8 @@ class ViTConfig:
         return self.cls_token + self.registers
 
     @property
-    def layers(self) -> int:
-        """How many hidden states there are to choose from."""
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the blocks."""
         return self.depth
 
     @property
@@ -119,7 +122,7 @@ class ConvNeXtConfig:
 
     depths: tuple[int, int, int, int]
     dims: tuple[int, int, int, int]
-    gelu: Literal["erf", "tanh"] = "erf"
+    activation: Literal["gelu", "gelu_tanh"] = "gelu"
     norm_eps: float = 1e-6
     layer_scale: float = 1e-6
     pool: Literal["token"] = "token"
@@ -141,8 +144,8 @@ class ConvNeXtConfig:
         return sum(self.depths)
 
     @property
-    def layers(self) -> int:
-        """How many hidden states there are to choose from: one a stage."""
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the stages."""
         return len(self.depths)
 
     @property

@@ -16,7 +16,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.config import Preprocessing
-from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, gelu, pointwise
+from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, pointwise
 from zoo.models.output import Output, check_layers
 
 
@@ -36,9 +36,7 @@ class Stem(eqx.Module):
     conv: eqx.nn.Conv2d
     norm: Norm
 
-    def __init__(
-        self, dim: int, *, channels: int = 3, norm: MakeNorm = eqx.nn.LayerNorm, key: PRNGKeyArray
-    ):
+    def __init__(self, dim: int, *, channels: int = 3, norm: MakeNorm, key: PRNGKeyArray):
         """**Arguments:** channels of the map that it makes, and of the image; the norm."""
         self.conv = eqx.nn.Conv2d(channels, dim, 4, stride=4, key=key)
         self.norm = norm(dim)
@@ -60,9 +58,7 @@ class Downsampler(eqx.Module):
     norm: Norm
     conv: eqx.nn.Conv2d
 
-    def __init__(
-        self, dim: int, wider: int, *, norm: MakeNorm = eqx.nn.LayerNorm, key: PRNGKeyArray
-    ):
+    def __init__(self, dim: int, wider: int, *, norm: MakeNorm, key: PRNGKeyArray):
         """**Arguments:** channels of the map that it takes, and of the one that it makes."""
         self.norm = norm(dim)
         self.conv = eqx.nn.Conv2d(dim, wider, 2, stride=2, key=key)
@@ -75,7 +71,8 @@ class Downsampler(eqx.Module):
 class ConvNeXtBlock(eqx.Module):
     """`x + ls(pwconv2(activation(pwconv1(norm(dwconv(x))))))`.
 
-    The depthwise convolution of 7 x 7 mixes pixels, the two linear layers mix channels.
+    The depthwise convolution of 7 x 7 mixes pixels, the two linear layers, which the paper calls
+    pointwise convolutions, mix channels; `ls` is the layer scale.
 
     Source: sections 2.4 to 2.6 of the paper.
     """
@@ -91,9 +88,9 @@ class ConvNeXtBlock(eqx.Module):
         self,
         dim: int,
         *,
-        norm: MakeNorm = eqx.nn.LayerNorm,
-        activation: Activation = gelu,
-        layer_scale: float = 1e-6,
+        norm: MakeNorm,
+        activation: Activation,
+        layer_scale: float,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -128,9 +125,9 @@ class Stage(eqx.Module):
         narrower: int | None,
         dim: int,
         depth: int,
-        block: Callable[..., ConvNeXtBlock] = ConvNeXtBlock,
+        block: Callable[..., ConvNeXtBlock],
         *,
-        norm: MakeNorm = eqx.nn.LayerNorm,
+        norm: MakeNorm,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -166,11 +163,12 @@ class ConvNeXt(eqx.Module):
 
     DINOv3's ConvNeXt-T, with initial parameters:
 
-        norm = partial(eqx.nn.LayerNorm, eps=1e-6)
-        model = ConvNeXt((3, 3, 9, 3), (96, 192, 384, 768), norm=norm, key=jax.random.key(0))
+        config = ConvNeXtConfig(depths=(3, 3, 9, 3), dims=(96, 192, 384, 768))
+        model = build_model(config, key=jax.random.key(0))
         output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
 
-    Names of leaves are those of Equimo's `ConvNeXt`; pointwise convolutions are linear layers.
+    Names of leaves are those of Equimo's `ConvNeXt`: `blocks` are the stages. Pointwise
+    convolutions are linear layers.
 
     Source: `dinov3/models/convnext.py` of facebookresearch/dinov3.
     """
@@ -185,10 +183,10 @@ class ConvNeXt(eqx.Module):
         self,
         depths: Sequence[int],
         dims: Sequence[int],
-        block: Callable[..., ConvNeXtBlock] = ConvNeXtBlock,
+        block: Callable[..., ConvNeXtBlock],
         *,
-        norm: MakeNorm = eqx.nn.LayerNorm,
-        classes: int = 0,
+        norm: MakeNorm,
+        classes: int,
         name: str = "",
         preprocessing: Preprocessing | None = None,
         key: PRNGKeyArray,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.layers import Activation, gelu, pointwise
+from zoo.models.layers import Activation, pointwise
 
 
 class Mlp(eqx.Module):
@@ -22,7 +22,7 @@ class Mlp(eqx.Module):
     fc2: eqx.nn.Linear
     activation: Activation = eqx.field(static=True)
 
-    def __init__(self, dim: int, hidden: int, *, activation: Activation = gelu, key: PRNGKeyArray):
+    def __init__(self, dim: int, hidden: int, *, activation: Activation, key: PRNGKeyArray):
         """**Arguments:** channels of a token and between the two layers, and what is there."""
         key1, key2 = jr.split(key)
         self.fc1 = eqx.nn.Linear(dim, hidden, key=key1)
@@ -35,6 +35,8 @@ class Mlp(eqx.Module):
 
 class SwiGlu(eqx.Module):
     """`w3(silu(w1(x)) · w2(x))`: one half of the hidden channels gates the other.
+
+    `w1` is the gate projection, `w2` the up projection and `w3` the down projection.
 
     Source: Shazeer, 2020, arXiv:2002.05202.
     """

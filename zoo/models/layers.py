@@ -57,9 +57,9 @@ class LayerScale(eqx.Module):
 
     gamma: Float[Array, " dim"]
 
-    def __init__(self, dim: int, init: float):
+    def __init__(self, dim: int, layer_scale: float):
         """**Arguments:** channels, and what every factor is at first, usually small."""
-        self.gamma = jnp.full((dim,), init)
+        self.gamma = jnp.full((dim,), layer_scale)
 
     def __call__(self, x: Float[Array, "*lead dim"]) -> Float[Array, "*lead dim"]:
         return x * self.gamma

@@ -19,7 +19,7 @@ class LearnedPositionEmbedding(eqx.Module):
 
     weight: Float[Array, "rows dim"]
     grid: int = eqx.field(static=True)
-    prefix_tokens: int = eqx.field(static=True)
+    cls_token: bool = eqx.field(static=True)
     antialias: bool = eqx.field(static=True)
     offset: float = eqx.field(static=True)
 
@@ -28,15 +28,15 @@ class LearnedPositionEmbedding(eqx.Module):
         dim: int,
         grid: int,
         *,
-        cls_token: bool = True,
-        antialias: bool = False,
-        offset: float = 0.0,
+        cls_token: bool,
+        antialias: bool,
+        offset: float,
         key: PRNGKeyArray,
     ):
         """**Arguments:** channels of a token; else as `LearnedPositions` of `config.py`."""
-        self.grid, self.prefix_tokens = grid, int(cls_token)
+        self.grid, self.cls_token = grid, cls_token
         self.antialias, self.offset = antialias, offset
-        self.weight = 0.02 * jr.normal(key, (self.prefix_tokens + grid**2, dim))
+        self.weight = 0.02 * jr.normal(key, (cls_token + grid**2, dim))
 
     def __call__(self, height: Size, width: Size) -> Float[Array, "tokens dim"]:
         """**Arguments:** patches along each side, numbers or symbolic dimensions.
@@ -45,7 +45,7 @@ class LearnedPositionEmbedding(eqx.Module):
         """
         if height == width == self.grid:
             return self.weight
-        dim, prefix = self.weight.shape[-1], self.prefix_tokens
+        dim, prefix = self.weight.shape[-1], int(self.cls_token)
         native = (jnp.asarray(height) == self.grid) & (jnp.asarray(width) == self.grid)
         table = self.weight[prefix:].astype(jnp.float32).reshape(self.grid, self.grid, dim)
         for axis, size in ((0, height), (1, width)):

@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import attend
-from zoo.models.feed_forward import FeedForward, MakeFeedForward, Mlp
+from zoo.models.feed_forward import FeedForward, MakeFeedForward
 from zoo.models.layers import MakeNorm, Norm, pointwise
 
 Pool: TypeAlias = Callable[[Float[Array, "tokens dim"], int], Float[Array, " dim"]]
@@ -29,7 +29,8 @@ class AttentionPool(eqx.Module):
     """One token from all, by attention with a learned query: SigLIP's pooling head.
 
     `y = proj(softmax(q(latent) Kᵀ / √head_dim) V)`, then `y + mlp(norm(y))`, where `K, V = kv(x)`:
-    the rows of `kv` are the keys' and the values', each head by head.
+    the rows of `kv` are the keys' and the values', each head by head. `latent` is the
+    learned query, which big_vision calls the probe.
 
     Source: `MAPHead` of google-research/big_vision (Zhai et al., 2022, arXiv:2106.04560).
     """
@@ -48,8 +49,8 @@ class AttentionPool(eqx.Module):
         heads: int,
         hidden: int,
         *,
-        feed_forward: MakeFeedForward = Mlp,
-        norm: MakeNorm = eqx.nn.LayerNorm,
+        ffn: MakeFeedForward,
+        norm: MakeNorm,
         key: PRNGKeyArray,
     ):
         """**Arguments:** as for `Block`."""
@@ -61,7 +62,7 @@ class AttentionPool(eqx.Module):
         self.kv = eqx.nn.Linear(dim, 2 * dim, key=kv_key)
         self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
         self.norm = norm(dim)
-        self.mlp = feed_forward(dim, hidden, key=mlp_key)
+        self.mlp = ffn(dim, hidden, key=mlp_key)
         self.heads = heads
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"]:

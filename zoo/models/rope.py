@@ -59,11 +59,11 @@ class AxialRoPE(eqx.Module):
 
     periods: Float[Array, " quarter"]
 
-    def __init__(self, head_dim: int, *, base: float = 100.0):
+    def __init__(self, head_dim: int, *, base: float):
         """**Arguments:** channels of an attention head, a multiple of 4; the largest period."""
         self.periods = base ** exponents(head_dim)
 
-    def __call__(self, height: Size, width: Size, prefix_tokens: int = 0) -> Rotation:
+    def __call__(self, height: Size, width: Size, prefix_tokens: int) -> Rotation:
         """**Arguments:** patches along each side; how many tokens in front have no position.
 
         **Returns** the rotation of those tokens, which is none, and of the patches by rows.
@@ -84,7 +84,7 @@ class GridRoPE(eqx.Module):
 
     Row and column of `n` are scaled to the grid of training, and `freqs[k] =
     theta^(-2k / (head_dim / 2))` for `k < head_dim / 4`. The class token is rotated by nothing, the
-    registers as the patches of a small square image with frequencies of their own.
+    registers as the patches of a small square image with frequencies of their own, `reg_freqs`.
 
     Source: `rope.py` of wangf3014/ViT-5 (`VisionRotaryEmbedding`).
     """
@@ -93,15 +93,13 @@ class GridRoPE(eqx.Module):
     reg_freqs: Float[Array, " quarter"]
     length: int = eqx.field(static=True)
 
-    def __init__(
-        self, head_dim: int, *, length: int = 14, theta: float = 1e4, register_theta: float = 1e2
-    ):
+    def __init__(self, head_dim: int, *, length: int, theta: float, register_theta: float):
         """**Arguments:** channels of an attention head, a multiple of 4; else as `RopeGrid`."""
         self.freqs = theta ** -exponents(head_dim)
         self.reg_freqs = register_theta ** -exponents(head_dim)
         self.length = length
 
-    def __call__(self, height: Size, width: Size, prefix_tokens: int = 1) -> Rotation:
+    def __call__(self, height: Size, width: Size, prefix_tokens: int) -> Rotation:
         """**Arguments:** patches along each side; the class token and a square of registers.
 
         **Returns** the rotation of the class token, of the registers and of the patches by rows.

@@ -28,20 +28,14 @@ class VisionTransformer(eqx.Module):
 
     DINOv3's ViT-S/16, with initial parameters:
 
-        model = VisionTransformer(
-            384,
-            12,
-            partial(Block, heads=6, hidden=1536, layer_scale=1e-5),
-            patch_size=16,
-            registers=4,
-            rope=AxialRoPE(head_dim=64),
-            key=jax.random.key(0),
-        )
+        model = build_model(ViTConfig(384, 12, 6, 1536), key=jax.random.key(0))
         output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
 
-    Names of leaves are those of Equimo's `VisionTransformer`. `mask_token` and `local_cls_norm`
-    are there because checkpoints have them; inference does not use them. There is no dropout:
-    what does nothing at inference should leave no trace in an exported file.
+    Names of leaves are those of Equimo's `VisionTransformer`: `global_pos_embed` is the learned
+    position embedding, `local_pos_embed` the rotary embedding and `reg_tokens` the register tokens;
+    `mask_token` and `local_cls_norm`, the class token's own final norm, are there for checkpoints
+    alone, and inference does not use them. There is no dropout: what does nothing at inference
+    should leave no trace in an exported file.
 
     Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; `dinov3/models/vision_transformer.py` of
     facebookresearch/dinov3 (Siméoni et al., 2025, arXiv:2508.10104) and its counterpart of
@@ -70,17 +64,17 @@ class VisionTransformer(eqx.Module):
         depth: int,
         block: Callable[..., Block],
         *,
-        patch_size: int = 16,
-        cls_token: bool = True,
-        registers: int = 0,
-        mask_token: bool = False,
-        positions: Callable[..., LearnedPositionEmbedding] | None = None,
-        rope: RoPE | None = None,
-        norm: MakeNorm = eqx.nn.LayerNorm,
-        untied_norms: bool = False,
-        pool: Pool | None = class_token,
-        attn_pool: Callable[..., AttentionPool] | None = None,
-        classes: int = 0,
+        patch_size: int,
+        cls_token: bool,
+        registers: int,
+        mask_token: bool,
+        positions: Callable[..., LearnedPositionEmbedding] | None,
+        rope: RoPE | None,
+        norm: MakeNorm,
+        untied_norms: bool,
+        pool: Pool | None,
+        attn_pool: Callable[..., AttentionPool] | None,
+        classes: int,
         name: str = "",
         preprocessing: Preprocessing | None = None,
         key: PRNGKeyArray,
@@ -198,7 +192,7 @@ class VisionTransformer(eqx.Module):
         token = self.cls_token
         if self.global_pos_embed is not None:
             positions = self.global_pos_embed(height, width)
-            first = self.global_pos_embed.prefix_tokens
+            first = int(self.global_pos_embed.cls_token)
             x = x + positions[first:]
             token = token + positions[:1] if first and token is not None else token
         prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]

@@ -16,7 +16,7 @@ from PIL import Image
 
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures
-from zoo.images.pixel_values import pixel_values
+from zoo.images.pixel_values import Float32, pixel_values
 from zoo.models.config import Preprocessing
 from zoo.report.content import Neighbours
 from zoo.runtime import Session
@@ -28,8 +28,6 @@ BATCH = 8
 
 ROWS = 512
 """Images that are compared with all others at once."""
-
-Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from zoo.files.staging import replacing, write_text
 from zoo.manifest.markdown import markdown
 from zoo.manifest.read import to_text
+from zoo.manifest.words import passed
 from zoo.registry.lookup import MODELS
 from zoo.report.content import Measured, OneFile, Report
 
@@ -55,7 +56,7 @@ def number(error: float | None) -> str:
 def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
     """Of each file: name, megabytes, largest error, least cosine, accuracy, verdict."""
     for name, file in measured.files.items():
-        yield (name, f"{file.bytes / 1e6:.1f}", *errors(file), _verdict(file))
+        yield (name, f"{file.bytes / 1e6:.1f}", *errors(file), passed(file.verification.passed))
 
 
 def errors(file: OneFile) -> tuple[str, str, str]:
@@ -63,7 +64,3 @@ def errors(file: OneFile) -> tuple[str, str, str]:
     cosine = "no number" if file.cosine is None else f"{file.cosine:.6f}"
     share = "" if file.accuracy is None else f"{100 * file.accuracy:.2f} %"
     return number(file.max_abs), cosine, share
-
-
-def _verdict(file: OneFile) -> str:
-    return "passed" if file.verification.passed else "FAILED"

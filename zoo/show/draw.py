@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from zoo.errors import BadRequest
-from zoo.show.features import Features, Float32
+from zoo.images.pictures import UInt8
+from zoo.images.pixel_values import Float32
+from zoo.show.chart import INK, PAPER, font
+from zoo.show.features import Features
 
 SIDE = 224
 """Pixels along the longer side of a panel, at least."""
 
-GAP, HEAD, TEXT = 8, 24, 14
-"""Pixels between panels, above the first row, and of the letters there."""
-
-PAPER, INK = (255, 255, 255), (32, 32, 32)
+GAP, HEAD = 8, 24
+"""Pixels between panels, and above the first row."""
 
 RAMP = np.array(
     [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]], np.float32
 )
 """From small to large: five colours of viridis, which stay in order in grey and for the colour
 blind (Smith and van der Walt, 2015)."""
-
-UInt8 = NDArray[np.uint8]
 
 
 def components(patches: Float32) -> UInt8:
@@ -92,10 +90,10 @@ def _grid(maps: dict[str, UInt8], panel: tuple[int, int]) -> Image.Image:
     count = max(map(len, maps.values()))
     size = (len(maps) * (width + GAP) + GAP, HEAD + count * (height + GAP) + GAP)
     grid = Image.new("RGB", size, PAPER)
-    pen, font = ImageDraw.Draw(grid), ImageFont.load_default(TEXT)
+    pen = ImageDraw.Draw(grid)
     for place, (name, pictures) in enumerate(maps.items()):
         left = GAP + place * (width + GAP)
-        pen.text((left, GAP // 2), name, INK, font)
+        pen.text((left, GAP // 2), name, INK, font())
         for index, picture in enumerate(_panels(pictures, panel)):
             grid.paste(picture, (left, HEAD + index * (height + GAP)))
     return grid

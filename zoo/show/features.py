@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zoo import runtime
 from zoo.errors import BadFile, BadRequest, first_line
-from zoo.images.pixel_values import Size, pixel_values
+from zoo.images.pixel_values import Float32, Size, pixel_values
 from zoo.models.config import Preprocessing
 from zoo.registry.lookup import info
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from zoo.models.builder import Model
-
-Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from zoo.images.pixel_values import Size
+from zoo.images.pixel_values import Float32, Size
 from zoo.show.chart import GAP, INK, LINE, MARGIN, PAPER, font, histogram
 from zoo.show.draw import ramp
 
 PANEL = (320, 160)
 """Width and height of a map and of a histogram, in pixels."""
-
-Float32 = NDArray[np.float32]
 
 
 def draw_residuals(title: str, errors: Mapping[str, Float32], grid: Size) -> Image.Image:

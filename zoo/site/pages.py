@@ -26,35 +26,26 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Column:
-    """Of the table: its name, and a row's value in it; of a number also how it is shown."""
+    """Of the table: the field of a row that it shows; of a number also how it is shown."""
 
     field: str
     heading: str
-    value: Callable[[CatalogueRow], Any]
     unit: str = ""
     shown: Callable[[Any], str] | None = None
 
 
 COLUMNS = (
-    Column("variant", "Variant", lambda row: row.variant),
-    Column("family", "Family", lambda row: row.family),
-    Column("precision", "Precision", lambda row: row.precision),
-    Column("parameters", "Parameters", lambda row: row.parameters, "M", lambda n: f"{n / 1e6:.1f}"),
-    Column("bytes", "Size", lambda row: row.bytes, "MB", lambda n: f"{n / 1e6:.1f}"),
-    Column("input", "Input", lambda row: row.input),
-    Column("licence", "Licence", lambda row: row.licence),
-    Column("error", "Error", lambda row: row.error, "largest", lambda n: f"{n:.1e}"),
-    Column("p50_ms", "Speed", lambda row: row.p50_ms, "ms", lambda n: f"{n:.3g}"),
-    Column(
-        "multiply_adds",
-        "Multiply-adds",
-        lambda row: row.multiply_adds,
-        "G",
-        lambda n: f"{n / 1e9:.3g}",
-    ),
-    Column(
-        "peak_bytes", "Peak memory", lambda row: row.peak_bytes, "MB", lambda n: f"{n / 1e6:.0f}"
-    ),
+    Column("variant", "Variant"),
+    Column("family", "Family"),
+    Column("precision", "Precision"),
+    Column("parameters", "Parameters", "M", lambda n: f"{n / 1e6:.1f}"),
+    Column("bytes", "Size", "MB", lambda n: f"{n / 1e6:.1f}"),
+    Column("input", "Input"),
+    Column("licence", "Licence"),
+    Column("error", "Error", "largest", lambda n: f"{n:.1e}"),
+    Column("p50_ms", "Speed", "ms", lambda n: f"{n:.3g}"),
+    Column("multiply_adds", "Multiply-adds", "G", lambda n: f"{n / 1e9:.3g}"),
+    Column("peak_bytes", "Peak memory", "MB", lambda n: f"{n / 1e6:.0f}"),
 )
 """After the model's name, which is the first."""
 
@@ -82,11 +73,7 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
         rows=found.rows,
         found=found,
         timed={(built.speeds.runtime, built.speeds.machine) for built in models},
-        choices={
-            column.field: sorted({column.value(row) for row in found.rows})
-            for column in COLUMNS
-            if column.field in FILTERS
-        },
+        choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
     made = {f"{built.name}.html": template.render(facts(built, found)) for built in models}
@@ -102,7 +89,7 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
 
 
 def _cell(column: Column, row: CatalogueRow) -> Cell:
-    value = column.value(row)
+    value = vars(row)[column.field]
     if column.shown is None:
         return Cell(value, None)
     if value is None:

@@ -3,6 +3,9 @@
 As parts of networks they are compared in `test_vit_families.py` and `test_originals.py`.
 """
 
+from dataclasses import asdict
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +18,7 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from transformers.models.gptj.modeling_gptj import rotate_every_two
 
 from zoo.models.attention import Attention
+from zoo.models.config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.models.convnext import Stem
 from zoo.models.feed_forward import Mlp
 from zoo.models.layers import PatchEmbedding
@@ -60,7 +64,7 @@ def test_which_channels_are_a_pair(ours, theirs):
 
 def test_grid_rotation_depends_on_distance_alone():
     """Row and column each have their share of the channels, and lengths stay."""
-    rotation = GridRoPE(16, length=14)(3, 5, prefix_tokens=5)
+    rotation = GridRoPE(16, **asdict(RopeGrid()))(3, 5, prefix_tokens=5)
     q, k = (jnp.asarray(np.tile(x, (1, 5 + 15, 1))) for x in inputs(2, 1, 1, 16))
     rotated = np.asarray(rotation(q)[0, 5:]).reshape(3, 5, 16)
     others = np.asarray(rotation(k)[0, 5:]).reshape(3, 5, 16)
@@ -74,7 +78,7 @@ def test_grid_rotation_depends_on_distance_alone():
 
 def test_grid_angles_of_the_first_frequency():
     """It is 1: the angle is the row or the column in steps of the grid of training."""
-    rotation = GridRoPE(16, length=6)(3, 2, prefix_tokens=5)
+    rotation = GridRoPE(16, **asdict(RopeGrid(length=6)))(3, 2, prefix_tokens=5)
     assert np.all(np.asarray(rotation.cos[0]) == 1)
     rows, columns = np.repeat([0, 2, 4], 2), np.tile([0, 3], 3)
     np.testing.assert_allclose(rotation.sin[5:, 0], np.sin(rows), rtol=0, atol=ATOL)
@@ -85,23 +89,22 @@ def test_grid_angles_of_the_first_frequency():
     np.testing.assert_allclose(registers[:, 8], np.sin([0, 1, 0, 1]), rtol=0, atol=ATOL)
 
 
-@pytest.mark.parametrize("layer", [AxialRoPE, GridRoPE])
-def test_head_width_must_allow_two_axes_and_two_halves(layer):
+@pytest.mark.parametrize(("layer", "config"), [(AxialRoPE, RopePeriods()), (GridRoPE, RopeGrid())])
+def test_head_width_must_allow_two_axes_and_two_halves(layer, config):
     with pytest.raises(ValueError, match="multiple of 4"):
-        layer(head_dim=30)
+        layer(head_dim=30, **asdict(config))
 
 
 def test_registers_must_be_a_square():
     with pytest.raises(ValueError, match="1 and a square number: got 4"):
-        GridRoPE(16)(3, 5, prefix_tokens=4)
+        GridRoPE(16, **asdict(RopeGrid()))(3, 5, prefix_tokens=4)
 
 
 @pytest.mark.parametrize("size", [(3, 5), (8, 2)])
 @pytest.mark.parametrize(("antialias", "cls_token"), [(False, True), (True, False)])
 def test_another_grid_is_interpolated_as_torch_does(size, antialias, cls_token):
-    layer = perturbed(
-        LearnedPositionEmbedding(6, 5, cls_token=cls_token, antialias=antialias, key=KEY)
-    )
+    positions = LearnedPositions(grid=5, cls_token=cls_token, antialias=antialias)
+    layer = perturbed(LearnedPositionEmbedding(6, **asdict(positions), key=KEY))
     table = torch.tensor(np.asarray(layer.weight[cls_token:])).reshape(1, 5, 5, 6)
     want = torch.nn.functional.interpolate(
         table.permute(0, 3, 1, 2), size, mode="bicubic", antialias=antialias
@@ -114,7 +117,7 @@ def test_another_grid_is_interpolated_as_torch_does(size, antialias, cls_token):
 
 
 def test_the_grid_of_training_is_the_table():
-    layer = LearnedPositionEmbedding(6, 5, offset=0.1, key=KEY)
+    layer = LearnedPositionEmbedding(6, **asdict(LearnedPositions(grid=5, offset=0.1)), key=KEY)
     assert layer(5, 5) is layer.weight
 
 
@@ -124,7 +127,11 @@ def test_other_channels_and_a_rest_that_fills_no_patch(channels):
     weight, bias = (torch.tensor(np.asarray(leaf)) for leaf in (layer.proj.weight, layer.proj.bias))
     want = torch.nn.functional.conv2d(torch.from_numpy(x), weight, bias.reshape(-1), 4)
     np.testing.assert_allclose(layer(jnp.asarray(x)), want, rtol=0, atol=10 * ATOL)
-    assert Stem(8, channels=channels, key=KEY)(jnp.asarray(x)).shape == (2, 4, 8)
+    assert Stem(8, channels=channels, norm=eqx.nn.LayerNorm, key=KEY)(jnp.asarray(x)).shape == (
+        2,
+        4,
+        8,
+    )
 
 
 def test_another_activation():
@@ -140,7 +147,7 @@ def test_another_activation():
 def test_attention_is_equinoxs():
     x = jnp.asarray(inputs(7, 24))
     for bias in (False, True):
-        layer = perturbed(Attention(24, 3, qkv_bias=bias, key=KEY))
+        layer = perturbed(Attention(24, 3, qkv_bias=bias, qk_norm=None, key=KEY))
         named = {f"use_{part}_bias": bias for part in ("query", "key", "value")}
         theirs = eqx.nn.MultiheadAttention(3, 24, **named, use_output_bias=True, key=KEY)
         places = ("query_proj", "key_proj", "value_proj")
@@ -153,7 +160,11 @@ def test_attention_is_equinoxs():
 
 
 @pytest.mark.parametrize(
-    "make", [Attention, lambda *sizes, key: AttentionPool(*sizes, 40, key=key)]
+    "make",
+    [
+        partial(Attention, qkv_bias=True, qk_norm=None),
+        partial(AttentionPool, hidden=40, ffn=Mlp, norm=eqx.nn.LayerNorm),
+    ],
 )
 def test_heads_must_divide_the_channels(make):
     with pytest.raises(ValueError, match="multiple of heads: got 24 and 5"):

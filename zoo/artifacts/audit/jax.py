@@ -83,7 +83,7 @@ def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
     if (
         batch == 0
         or any(side % entry.config.stride for side in manifest.size or ())
-        or any(not 1 <= layer <= entry.config.layers for layer in manifest.layers)
+        or any(not 1 <= layer <= entry.config.num_hidden_states for layer in manifest.layers)
     ):
         raise BadFile(
             f"the manifest describes no export of {manifest.model} (size {manifest.size}, layers "

@@ -9,7 +9,7 @@ EQUIMO = "1.1.0"
 """The version whose format is written."""
 
 # Equimo's names for what the configurations have others for.
-GELU = {"erf": "exactgelu", "tanh": "gelu"}
+ACTIVATION = {"gelu": "exactgelu", "gelu_tanh": "gelu"}
 FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 POOL = {"token": "token", "mean": "avg"}
 
@@ -33,7 +33,7 @@ def _convnext(config: ConvNeXtConfig) -> dict[str, Any]:
         "depths": list(config.depths),
         "dims": list(config.dims),
         "layer_scale_init_value": config.layer_scale,
-        "act_layer": GELU[config.gelu],
+        "act_layer": ACTIVATION[config.activation],
         "num_classes": config.classes,
         "eps": config.norm_eps,
     }
@@ -54,7 +54,7 @@ def _vit(config: ViTConfig) -> dict[str, Any]:
         "init_values": config.layer_scale,
         "eps": config.norm_eps,
         "dynamic_img_size": True,
-        "act_layer": GELU[config.gelu],
+        "act_layer": ACTIVATION[config.activation],
         "dim": config.dim,
         "num_heads": config.heads,
         "depths": [config.depth],

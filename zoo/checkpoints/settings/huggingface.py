@@ -14,7 +14,7 @@ from zoo.models.config import (
     ViTConfig,
 )
 
-GELU = {"erf": "gelu", "tanh": "gelu_pytorch_tanh"}
+ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 RESAMPLE = {"bilinear": 2, "bicubic": 3}
 
 
@@ -133,7 +133,7 @@ def _learned(config: ViTConfig) -> dict[str, Any]:
         "hidden_size": config.dim,
         "num_hidden_layers": config.depth,
         "num_attention_heads": config.heads,
-        "hidden_act": GELU[config.gelu],
+        "hidden_act": ACTIVATION[config.activation],
         "layer_norm_eps": config.norm_eps,
         "patch_size": config.patch_size,
         "image_size": config.positions.grid * config.patch_size,

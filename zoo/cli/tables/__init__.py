@@ -49,11 +49,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def passed(right: bool) -> str:
-    """How a check went."""
-    return "passed" if right else "FAILED"
-
-
 def print_facts(title: str, facts: Mapping[str, str]) -> None:
     """Print what is known of one thing. Addresses stay whole."""
     wrap = textwrap.TextWrapper(

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weights.terminal import say
-from zoo.cli.tables import counted, passed, print_lines, print_table
+from zoo.cli.tables import counted, print_lines, print_table
 from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
 from zoo.manifest.measured import Comparison, Verification
 from zoo.manifest.schema import Manifest, Variant
-from zoo.manifest.words import limit, megabytes, origin, worst_of, worst_words
+from zoo.manifest.words import limit, megabytes, origin, passed, worst_of, worst_words
 
 
 def show_exports(exports: Sequence[Exported]) -> None:

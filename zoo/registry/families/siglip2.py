@@ -55,7 +55,7 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
     in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
     config = shared.plain_vit(
         *dimensions,
-        gelu="tanh",
+        activation="gelu_tanh",
         norm_eps=1e-6,
         patch_size=patch,
         cls_token=False,

@@ -33,7 +33,7 @@ def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelIn
     name = f"vit5_{size}"
     config = ViTConfig(
         *dimensions,
-        gelu="tanh",
+        activation="gelu_tanh",
         qkv_bias=False,
         qk_norm=True,
         norm="rms",
@@ -58,7 +58,7 @@ def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelIn
         source=SOURCE,
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
-        published={"original": replace(config, gelu="erf", norm_bias=False, pool="token")},
+        published={"original": replace(config, activation="gelu", norm_bias=False, pool="token")},
     )
 
 

@@ -38,7 +38,7 @@ def _model(
     repository = f"timm/{name}.augreg_in21k_ft_in1k" if in_timm else ""
     config = shared.plain_vit(
         *dimensions,
-        gelu="tanh",
+        activation="gelu_tanh",
         patch_size=patch,
         positions=LearnedPositions(grid=224 // patch, antialias=True),
         pool="mean",
@@ -60,8 +60,8 @@ def _model(
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
         published={
-            "timm": replace(config, gelu="erf", norm_eps=1e-6, pool="token"),
-            "huggingface": replace(config, gelu="erf", norm_eps=1e-12, pool="token"),
+            "timm": replace(config, activation="gelu", norm_eps=1e-6, pool="token"),
+            "huggingface": replace(config, activation="gelu", norm_eps=1e-12, pool="token"),
         },
     )
 

@@ -1,0 +1,147 @@
+"""`CONTRIBUTING.md` and the pages of concepts: what they name is there, tables list every room."""
+
+import importlib.util
+import json
+import pkgutil
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tests.test_boundaries import ROOMS
+from zoo.export.precision import LIMITS
+from zoo.export.resources import BITS
+from zoo.export.verify import BATCHES, SIDES
+from zoo.manifest.choices import Precision
+
+ROOT = Path(__file__).parents[1]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [CONTRIBUTING, *sorted(ROOT.glob("docs/concepts/*.md"))]
+SOURCES = ("converter", "weights", "zoo", "tests", "benchmarks")
+WITHOUT_CODE = {"zoo": ["data"]}
+"""Folders of a package that hold no modules, and so are no rooms to import."""
+
+MADE = {"dist/", ".venv/bin/mypy"}
+"""What is there once something has made it."""
+
+
+def named(page):
+    """What stands in backticks outside of blocks of code, each on one line."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return sorted({" ".join(each.split()) for each in re.findall(r"`([^`]+)`", text)})
+
+
+def table(package):
+    """The first column of the table of a folder's rooms."""
+    rows = CONTRIBUTING.read_text().partition(f"| `{package}/` | what it holds |\n|---|---|\n")[2]
+    lines = rows.partition("\n\n")[0].splitlines()
+    return [room for line in lines for room in re.findall(r"`(\w+)/`", line.split("|")[1])]
+
+
+def folders(package):
+    """The folders of a package, but those that Python makes."""
+    there = {path.name for path in (ROOT / package).iterdir() if path.is_dir()}
+    return there - {"__pycache__"}
+
+
+def is_there(path):
+    """Whether a path is one from the root, or inside of a package."""
+    places = [ROOT.glob(path.rstrip("/"))]
+    places += [(ROOT / package).rglob(path.rstrip("/")) for package in SOURCES]
+    return any(True for place in places for _ in place)
+
+
+@cache
+def words():
+    """Every word of the sources and of the settings."""
+    files = [path for package in SOURCES for path in (ROOT / package).rglob("*.py")]
+    files += [ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
+    return {word for path in files for word in re.findall(r"\w+", path.read_text())}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_are_there(page):
+    ends = r"(?:/|\.(?:py|md|json|toml|cff))"
+    paths = [each for each in named(page) if re.fullmatch(rf"[\w.*-]+(?:/[\w.*-]+)*{ends}?", each)]
+    paths = [each for each in paths if "/" in each or re.fullmatch(rf".*{ends}", each)]
+    assert not [path for path in paths if path not in MADE and not is_there(path)]
+
+
+def test_the_way_of_a_file_passes_modules_that_are_there():
+    picture = (ROOT / "docs" / "concepts" / "files.md").read_text().partition("\nA file is")[0]
+    places = re.findall(r"\b(?:zoo|weights)/[\w/]+", picture)
+    assert not [place for place in places if not is_there(place) and not is_there(f"{place}.py")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_names_are_there(page):
+    names = [
+        each for each in named(page) if re.fullmatch(r"_?[A-Za-z]\w*(?:\.\w+)*(?:\(.*\))?", each)
+    ]
+    for name in (each.partition("(")[0] for each in names):
+        assert set(name.split(".")) <= words() or is_there(name), name
+        if name.partition(".")[0] in ROOMS and "." in name and not is_there(name):
+            pkgutil.resolve_name(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_programs_are_there(page):
+    text = page.read_text()
+    modules = re.findall(r"python -m ([a-z][\w.]*)", text)
+    assert not [module for module in modules if importlib.util.find_spec(module) is None]
+    assert not [path for path in re.findall(r"python ([\w/]+\.py)", text) if not is_there(path)]
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_tables_list_every_room_in_the_order_of_imports(package):
+    rooms = [room for room in ROOMS[package] if (ROOT / package / room).is_dir()]
+    assert table(package) == [*rooms, *WITHOUT_CODE.get(package, [])]
+    assert set(table(package)) == folders(package)
+
+
+def test_tests_and_benchmarks_have_these_folders():
+    assert set(table("tests")) == folders("tests")
+    for package in ("weights", "zoo"):
+        assert folders(f"tests/{package}") <= folders(package)
+    assert not folders("benchmarks")
+
+
+def test_the_picture_has_every_room_of_the_converter():
+    text = (ROOT / "docs" / "concepts" / "architecture.md").read_text()
+    shown = set(re.findall(r"\b(\w+)/", text.partition("## ")[0]))
+    assert folders("converter") == shown - {"converter", "tests"}
+
+
+def test_tiers_and_extras_are_there():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text = CONTRIBUTING.read_text()
+    markers = {
+        mark.split(":")[0].split("(")[0]
+        for mark in settings["tool"]["pytest"]["ini_options"]["markers"]
+    }
+    assert {
+        *re.findall(r"-m (full|hunt)\b", text),
+        *re.findall(r"pytest\.mark\.(\w+)", text),
+    } == markers
+    extras = {extra for each in re.findall(r"\[([a-z,]+)\]", text) for extra in each.split(",")}
+    assert extras <= settings["project"]["optional-dependencies"].keys()
+    (size,) = set(re.findall(r"SEED/(\d+)", text))
+    assert f'/{size}"' in (ROOT / ".ci" / "run").read_text() and f"one test in {size}" in text
+
+
+def test_every_precision_has_what_the_pages_say():
+    assert set(get_args(Precision)) == LIMITS.keys() == BITS.keys()
+    page = (ROOT / "docs" / "concepts" / "precision.md").read_text()
+    said = re.findall(r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE)
+    assert dict(said) == {
+        name: json.dumps(limit.value) for name, limit in LIMITS.items() if limit.measure == "cosine"
+    }
+
+
+def test_files_are_verified_at_as_many_sizes_as_the_page_says():
+    page = (ROOT / "docs" / "concepts" / "verification.md").read_text()
+    assert "at two batch sizes (and at five image sizes" in page
+    assert (len(BATCHES), len(SIDES)) == (2, 5)
