@@ -1,7 +1,4 @@
-"""Recurrent layers, and what is nearly one, with their counts.
-
-Others of Haiku and Keras are in `tests/frameworks/`, every other spelling in `fuse/draw_cells.py`.
-"""
+"""Recurrent layers and what is nearly one, with their counts; `tests/frameworks/` has others."""
 
 import equinox as eqx
 import flax.linen as nn
@@ -9,15 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from jax import lax
 
 import converter
-from converter.ir import ops
 
 T, B, D, H = 7, 3, 4, 5
 X = np.random.default_rng(0).standard_normal((B, T, D)).astype(np.float32)
-RNGS = nnx.Rngs(0)
 KEY = jax.random.key(0)
 TURNED = {"Transpose": 2}
 
@@ -25,11 +19,6 @@ TURNED = {"Transpose": 2}
 def linen(module):
     params = module.init(KEY, X)
     return lambda p, x: module.apply(p, x), params
-
-
-def nnx_module(module):
-    definition, state = nnx.split(module)
-    return lambda s, x: nnx.merge(definition, s)(x), state
 
 
 def equinox(cell):
@@ -46,30 +35,10 @@ def equinox(cell):
     return lambda cell, x: jax.vmap(run, in_axes=(None, 0))(cell, x), cell
 
 
-def haiku_gru(p, x):
-    """``haiku.GRU``, which resets its state before the product."""
-
-    def step(state, row):
-        zr = jax.nn.sigmoid(row @ p[0][:, : 2 * H] + state @ p[1][:, : 2 * H] + p[2][: 2 * H])
-        z, r = jnp.split(zr, 2, axis=-1)
-        a = jnp.tanh(row @ p[0][:, 2 * H :] + (r * state) @ p[1][:, 2 * H :] + p[2][2 * H :])
-        new = (1 - z) * state + z * a
-        return new, new
-
-    return lax.scan(step, jnp.zeros((x.shape[0], H)), jnp.swapaxes(x, 0, 1))
-
-
-def haiku():
-    rng = np.random.default_rng(1)
-    shapes = (D, 3 * H), (H, 3 * H), (3 * H,)
-    return haiku_gru, [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-
-
 LSTM, GRU, RNN = ({op: 1, "Reshape": 1} | TURNED for op in ("LSTM", "GRU", "RNN"))
 BOTH = {"Reshape": 2, "Concat": 1} | TURNED
 LAYERS = {
     "linen_lstm": (lambda: linen(nn.RNN(nn.LSTMCell(H))), LSTM),
-    "linen_optimized": (lambda: linen(nn.RNN(nn.OptimizedLSTMCell(H))), LSTM),
     "linen_gru": (lambda: linen(nn.RNN(nn.GRUCell(H))), GRU),
     "linen_mgu": (lambda: linen(nn.RNN(nn.MGUCell(H))), GRU),
     "linen_simple": (lambda: linen(nn.RNN(nn.SimpleCell(H))), RNN),
@@ -81,10 +50,7 @@ LAYERS = {
         lambda: linen(nn.Bidirectional(nn.RNN(nn.LSTMCell(H)), nn.RNN(nn.GRUCell(H)))),
         {"LSTM": 1, "GRU": 1} | BOTH,
     ),
-    "nnx_lstm": (lambda: nnx_module(nnx.RNN(nnx.OptimizedLSTMCell(D, H, rngs=RNGS))), LSTM),
     "equinox_lstm": (lambda: equinox(eqx.nn.LSTMCell(D, H, key=KEY)), LSTM | {"Reshape": 3}),
-    "equinox_gru": (lambda: equinox(eqx.nn.GRUCell(D, H, key=KEY)), GRU | {"Reshape": 2}),
-    "haiku_gru": (haiku, {"GRU": 1, "Reshape": 2, "Transpose": 1}),
 }
 
 
@@ -123,12 +89,12 @@ def packed(step, gates, states=1, given=0):
     return lambda x: lax.scan(body, (jnp.zeros((x.shape[0], H)),) * states, jnp.swapaxes(x, 0, 1))
 
 
-def lstm(keep=jax.nn.sigmoid, peep=None, norm=lambda z: z, memory=lambda c: c, given=0):
+def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, given=0):
     def step(carry, x, gates):
         i, o, f, g = map(norm, gates)
-        i = jax.nn.sigmoid(i if peep is None else i + peep * carry[1])
+        i = jax.nn.sigmoid(i)
         f = 1 - i if keep is None else keep(f)
-        c = memory(f * carry[1] + i * jnp.tanh(g))
+        c = f * carry[1] + i * jnp.tanh(g)
         return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
     return packed(step, 4, 2, given)
@@ -148,11 +114,9 @@ def normed(z):
 
 GATE = "a gate is more than"
 MISSES = {
-    "peephole": (lstm(peep=0.5), GATE),
     "coupled": (lstm(keep=None), "its cell is not a gate times itself"),
     "other activation": (lstm(keep=jnp.tanh), "different activations"),
     "layer norm": (lstm(norm=normed), GATE),
-    "clipped cell": (lstm(memory=lambda c: jnp.clip(c, -0.5, 0.5)), "its cell is not"),
     "leaky": (simple(after=lambda new, old: 0.5 * new + 0.5 * old), "no sum of gated parts"),
     "masked": (simple(after=masked), "a mask leaves its state"),
     "every cell": (lstm(given=1), "its cell is wanted after each round"),
@@ -170,57 +134,6 @@ def test_near_misses(name):
     reasons = [miss.reason for miss in export.report.near_misses]
     assert [said in reason for reason in reasons] == [True] if said else not reasons
     assert_right(export, jax.tree.leaves(fn(X)))
-
-
-def loop_over(step, *widths):
-    """A loop by hand over states of these widths, and a count of its rounds."""
-    rng = np.random.default_rng(4)
-    w, r = (rng.standard_normal((n, 2 * H)).astype(np.float32) / 2 for n in (D, H))
-
-    def body(carry, row):
-        *states, count = carry
-        states, out = step(w, r, states, row, count)
-        return (*states, count + 1), out
-
-    def run(x):
-        states = [jnp.zeros((x.shape[0], n)) for n in widths]
-        return lax.scan(body, (*states, jnp.float32(0)), jnp.swapaxes(x, 0, 1))
-
-    return run
-
-
-def on_top(w, r, states, row, count):
-    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
-    both = jnp.concatenate([jnp.sin(h), states[1]], -1)
-    top = jax.nn.relu(both @ np.concatenate([r, np.tile(r, (2, 1))]))
-    return [h, top], (top, h)
-
-
-def counted(w, r, states, row, count):
-    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
-    return [h], (h * count, row + count, r * 2)
-
-
-LOOPS = {
-    "on top": (loop_over(on_top, H, 2 * H), {"RNN": 2, "Sin": 1}),
-    "counted": (loop_over(counted, H), {"RNN": 1}),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", LOOPS)
-def test_what_is_around_a_cell(name):
-    """Before it and after it; only what counts rounds needs the loop still, without the cell."""
-    fn, wanted = LOOPS[name]
-    export = converter.to_onnx(fn, [("B", "T", D)])
-    counts = export.report.histogram
-    assert {op: counts.get(op, 0) for op in wanted} == wanted, export.graph
-    assert [n.count(ops.tanh) for n in loops(export.graph)] == [0]
-    assert_right(export, jax.tree.leaves(fn(X)))
-
-
-def loops(graph):
-    return [body for node in graph.nodes for body in node.bodies.values()]
 
 
 @pytest.mark.full
