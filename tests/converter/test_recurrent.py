@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import converter
+from converter.ir import ops
 
 T, B, D, H = 7, 3, 4, 5
 X = np.random.default_rng(0).standard_normal((B, T, D)).astype(np.float32)
@@ -134,6 +135,57 @@ def test_near_misses(name):
     reasons = [miss.reason for miss in export.report.near_misses]
     assert [said in reason for reason in reasons] == [True] if said else not reasons
     assert_right(export, jax.tree.leaves(fn(X)))
+
+
+def loop_over(step, *widths):
+    """A loop by hand over states of these widths, and a count of its rounds."""
+    rng = np.random.default_rng(4)
+    w, r = (rng.standard_normal((n, 2 * H)).astype(np.float32) / 2 for n in (D, H))
+
+    def body(carry, row):
+        *states, count = carry
+        states, out = step(w, r, states, row, count)
+        return (*states, count + 1), out
+
+    def run(x):
+        states = [jnp.zeros((x.shape[0], n)) for n in widths]
+        return lax.scan(body, (*states, jnp.float32(0)), jnp.swapaxes(x, 0, 1))
+
+    return run
+
+
+def on_top(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    both = jnp.concatenate([jnp.sin(h), states[1]], -1)
+    top = jax.nn.relu(both @ np.concatenate([r, np.tile(r, (2, 1))]))
+    return [h, top], (top, h)
+
+
+def counted(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    return [h], (h * count, row + count, r * 2)
+
+
+LOOPS = {
+    "on top": (loop_over(on_top, H, 2 * H), {"RNN": 2, "Sin": 1}),
+    "counted": (loop_over(counted, H), {"RNN": 1}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_is_around_a_cell(name):
+    """Before it and after it; only what counts rounds needs the loop still, without the cell."""
+    fn, wanted = LOOPS[name]
+    export = converter.to_onnx(fn, [("B", "T", D)])
+    counts = export.report.histogram
+    assert {op: counts.get(op, 0) for op in wanted} == wanted, export.graph
+    assert [n.count(ops.tanh) for n in loops(export.graph)] == [0]
+    assert_right(export, jax.tree.leaves(fn(X)))
+
+
+def loops(graph):
+    return [body for node in graph.nodes for body in node.bodies.values()]
 
 
 @pytest.mark.full
