@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import converter
-from converter.verify.sessions import run
 
 BATCH, ROWS, HEADS, WIDTH = 2, 5, 3, 4
 
@@ -103,21 +102,3 @@ NAMED = ("B", 6, 8)
 )
 def test_indexing_by_numbers(fn, ops):
     assert converted(fn, NAMED).report.histogram == ops
-
-
-def unroll(x):
-    """Hiera's and SAM 2's: tokens of one 2x2 block after the other, three levels deep."""
-    batch, side, channels = x.shape[0], 56, x.shape[-1]
-    blocks = 1
-    for _ in range(3):
-        x = x.reshape(batch * blocks, side // 2, 2, side // 2, 2, channels)
-        x = x.transpose(0, 2, 4, 1, 3, 5).reshape(batch * blocks * 4, -1, channels)
-        blocks, side = 4 * blocks, side // 2
-    return x.reshape(batch, -1, channels) * 2
-
-
-@pytest.mark.parametrize("batch", [2, "B"])
-def test_an_axis_that_is_split_more_than_once(batch):
-    x = np.arange(2 * 56 * 56 * 3, dtype=np.float32).reshape(2, 56, 56, 3)
-    (got,) = run(converter.to_onnx(unroll, [(batch, 56, 56, 3)]), [x]).values()
-    np.testing.assert_array_equal(got, unroll(x))
