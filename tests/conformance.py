@@ -30,7 +30,7 @@ class Case:
     """``fn`` on inputs of these specs, at these opsets.
 
     ``ops`` are operators and how many of each the file must hold; ``tolerance`` multiplies the
-    dtype's own; ``xfail`` says why the case cannot pass.
+    dtype's own.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Case:
     opsets: tuple[int, ...] = (23,)
     ops: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1.0
-    xfail: str = ""
 
 
 def cases(table: Iterable[Case], tiers: bool = True) -> pytest.MarkDecorator:
@@ -47,9 +46,7 @@ def cases(table: Iterable[Case], tiers: bool = True) -> pytest.MarkDecorator:
     rows = []
     for number, case in enumerate(table):
         for place, opset in enumerate(case.opsets):
-            marks = [pytest.mark.xfail(reason=case.xfail, strict=True)] if case.xfail else []
-            if tiers and place != number % len(case.opsets):
-                marks.append(pytest.mark.full)
+            marks = pytest.mark.full if tiers and place != number % len(case.opsets) else ()
             rows.append(pytest.param(case, opset, id=f"{case.name}-{opset}", marks=marks))
     return pytest.mark.parametrize(("case", "opset"), rows)
 

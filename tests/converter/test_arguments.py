@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import converter
+from converter.verify.sessions import run
 
 
 class Boxes(NamedTuple):
@@ -70,11 +72,6 @@ def test_parameters_come_first():
     assert converter.check(export, lambda *x, **y: fn(params, *x, **y)).passed
 
 
-def test_no_inputs_are_no_number():
-    export = converter.to_onnx(lambda: jnp.arange(3), [])
-    assert converter.check(export, lambda: jnp.arange(3), []).passed
-
-
 def test_a_scalar_is_an_input():
     assert converter.check(converter.to_onnx(jnp.sin, [()]), jnp.sin).passed
     with pytest.raises(converter.SpecError, match="an input spec must be a shape"):
@@ -96,12 +93,6 @@ def test_what_is_traced_already():
     assert converter.explain(traced).is_convertible
 
 
-def test_named_sizes_are_traced_too():
-    (size,) = jax.export.symbolic_shape("B")
-    traced = jax.jit(jnp.cumsum).trace(jax.ShapeDtypeStruct((size,), np.float32))
-    assert converter.check(converter.to_onnx(traced), jnp.cumsum).passed
-
-
 def test_what_cannot_take_the_place_of_a_function():
     exported = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), np.float32))
     with pytest.raises(converter.SpecError, match="StableHLO"):
@@ -121,3 +112,48 @@ def test_what_is_no_spec_is_said(said):
     for spec in SAID[said]:
         with pytest.raises(converter.SpecError, match=said):
             converter.to_onnx(lambda x: x, [spec])
+
+
+# ----------------------------------------------------- 64 bits where JAX computes in 32 without x64
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "onnx", "number", "wanted"),
+    [
+        (np.int64, "INT64", 2**40 + 5, 6),
+        (np.uint64, "UINT64", 2**33 + 7, 8),
+        (np.float64, "DOUBLE", 1e300, np.inf),
+    ],
+)
+def test_beyond_32_bits(dtype, onnx, number, wanted):
+    """Inputs keep their dtype; they wrap, or become infinite, as where JAX takes them."""
+    export = converter.to_onnx(lambda x: jnp.add(x, 1), [(("B", 3), dtype)], verify=True)
+    (given,) = export.model.graph.inputs
+    assert str(given.dtype) == onnx
+    (got,) = run(export, [np.full((2, 3), number, dtype)]).values()
+    np.testing.assert_array_equal(got, np.full((2, 3), wanted))
+    assert got.dtype.itemsize == 4
+
+
+def test_token_ids():
+    def embed(ids):
+        return jnp.asarray(TABLE)[ids]
+
+    ids = np.array([[3, 0, -1], [1, 1, 2]], np.int64)
+    export = converter.to_onnx(embed, [ids])
+    (got,) = run(export, [ids]).values()
+    np.testing.assert_array_equal(got, TABLE[ids])
+    assert export.report.histogram["Cast"] == 1
+
+
+class Double(eqx.Module):
+    w: np.ndarray
+
+    def __call__(self, x):
+        return jnp.dot(x, self.w)
+
+
+def test_parameters_of_64_bits():
+    converter.to_onnx(Double(np.arange(6.0).reshape(3, 2)), [(3,)], verify=True)

@@ -115,9 +115,6 @@ def taken(view, base, shape):
     return base[tuple(index)]
 
 
-BOTH = pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
-
-
 def chains(choices):
     for seed in range(100):
         chain = Chain(seed, choices)
@@ -133,7 +130,7 @@ def seen(chain):
         view = moves.above(view)
 
 
-@BOTH
+@pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
 def test_a_view_is_what_numpy_gives(choices):
     """Whole, written again, and cut along an axis."""
     whole = written = 0
@@ -155,15 +152,3 @@ def test_a_view_is_what_numpy_gives(choices):
                         assert np.array_equal(taken(part, base, lines.shape), lines)
         whole += view.base is chain.input
     assert whole > 80 and written > 270, (whole, written)
-
-
-@BOTH
-def test_composition_is_associative(choices):
-    for chain, _ in chains(choices):
-        steps = [s for v in chain.values[1:] if (s := moves.above(axes.along(v)))]
-        for first, second, third in zip(steps, steps[1:], steps[2:], strict=False):
-            if first.base is chain.values[0] or second.base.node is None:
-                continue
-            inner, outer = second.of(first), third.of(second)
-            if inner is not None and outer is not None:
-                assert third.of(inner) == outer.of(first)

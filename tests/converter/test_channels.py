@@ -107,17 +107,6 @@ def test_norms_are_in_the_weights():
     assert converter.check(kept, lambda x: fn(PARAMS, x), [images]).passed
 
 
-def test_norms_behind_what_is_read_twice_stay():
-    def fn(p, x):
-        y = conv(x, p["stem"])
-        return norm(y, p["norm0"]), y
-
-    images = drawn(2, 9, 7, 3)
-    export = converter.to_onnx(fn, [images], params=PARAMS)
-    assert export.report.histogram["Mul"] == 1
-    assert converter.check(export, lambda x: fn(PARAMS, x), [images]).passed
-
-
 @pytest.mark.parametrize("groups", [1, 2])
 def test_transposed_convolutions(groups):
     kernel = drawn(3, 3, 4 // groups, 6)

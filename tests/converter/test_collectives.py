@@ -85,23 +85,13 @@ def _total(fn: Function) -> Function:
     return total
 
 
-INNER, OUTER, BOTH = _lane("j", 5), _lane("i", 3), _lane(("i", "j"), 15, REDUCTIONS)
 SUMS = _lane("i", 3, _but("pmax", "pmin"))
+OUTER, BOTH = _lane("i", 3), _lane(("i", "j"), 15, REDUCTIONS)
 SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
-SUMS_OF_BOTH = _lane(("i", "j"), 15, {name: COLLECTIVES[name] for name in ("psum", "pmean")})
 WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "vmap, -1": (_mapped(OUTER, axis=-1), (4, 2, 3)),
-    "nested, inner name": (_mapped(_mapped(INNER, "j", 1)), (3, 4, 5, 2)),
-    "nested, outer name": (
-        _mapped(_mapped(_lane("i", 3, _but("psum_scatter")), "j", -1), axis=1),
-        (4, 3, 2, 5),
-    ),
     "nested, both names": (_mapped(_mapped(BOTH, "j", -1)), (3, 4, 2, 5)),
     "shard_map": (_sharded(_lane("d", 1)), (4, 2)),
-    "vmap in shard_map": (
-        _sharded(_mapped(_lane("d", 1, _but("psum_scatter")), axis=-1)),
-        (4, 2, 3),
-    ),
     "vmap in shard_map, both names": (
         _sharded(_mapped(_lane(("i", "d"), 3, REDUCTIONS)), vma=False),
         (3, 4, 2),
@@ -110,9 +100,7 @@ WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
         _mapped(_sharded(_lane(("d", "i"), 3, REDUCTIONS), vma=False), axis=1),
         (4, 3, 2),
     ),
-    "scan": (lambda x: lax.map(_mapped(OUTER, axis=1), x), (2, 4, 3, 2)),
     "grad of lanes": (_mapped(jax.grad(_total(SUMS_OF_LANES)), axis=-1), (4, 2, 3)),
-    "grad, both names": (jax.grad(_total(_mapped(_mapped(SUMS_OF_BOTH, "j")))), (3, 5, 4, 2)),
     "jvp": (lambda x: jax.jvp(_total(_mapped(SUMS)), (x,), (jnp.sin(x),)), (3, 4, 2)),
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.image import resize, scale_and_translate
 
-from tests.conformance import Case, assert_exports, cases, wrapped_cases
+from tests.conformance import Case, assert_exports, cases
 
 OPSETS = (17, 18, 23)
 NEW = (18, 23)
@@ -28,23 +28,17 @@ UP = (2, 3, 5, 7), (2, 3, 12, 9)
 DOWN = (2, 3, 13, 17), (2, 3, 5, 4)
 MIXED = (2, 3, 13, 5), (2, 3, 6, 11)
 ROWS = (2, 3, 13, 17), (2, 3, 4, 17)
-COLUMNS = (2, 3, 13, 17), (2, 3, 13, 40)
 METHODS = [
     ("linear", True, UP, OPSETS, ONE),
-    ("linear", False, UP, OPSETS, ONE),
     ("cubic", True, UP, NEW, ONE),
-    ("cubic-pytorch", False, UP, (23,), ONE),
     ("linear", True, DOWN, (18,), ONE),
     ("cubic-pytorch", True, DOWN, (23,), ONE),
     ("cubic", True, MIXED, NEW, ONE),
-    ("cubic", True, COLUMNS, (18,), ONE),
     ("linear", True, DOWN, (17,), PRODUCTS),
     ("cubic-pytorch", False, UP, (17,), PRODUCTS),
     ("cubic", False, DOWN, (23,), PRODUCTS),
     ("cubic-pytorch", False, MIXED, (18,), BOTH),
     ("lanczos3", True, DOWN, (17, 23), PRODUCTS),
-    ("lanczos5", False, MIXED, (23,), PRODUCTS),
-    ("area", True, UP, (17,), PRODUCTS),
     ("nearest", True, UP, OPSETS, ONE),
     ("nearest", True, DOWN, (17, 23), {"Resize": 0, "Gather": 1, "Slice": 1}),
     ("nearest", True, ROWS, (18,), {"Resize": 0, "Gather": 1}),
@@ -62,19 +56,14 @@ KNOWN = [
 
 # Positions are float32 in JAX as in ONNX Runtime: both are 1e-4 off for the large ones, in noise.
 LAYOUTS = [
-    Case("matrix", to(9, 4, method="cubic"), ((5, 7),), ops=ONE),
     Case("channels last", to(2, 9, 4, 3), ((2, 5, 7, 3),), ops={"Resize": 1, "Transpose": 2}),
     Case("channels last, products", to(2, 9, 4, 40, method="lanczos3"), ((2, 5, 7, 40),),
          ops={**PRODUCTS, "Transpose": 0}),
     Case("first axes", to(9, 4, 2, 3, method="cubic"), ((5, 7, 2, 3),), ops={"Resize": 1}),
-    Case("axes apart", to(9, 2, 4, 3), ((5, 2, 7, 3),), ops={"Resize": 1}),
     Case("cubic volume", to(2, 7, 4, 9, method="cubic"), ((2, 5, 6, 4),), ops={"Resize": 2}),
-    Case("to one plain", to(2, 3, 1, 1, antialias=False), ((2, 3, 8, 5),), OPSETS),
     Case("the same", to(2, 3, 5, 7), ((2, 3, 5, 7),), ops={"Resize": 0}),
     Case("large table", to(1, 3, 700), ((1, 3, 1100),), ops={**ONE, "Range": 0, "Sub": 0},
          tolerance=40),
-    Case("large table, products", to(1, 3, 700, method="lanczos5"), ((1, 3, 1100),), (17, 23),
-         {"MatMul": 1, "Range": 0, "Sub": 0, "Div": 0}, tolerance=20),
     Case("by hand", lambda x: jnp.einsum("nchw,hH,wW->nHWc", x, hats(5, 12), hats(4, 7)),
          ((2, 3, 5, 4),), ops={"Resize": 1, "MatMul": 0}),
 ]  # fmt: skip
@@ -102,18 +91,14 @@ def hats(size: int, count: int) -> np.ndarray:
 # -------------------------------------------------------------------------------------- neighbours
 
 PAIRS = [(7, 3), (3, 7), (5, 640), (12, 4), (2, 1)]
-# Every second or third neighbour is a slice, which is exact in every type and at every opset.
-STRIDES = {"Resize": 0, "Gather": 0, "Slice": 2}
 NEIGHBOURS = [
     *(Case(f"{m} to {n}", to(2, n, n + 1, method="nearest"), ((2, m, m + 2),))
       for m, n in PAIRS),
     Case("twice the size", to(2, 3, 10, 14, method="nearest"), ((2, 3, 5, 7),), OPSETS, ONE),
-    Case("a third", to(2, 3, 3, 7, method="nearest"), ((2, 3, 9, 21),), OPSETS, STRIDES),
     Case("a sixth", to(2, 6, method="nearest"), ((2, 36),),
          ops={"Resize": 0, "Gather": 0, "Slice": 1}),
     Case("many channels last", to(2, 10, 14, 32, method="nearest"), ((2, 5, 7, 32),),
          ops={"Resize": 0, "Gather": 2, "Transpose": 0}),
-    Case("from one", to(2, 3, 4, method="nearest"), ((2, 3, 1),), ops={"Resize": 0}),
 ]  # fmt: skip
 
 
@@ -135,24 +120,18 @@ SYMBOLIC = [
         EXTRA) for m in ("linear", "cubic", "nearest")),
     Case("to another's size", lambda x, y: keep(x, *y.shape, method="cubic"),
          (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA),
-    Case("plain linear", lambda x: keep(x, 12, 7, antialias=False), (IMAGE,), OPSETS, EXTRA),
     Case("half", lambda x: keep(x, x.shape[2] // 2, x.shape[3] // 2), (("B", 3, "2*H", "2*W"),),
          ops=EXTRA),
-    Case("nearest sixth", lambda x: keep(x, 3, x.shape[3] // 6, method="nearest"),
-         (("B", 3, 5, "6*W"),), ops={"Resize": 0, "Gather": 1, "Slice": 1}),
     Case("nearest to fixed", lambda x: keep(x, 12, 7, method="nearest"), (IMAGE,), (17, 23),
          {"Resize": 0, "Gather": 2, "If": 0, "Loop": 0}),
     Case("channels last", lambda x: to(x.shape[0], 9, 4, 3)(x), (("B", "H", "W", 3),),
          ops={**EXTRA, "Transpose": 2}),
-    Case("uint8", lambda x: keep(x, 12, 7), ((IMAGE, np.uint8),), ops={**EXTRA, "Cast": 1}),
     *(Case(f"{m} {aa} products", lambda x, m=m, aa=aa: keep(x, 12, 7, method=m, antialias=aa),
            (IMAGE,), (17, 23), {"Resize": 0, "MatMul": 2, "If": 0, "Loop": 0},
            tolerance=2)
       for m, aa in (("cubic-pytorch", False), ("lanczos3", True), ("area", True))),
     *(Case(f"{m} products at opset 17", lambda x, m=m: keep(x, 12, 7, method=m), (IMAGE,), (17,),
            {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2) for m in ("linear", "cubic")),
-    Case("lanczos3 to another's size", lambda x, y: keep(x, *y.shape, method="lanczos3"),
-         ((3, 5, 4), ("H", "W")), (17, 23), {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
 ]  # fmt: skip
 
 # ----------------------------------------------------------------------------- scale, translation
@@ -177,8 +156,6 @@ MOVED = [
          ((3, 7, 5),), ops=ONE),
     Case("given at run time", warp, ((3, 7, 5), SCALE, SHIFT), (17, 23),
          {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
-    Case("lanes of scales", jax.vmap(warp), ((2, 3, 7, 5), np.stack([SCALE, SCALE[::-1]]),
-                                             np.stack([SHIFT, SHIFT])), tolerance=2),
 ]  # fmt: skip
 
 # ----------------------------------------------------------------------------------- derivatives
@@ -195,11 +172,3 @@ GRADIENTS = [
 @cases([*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS], tiers=False)
 def test_resize(case, opset):
     assert_exports(case, opset)
-
-
-@pytest.mark.sampled(7)
-@wrapped_cases(
-    [Case(m, to(9, 4, method=m), ((5, 7),)) for m in ("nearest", "linear", "cubic", "lanczos3")]
-)
-def test_transformed(case):
-    assert_exports(case)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.conformance import Case, assert_exports, cases, wrapped_cases
+from tests.conformance import Case, assert_exports, cases
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -18,36 +18,21 @@ BIAS = RNG.standard_normal(6).astype(np.float32)
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 CONVOLUTIONS = [
-    Case("plain", lambda x, w: conv(x, w, (1, 1), "VALID"), (IMAGE, KERNEL), (17, 23),
-         {"Conv": 1, "Transpose": 0, "Pad": 0}),
-    Case("dilated kernel", lambda x, w: conv(x, w, (1, 1), "VALID", rhs_dilation=(2, 3)),
-         (IMAGE, KERNEL), ops={"Conv": 1}),
     Case("dilated input", lambda x, w: conv(x, w, (1, 1), ((1, 2), (1, 0)), lhs_dilation=(2, 3)),
          (IMAGE, KERNEL), ops={"ConvTranspose": 1, "Pad": 0}),
     Case("negative padding", lambda x, w: conv(x, w, (1, 2), ((-1, 2), (0, -2))), (IMAGE, KERNEL)),
-    Case("dilated input, padded far", lambda x, w: conv(x, w, (1, 1), ((5, 2), (1, 9)),
-                                                        lhs_dilation=(2, 3)), (IMAGE, KERNEL)),
     Case("dilated everything", lambda x, w: conv(x, w, (1, 1), ((2, 2), (2, 2)),
                                                  lhs_dilation=(2, 2), rhs_dilation=(2, 3)),
          (IMAGE, KERNEL), ops={"ConvTranspose": 1}),
-    Case("depthwise", lambda x, w: conv(x, w, (1, 1), "SAME", feature_group_count=4),
-         (IMAGE, (8, 1, 3, 2)), ops={"Conv": 1}),
     Case("groups, dilated input", lambda x, w: conv(x, w, (1, 1), ((1, 1), (1, 1)),
                                                     lhs_dilation=(2, 2), feature_group_count=2),
          (IMAGE, (6, 2, 3, 2)), ops={"ConvTranspose": 1}),
     Case("batch groups", lambda x, w: conv(x, w, (1, 1), "VALID", batch_group_count=2),
          ((4, 3, 7, 8), (6, 3, 3, 3))),
-    Case("one axis", lambda x, w: conv(x, w, (2,), "SAME"), ((2, 4, 9), (6, 4, 3))),
-    Case("three axes", lambda x, w: conv(x, w, (2, 1, 1), "SAME"),
-         ((1, 2, 5, 6, 4), (3, 2, 2, 3, 2))),
     Case("no axis", lambda x, w: conv(x, w, (), ()), ((3, 4), (6, 4))),
-    Case("channels last", lambda x, w: conv(x, w, (1, 2), "SAME", dimension_numbers=NHWC),
-         ((2, 7, 8, 4), (3, 2, 4, 6))),
     Case("known kernel, channels last, bias", lambda x: conv(
         x, HWIO, (1, 2), "SAME", dimension_numbers=NHWC) + BIAS, (("B", 7, 8, 4),),
         ops={"Conv": 1, "Add": 0, "Transpose": 2}),
-    Case("bias", lambda x, w: conv(x, w, (1, 1), "VALID") + BIAS[:, None, None],
-         (IMAGE, KERNEL), ops={"Conv": 1, "Add": 0}),
     Case("bias that is data", lambda x, w, b: conv(x, w, (1, 1), "VALID") + b[:, None, None],
          (IMAGE, KERNEL, (6,)), ops={"Conv": 1, "Add": 1}),
     Case("no bias along space", lambda x, w, b: conv(x, w, (1, 1), "SAME") + b,
@@ -55,54 +40,19 @@ CONVOLUTIONS = [
     Case("bias of a shared result", lambda x, w, b: (
         (y := conv(x, w, (1, 1), "VALID")), y + b[:, None, None]), (IMAGE, KERNEL, (6,)),
         ops={"Conv": 1, "Add": 1}),
-    Case("float16", lambda x, w: conv(x, w, (1, 1), "VALID"),
-         ((IMAGE, np.float16), (KERNEL, np.float16))),
     Case("wider result", lambda x, w: conv(x, w, (1, 1), "VALID",
                                            preferred_element_type=jnp.float32),
          ((IMAGE, np.float16), (KERNEL, np.float16))),
-    Case("named batch and space", lambda x, w: conv(x, w, (1, 1), ((1, 1), (0, 0))),
-         (("B", 4, "N", 8), KERNEL), ops={"Conv": 1}),
-    Case("gradient of the input", jax.grad(
-        lambda x, w: (conv(x, w, (2, 2), ((1, 1), (0, 2)), rhs_dilation=(1, 2)) ** 2).sum()),
-        (IMAGE, KERNEL), tolerance=4),
-    Case("gradient of the kernel", jax.grad(
-        lambda x, w: (conv(x, w, (2, 2), ((1, 1), (0, 2)), rhs_dilation=(1, 2)) ** 2).sum(), 1),
-        (IMAGE, KERNEL), tolerance=4),
     Case("gradient with groups", jax.grad(
         lambda x, w: (conv(x, w, (1, 2), "SAME", feature_group_count=2) ** 2).sum(), (0, 1)),
         (IMAGE, (6, 2, 3, 2)), tolerance=4),
-    Case("lanes of kernels", jax.vmap(lambda x, w: conv(x, w, (2, 1), "SAME"), in_axes=(0, 1)),
-         ((5, *IMAGE), (6, 5, 4, 3, 2))),
 ]  # fmt: skip
 
-MODULES = {
-    "Conv1d": eqx.nn.Conv1d(4, 6, 3, key=KEY),
-    "Conv2d": eqx.nn.Conv2d(4, 6, 3, stride=2, padding=1, key=KEY),
-    "Conv2d same": eqx.nn.Conv2d(4, 6, (3, 4), padding="SAME", use_bias=False, key=KEY),
-    "Conv2d reflect": eqx.nn.Conv2d(4, 6, 3, padding=1, padding_mode="REFLECT", key=KEY),
-    "Conv3d": eqx.nn.Conv3d(4, 6, (3, 2, 1), padding=((1, 0), (0, 2), (1, 1)), dilation=2, key=KEY),
-    "ConvTranspose2d": eqx.nn.ConvTranspose2d(
-        4, 6, 3, stride=(2, 3), padding=1, output_padding=(1, 2), key=KEY
-    ),
-    "ConvTranspose2d groups": eqx.nn.ConvTranspose2d(
-        4, 6, 3, stride=2, dilation=2, groups=2, key=KEY
-    ),
-    "ConvTranspose2d same": eqx.nn.ConvTranspose2d(4, 6, 4, stride=2, padding="SAME", key=KEY),
-}
-SPACE = (7, 6, 5)
+SPREAD = eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=KEY)
 LAYERS = [
-    Case(
-        name,
-        jax.vmap(module),
-        (("B", 4, *SPACE[: module.num_spatial_dims]),),
-        ops={"ConvTranspose" if "Transpose" in name else "Conv": 1, "Add": 0, "Transpose": 0},
-    )
-    for name, module in MODULES.items()
-]
-WRAPPED_LAYERS = [
-    Case(n, MODULES[n], ((4, *SPACE[: MODULES[n].num_spatial_dims]),))
-    for n in ("Conv1d", "Conv2d", "ConvTranspose2d")
-]
+    Case("ConvTranspose2d groups", jax.vmap(SPREAD), (("B", 4, 7, 6),),
+         ops={"ConvTranspose": 1, "Add": 0, "Transpose": 0}),
+]  # fmt: skip
 
 
 def total(x):
@@ -111,19 +61,14 @@ def total(x):
     return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 3), (1, 1, 3, 2), pads)
 
 
-MAX, AVG = eqx.nn.MaxPool2d, eqx.nn.AvgPool2d
+MAX = eqx.nn.MaxPool2d
 POOLING = [
     Case("max padded", jax.vmap(MAX(3, 2, padding=1)), (("B", 4, 9, 11),), ops={"MaxPool": 1}),
-    Case("average", jax.vmap(AVG(2, 2)), (("B", 4, 9, 11),), (17, 19),
-         {"AveragePool": 1, "Mul": 0, "Div": 0}),
     Case("average of what is not padding", lambda x: total(x) / total(jnp.ones((1, 1, 8, 9))),
          (("B", 4, 8, 9),), (17, 23), {"AveragePool": 1, "Mul": 0, "Div": 0}),
     Case("sum by the counts of another window",
          lambda x: total(x) / total(jnp.ones((1, 1, 8, 9)))[..., ::-1],
          (("B", 4, 8, 9),), ops={"AveragePool": 1, "Div": 1}),
-    Case("adaptive average", jax.vmap(eqx.nn.AdaptiveAvgPool2d((3, 4))), ((2, 4, 9, 11),)),
-    Case("min", lambda x: lax.reduce_window(x, jnp.inf, lax.min, (2, 2, 3), (1, 2, 1), "VALID"),
-         ((4, 5, 6),)),
     Case("sum, padded far, dilated", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (2, 1, 3), (1, 2, 1), ((0, 1), (0, 0), (3, -1)),
         window_dilation=(1, 1, 2), base_dilation=(1, 1, 2)), ((4, 5, 6),), (17, 19)),
@@ -140,18 +85,6 @@ POOLING = [
         ((2, 3, 5, 6),), (18, 23), {"AveragePool": 1}),
     Case("nothing left of a window", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (3,), (2,), ((1, 0),), window_dilation=(2,)), ((3,),), (18, 23)),
-    Case("max dilated", lambda x: lax.reduce_window(
-        x, -jnp.inf, lax.max, (1, 3), (1, 2), "VALID", window_dilation=(1, 2),
-        base_dilation=(1, 3)), ((4, 6),)),
-    Case("integers", lambda x: (
-        lax.reduce_window(x, jnp.iinfo(jnp.int32).min, lax.max, (2, 1, 3), (1, 2, 1), "SAME"),
-        lax.reduce_window(x, 0, lax.add, (2, 2, 3), (1, 2, 1), "SAME")), (((4, 5, 6), np.int32),)),
-    Case("half", lambda x: (MAX(2, 2)(x), AVG(2, 2)(x)), (((4, 6, 6), np.float16),)),
-    Case("gradient of padded max", jax.grad(lambda x: (MAX(3, 2, padding=1)(x) ** 2).sum()),
-         ((4, 9, 11),)),
-    Case("gradient of average", jax.grad(lambda x: (AVG(3, 2)(x) ** 2).sum()), ((4, 9, 11),)),
-    Case("lanes of max gradients", jax.vmap(jax.grad(lambda x: (MAX(3, 2)(x) ** 2).sum())),
-         ((2, 4, 9, 11),)),
 ]  # fmt: skip
 
 
@@ -159,15 +92,3 @@ POOLING = [
 @cases([*CONVOLUTIONS, *LAYERS, *POOLING], tiers=False)
 def test_window(case, opset):
     assert_exports(case, opset)
-
-
-@pytest.mark.sampled(3)
-@wrapped_cases(
-    [
-        *WRAPPED_LAYERS,
-        Case("max pool", MAX(3, 2, padding=1), ((4, 9, 7),)),
-        Case("average pool", AVG(2, 2), ((4, 9, 7),)),
-    ]
-)
-def test_transformed(case):
-    assert_exports(case)

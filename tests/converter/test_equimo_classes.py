@@ -108,14 +108,3 @@ def test_vision_transformers(variant):
     turned = 2 * 2 if "RMSNormalization" in variant.fused else 0
     assert export.report.histogram["Transpose"] == 1 + turned
     assert_right(export, model, variant.image)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["dinov3_vits16_pretrain_lvd1689m", "vit5_small"])
-@pytest.mark.parametrize("layout", ["4d", "3d"])
-def test_fixed_batch_and_flat_layout(name, layout):
-    variant = next(v for v in VITS if v.name == name)
-    model = drawn(variant)
-    export = exported(model, (2, 3, *variant.image), attention_layout=layout)
-    assert export.report.fused == variant.fused
-    assert_right(export, model, variant.image)

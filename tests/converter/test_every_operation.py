@@ -15,11 +15,8 @@ import pytest
 from jax import lax
 
 import converter
-from converter.fuse import activations
-from converter.lower import lowerings
 from tests.converter import test_edges
 from tests.converter.test_edges import edges, taken, units
-from tests.converter.test_rules import NEWER
 
 DTYPES = tuple(dtype for dtype in test_edges.ALL if dtype != "bfloat16")
 ROWS = np.array([2, 0, 2])
@@ -116,34 +113,6 @@ INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "gather of element
 OF_FLOATS = {"approx_top_k", "cumlogsumexp", "log_softmax", "max_pool_scatter", "softmax"}
 """What ONNX has for floats only, and is refused for others, or JAX itself warns of."""
 
-
-ACTIVATIONS: Table = {
-    "celu": lambda x: jax.nn.celu(x, 0.7),
-    "elu": jax.nn.elu,
-    "gelu": jax.nn.gelu,
-    "hard_sigmoid": jax.nn.hard_sigmoid,
-    "hard_swish": jax.nn.hard_swish,
-    "leaky_relu": jax.nn.leaky_relu,
-    "mish": jax.nn.mish,
-    "selu": jax.nn.selu,
-    "soft_sign": jax.nn.soft_sign,
-    "softplus": jax.nn.softplus,
-    "swish": jax.nn.silu,
-}
-"""As the default has them: some keep absolute precision only."""
-
-OTHERS: Table = {
-    "iota": lambda x: x + jnp.arange(x.shape[0], dtype=x.dtype)[:, None],
-    "dim_as_value": lambda x: x + jnp.asarray(x.shape[0], x.dtype),
-    "add_any": lambda x: jax.grad(lambda x: (jnp.sin(x) * jnp.cos(x)).sum())(x),
-}
-
-ELSEWHERE = {
-    *("attention", "avg_pool", "batch_norm", "conv", "conv_transpose", "group_norm"),
-    *("rotary_heads", "lstm", "gru", "rnn", "factor"),
-}
-"""What takes images, heads, cells or parameters, in few dtypes: `test_conformance_window.py`,
-`test_channel_norms.py`, `test_recurrent.py`, `test_affine.py` and `fuse/` have them."""
 
 ROUNDING = {"float16": 16.0, "float32": 64.0, "float64": 64.0}
 """Units in the last place of the largest number; of float16 JAX rounds every step."""
@@ -265,47 +234,3 @@ def test_elements_in_bodies(dtype, body):
     wanted, got = (converter.run(export, [x, y]).values() for export in exports)
     for name, a, b in zip((*alone, *pairs), got, wanted, strict=True):
         np.testing.assert_array_equal(a, b, name)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_activations(dtype):
-    assert_table(ACTIVATIONS, dtype, small=True, strict=False)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", OTHERS)
-def test_named_sizes(name):
-    verdict = converter.check(converter.to_onnx(OTHERS[name], [("B", 4)]), OTHERS[name])
-    assert verdict.passed, verdict.differences
-
-
-@pytest.mark.full
-def test_every_rule_is_tried():
-    """By the operations that are in the graphs, not by their names in the tables."""
-    with jax.enable_x64(True):
-        seen = set().union(*map(written, ("float32", "int32", "bool")))
-    for fn in OTHERS.values():
-        seen |= {node.op.name for node in converter.to_onnx(fn, [("B", 4)]).graph.walk()}
-    assert seen >= {op.name for op in activations.INEXACT}
-    assert {op.name for op in lowerings.OWN_RULES} - seen - NEWER == ELSEWHERE
-
-
-def written(dtype: str) -> set[str]:
-    """What the tables come to."""
-    x, numbers = matrix(dtype, small=True), edges(dtype)
-    tables = [(CHOOSING, (x,)), (CHOOSING, (x, np.int32(1))), (SUMMING, (x,))]
-    tables += [(ACTIVATIONS, (x,)), (test_edges.UNARY, (numbers,))]
-    tables += [(test_edges.BINARY, (numbers, numbers))]
-    seen: set[str] = set()
-    for table, args in tables:
-        functions = known(table, *args)
-        specs = [(a.shape, a.dtype) for a in args]
-
-        def fn(*xs: Any, functions: Table = functions) -> list[Any]:
-            return [f(*xs) for f in functions.values()]
-
-        for strict in (False, True):
-            export = converter.to_onnx(fn, specs, opset=24, strict=strict)
-            seen |= {node.op.name for node in export.graph.walk()}
-    return seen

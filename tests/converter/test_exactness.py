@@ -144,16 +144,6 @@ def test_windows_that_may_be_too_long():
     assert converter.to_onnx(means, [("4*B", 4)]).report.deviations == []
 
 
-def test_sums_of_64_bits():
-    x = np.array([[2**53, 1], [2**63 - 1, 2]], np.int64)
-    with jax.enable_x64(True):
-        for strict in (False, True):
-            export = converter.to_onnx(lambda x: jnp.sum(x, 1), [x], strict=strict)
-            (got,) = run(export, [x]).values()
-            np.testing.assert_array_equal(got, x.sum(1))
-            assert export.report.deviations == []
-
-
 @pytest.mark.parametrize(("weight", "scale"), [(1e30, 0), (1e-30, 1e-30), (1e30, 1e30), (1.0, 0.0)])
 def test_strict_scales_stay_behind_products(weight, scale):
     """Scaled weights may be infinite or nothing where their products are neither."""

@@ -135,9 +135,7 @@ def interrupted(how):
 SPEC, SIX = [("B", 4)], [(6, NODES)]
 CUTS = {
     "nothing around": (lambda x: chain(x, WEIGHTS), SPEC, SIX),
-    "something around": (lambda x: jnp.sin(chain(jnp.sin(x), WEIGHTS)), SPEC, SIX),
     "every result is the network's too": (all_of, SPEC, SIX),
-    "something between": (interrupted(jnp.sort), SPEC, SIX),
     "a loop between": (
         interrupted(lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c + x, x)), [(3, 4)], SIX,
     ),
@@ -145,7 +143,6 @@ CUTS = {
         with_a_mask, [("B", 4), (("B", 4), "bool")], [(6, 9)],
     ),
     "nothing repeats": (lambda x: chain(x, WEIGHTS[:1]), SPEC, []),
-    "too little repeats": (lambda x: x + 1 + 2 * x, SPEC, []),
 }  # fmt: skip
 
 

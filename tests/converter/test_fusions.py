@@ -6,13 +6,11 @@ import pytest
 
 import converter
 from converter.fuse.user_recognisers import names
+from converter.ir import ops
+from converter.targets.schemas import operator
+from tests.converter.test_made_up_targets import FUSED, X
 
 SHAPE = (2, 6, 4)
-
-
-def normed(x, axes):
-    centred = x - x.mean(axes, keepdims=True)
-    return centred * jax.lax.rsqrt(x.var(axes, keepdims=True) + 1e-5)
 
 
 def rotary(x):
@@ -29,56 +27,23 @@ def rms_norm(x):
     return x * jax.lax.rsqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6)
 
 
-def instance_norm(x):
-    return normed(x, 2) * jnp.arange(6.0)[:, None] + 1
-
-
-FORMS = {
-    "attention": (attention, "Attention"),
-    "rotary": (rotary, "RotaryEmbedding"),
-    "softmax": (jax.nn.softmax, "Softmax"),
-    "log_softmax": (jax.nn.log_softmax, "LogSoftmax"),
-    "gelu": (jax.nn.gelu, "Gelu"),
-    "resize": (lambda x: jax.image.resize(x, (2, 9, 4), "linear"), "Resize"),
-    "layer_norm": (lambda x: normed(x, -1), "LayerNormalization"),
-    "rms_norm": (rms_norm, "RMSNormalization"),
-    "group_norm": (instance_norm, "InstanceNormalization"),
-    "clip": (lambda x: jnp.minimum(jnp.maximum(x, -1), 2), "Clip"),
-    "hard_swish": (jax.nn.hard_swish, "HardSwish"),
-    "softplus": (jax.nn.softplus, "Softplus"),
-    "leaky_relu": (jax.nn.leaky_relu, "LeakyRelu"),
-    "selu": (jax.nn.selu, "Selu"),
-}
-
-
+ALL = {op.structure: operator(op) for op in ops.stated() if operator(op) in FUSED}
+STRUCTURES = {name: written for name, written in ALL.items() if name}
 COMMON = ("Softmax", "Clip")
 """What is written like a single operation of JAX's too, or is part of others."""
 
 
-@pytest.mark.parametrize("name", FORMS)
 @pytest.mark.full
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_one_by_its_name_and_nothing(name):
-    fn, operator = FORMS[name]
+    written = STRUCTURES[name]
+    fn = jax.nn.gelu if written == "Gelu" else FUSED[written]
     others = [other for other in names() if other not in (name, "attention", "group_norm")]
     for fuse, wanted in (([name], True), (others, False), (False, False)):
-        export = converter.to_onnx(fn, [SHAPE], fuse=fuse)
-        assert (operator in export.report.histogram) == wanted, export.graph
-        assert (operator in export.report.fused) == (wanted and operator not in COMMON)
+        export = converter.to_onnx(fn, [X], fuse=fuse, opset=24)
+        assert (written in export.report.histogram) == wanted, export.graph
+        assert (written in export.report.fused) == (wanted and written not in COMMON)
         assert converter.check(export, fn).passed
-
-
-@pytest.mark.full
-def test_batch_norms():
-    def fn(params, x):
-        inverse = jax.lax.rsqrt(params["variance"] + 1e-3) * params["scale"]
-        return x * inverse[:, None] + (params["bias"] - params["mean"] * inverse)[:, None]
-
-    leaves = ("variance", "scale", "bias", "mean")
-    params = {name: jnp.arange(2.0, 8.0) / (i + 1) for i, name in enumerate(leaves)}
-    for fuse, wanted in ((["batch_norm"], True), (["gelu"], False)):
-        export = converter.to_onnx(fn, [SHAPE], params=params, fuse=fuse)
-        assert ("BatchNormalization" in export.report.histogram) == wanted
-        assert converter.check(export, lambda x: fn(params, x)).passed
 
 
 def test_what_others_need_comes_with_them():

@@ -114,21 +114,6 @@ def test_what_cannot_be_verified():
         converter.to_onnx(jnp.sin, [(2, 3)], verify=[IMAGE, IMAGE])
 
 
-@pytest.mark.full
-def test_verified_functions_of_every_kind():
-    traced = jax.jit(lambda x, *, y: {"sum": x + y}).trace(jnp.ones(3), y=jnp.ones(3))
-    tree = lambda pair, *, scale: pair["a"] * scale + pair["b"]  # noqa: E731
-    given = [{"a": np.ones((2, 3), np.float32), "b": drawn(3)}, drawn(2, 1)]
-    for found in (
-        converter.to_onnx(traced, verify=True),
-        converter.to_onnx(lambda: jnp.arange(3) + 1, [], verify=[]),
-        converter.to_onnx(
-            tree, [{"a": ("B", 3), "b": (3,)}], kwargs={"scale": ("B", 1)}, verify=given
-        ),
-    ):
-        assert found.verdict.passed
-
-
 def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
     """Python's numbers, and what numpy computes in 64 bits."""
     path = tmp_path / "model.onnx"

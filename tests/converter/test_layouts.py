@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 
 import converter
 
@@ -52,17 +51,6 @@ def read_twice(x):
     return jnp.sin(heads(q)), jnp.sin(heads(k)), jnp.sin(heads(v)) + v.sum()
 
 
-def unequal(x):
-    a, b = x[..., : 2 * HEADS * WIDTH], x[..., 2 * HEADS * WIDTH :]
-    return jnp.sin(heads(b)), jnp.sin(jnp.swapaxes(a, 1, 2))
-
-
-def other_shapes(x):
-    q, k, v = jnp.split(x, 3, axis=-1)
-    other = v.reshape(x.shape[0], ROWS, WIDTH, HEADS).transpose(0, 2, 1, 3)
-    return jnp.sin(heads(q)), jnp.sin(heads(k)), jnp.sin(other)
-
-
 def flat_again(x):
     parts = x.reshape(x.shape[0], ROWS, 3, HEADS, WIDTH).transpose(0, 2, 1, 3, 4)
     return [jnp.sin(parts[:, i].reshape(-1, ROWS, HEADS * WIDTH)) for i in range(3)]
@@ -75,8 +63,6 @@ def flat_again(x):
         (split_heads, {"Reshape": 1, "Transpose": 1, "Gather": 3}),
         (other_order, {"Reshape": 1, "Transpose": 2, "Gather": 3}),
         (read_twice, {"Split": 1, "Reshape": 3, "Transpose": 3}),
-        (unequal, {"Split": 1, "Reshape": 1, "Transpose": 2}),
-        (other_shapes, {"Split": 1, "Reshape": 3, "Transpose": 3}),
         (flat_again, {"Split": 1}),
     ],
 )
@@ -112,23 +98,7 @@ NAMED = ("B", 6, 8)
         (lambda x: x[:, jnp.array([1, 1])], {"Gather": 1}),
         (lambda x: x[:, jnp.array([3, 1])], {"Gather": 1}),
         (lambda x: x[:, jnp.array([5, -1])], {"Gather": 1}),
-        (lambda x: x[:, jnp.array([0, 1]), jnp.array([0, 1])], {}),
-        (lambda x: jnp.asarray(x).at[:, jnp.array([2, 9])].get(mode="clip"), {}),
-        (lambda x: jnp.asarray(x).at[:, jnp.array([2, 9])].get(mode="fill", fill_value=7), {}),
-        (lambda x: lax.dynamic_slice_in_dim(x, 4, 3, 2), {}),
     ],
 )
 def test_indexing_by_numbers(fn, ops):
-    counts = converted(fn, NAMED).report.histogram
-    assert not ops or counts == ops
-
-
-def test_rotary_by_hand_with_a_named_batch():
-    angles = np.arange(24.0).reshape(6, 4) / 7
-    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-
-    def fn(x):
-        a, b = x[..., ::2], x[..., 1::2]
-        return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
-
-    assert converted(fn, NAMED).report.fused == {"RotaryEmbedding": 1}
+    assert converted(fn, NAMED).report.histogram == ops

@@ -1,9 +1,5 @@
 """What numpy computes in JAX's place, on every dtype and at the edges, is what JAX computes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,63 +11,19 @@ from converter.frontend.trace import trace
 from converter.ir import Value, make_node, ops
 from converter.ir.evaluation import compute, precision, run_node
 from converter.verify.sessions import run
+from tests.converter.test_edges import ALL, BINARY, UNARY, edges, taken
 
-FLOATS = ("float16", "float32", "float64")
-SIGNED = ("int8", "int16", "int32", "int64")
-UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-INTEGERS = (*SIGNED, *UNSIGNED)
-NUMBERS = (*FLOATS, *INTEGERS)
-ALL = ("bool", *NUMBERS)
+DTYPES = tuple(dtype for dtype in ALL if dtype != "bfloat16")
+NUMBERS = DTYPES[1:]
 
-ROUNDED = 4  # units in the last place: neither numpy nor XLA rounds these functions correctly
+ROUNDED = {"exp": 4, "log": 4, "sin": 4, "cos": 4, "pow": 4}
+"""Units in the last place: neither numpy nor XLA rounds these functions correctly."""
 
-
-def edges(dtype: str) -> np.ndarray:
-    """Numbers at which something may differ: [count]."""
-    kind = np.dtype(dtype).kind
-    if kind == "b":
-        return np.array([False, True])
-    if kind in "iu":
-        info = np.iinfo(dtype)
-        near = [n for n in (-7, -2, -1, 0, 1, 2, 3, 7, 100) if n >= info.min]
-        return np.array([*near, info.min, info.min + 1, info.max - 1, info.max], dtype)
-    limits = jnp.finfo(dtype)
-    plain = [0.0, -0.0, 0.3, 0.9, 1, 1.5, 2.5, 3, 127.5, 128, 255.9, 256, 300, 32768, 65504]
-    large = [2.0**31, 2.0**32, 2.0**53, 2.0**63, 2.0**64, 1e20, float(limits.max)]
-    fine = [float(limits.smallest_normal), float(limits.eps)]
-    numbers = [*(n for n in (*plain, *large, *fine) if n <= float(limits.max)), np.inf]
-    return np.array([*numbers, *(-n for n in numbers), np.nan], dtype)
-
-
-@dataclass(frozen=True)
-class Row:
-    """An operation on one or two operands, and the dtypes that JAX takes for it."""
-
-    fn: Callable[..., Any]
-    operands: int
-    dtypes: tuple[str, ...]
-    units: int = 0  # in the last place, that JAX and numpy may differ by
-
-
-ROWS = {
-    "add": Row(lax.add, 2, NUMBERS),
-    "sub": Row(lax.sub, 2, NUMBERS),
-    "mul": Row(lax.mul, 2, NUMBERS),
-    "max": Row(lax.max, 2, ALL),
-    "min": Row(lax.min, 2, ALL),
-    "neg": Row(lax.neg, 1, NUMBERS),
-    "and": Row(lax.bitwise_and, 2, ("bool", *INTEGERS)),
-    "or": Row(lax.bitwise_or, 2, ("bool", *INTEGERS)),
-    "not": Row(lax.bitwise_not, 1, ("bool", *INTEGERS)),
-    **{op.__name__: Row(op, 2, ALL) for op in (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)},
-    "sqrt": Row(lax.sqrt, 1, FLOATS),
-    "exp": Row(lax.exp, 1, FLOATS, ROUNDED),
-    "log": Row(lax.log, 1, FLOATS, ROUNDED),
-    "sin": Row(lax.sin, 1, FLOATS, ROUNDED),
-    "cos": Row(lax.cos, 1, FLOATS, ROUNDED),
-    "square": Row(lax.square, 1, NUMBERS),
-    "div": Row(lax.div, 2, NUMBERS),
-    "pow": Row(lax.pow, 2, FLOATS, ROUNDED),
+ELEMENTWISE = {
+    name: (fn, count)
+    for table, count in ((UNARY, 1), (BINARY, 2))
+    for name, fn in table.items()
+    if ops.named(name.removeprefix("bitwise_")).numpy is not None
 }
 POWERS = (-7, -2, -1, 0, 1, 2, 3, 5, 200)
 
@@ -100,60 +52,56 @@ def traced(fn, *arrays):
 
 
 def test_every_row_is_tested():
-    assert {*ROWS, *LAYOUT, "integer_pow", "iota", "convert_element_type"} == {
+    tried = {name.removeprefix("bitwise_") for name in ELEMENTWISE}
+    assert tried | {*LAYOUT, "integer_pow", "iota", "convert_element_type"} == {
         op.name for op in ops.stated() if op.numpy is not None
     }
 
 
 @pytest.mark.sampled(10, full=3)
-@pytest.mark.parametrize(
-    ("op", "dtype"), [(op, dtype) for op, row in ROWS.items() for dtype in row.dtypes]
-)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", ELEMENTWISE)
 def test_elementwise(op, dtype):
-    row, numbers = ROWS[op], edges(dtype)
-    args = [a.ravel() for a in np.meshgrid(*[numbers] * row.operands)]
-    node = traced(row.fn, *args)
-    assert node.op.name == op
-    assert_as_jax(node, args, row.units)
-    scalars = [a[-1:].reshape(()) for a in args]
-    assert_as_jax(traced(row.fn, *scalars), scalars, row.units)
+    fn, operands = ELEMENTWISE[op]
+    args = [a.ravel() for a in np.meshgrid(*[edges(dtype)] * operands)]
+    if taken({op: fn}, *args):
+        assert_as_jax(traced(fn, *args), args, ROUNDED.get(op, 0))
+        scalars = [a[-1:].reshape(()) for a in args]
+        assert_as_jax(traced(fn, *scalars), scalars, ROUNDED.get(op, 0))
 
 
 @pytest.mark.sampled(4, full=2)
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_powers(dtype):
+def test_powers_and_counting(dtype):
     numbers = edges(dtype)
     for y in POWERS:
         if y >= 0 or numbers.dtype.kind == "f":
             node = traced(lambda x, y=y: lax.integer_pow(x, y), numbers)
-            assert_as_jax(node, [numbers], 8 * ROUNDED)
-
-
-@pytest.mark.sampled(11, full=3)
-@pytest.mark.parametrize("target", ALL)
-@pytest.mark.parametrize("dtype", ALL)
-def test_conversions(dtype, target):
-    numbers = edges(dtype)
-    params = {"new_dtype": np.dtype(target)}
-    inputs = [Value(numbers.shape, numbers.dtype, "input")]
-    types = [(numbers.shape, np.dtype(target))]
-    node = make_node(ops.convert_element_type, inputs, types, params)
-    assert_as_jax(node, [numbers])
-
-
-@pytest.mark.sampled(4, full=2)
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_counting(dtype):
-    for shape, dimension in (((300,), 0), ((2, 5), 0), ((2, 5), 1), ((0, 3), 1)):
+            assert_as_jax(node, [numbers], 32)
+    for shape, dimension in (((300,), 0), ((2, 5), 1), ((0, 3), 1)):
         params = {"dtype": np.dtype(dtype), "shape": shape, "dimension": dimension}
         assert_as_jax(make_node(ops.iota, [], [(shape, dtype)], params), [])
 
 
+@pytest.mark.sampled(11, full=3)
+@pytest.mark.parametrize("target", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_conversions(dtype, target):
+    numbers, params = edges(dtype), {"new_dtype": np.dtype(target)}
+    node = made("convert_element_type", [numbers], (numbers.shape, np.dtype(target)), params)
+    assert_as_jax(node, [numbers])
+
+
+def made(op, args, result, params):
+    """A node of these arrays."""
+    inputs = [Value(a.shape, a.dtype, "input") for a in args]
+    return make_node(ops.named(op), inputs, [result], params)
+
+
 LAYOUT = {
-    "reshape": [((6, 4), {"shape": (6, 4)}), ((1, 24), {"shape": (1, 24)})],
+    "reshape": [((6, 4), {"shape": (6, 4)})],
     "transpose": [((4, 2, 3), {"permutation": (2, 0, 1)})],
     "broadcast_in_dim": [
-        ((5, 2, 3, 4), {"shape": (5, 2, 3, 4), "broadcast_dimensions": (1, 2, 3)}),
         ((2, 7, 3, 4), {"shape": (2, 7, 3, 4), "broadcast_dimensions": (0, 2, 3)}),
     ],
     "slice": [
@@ -171,8 +119,7 @@ def test_layout(op, dtype):
     x = np.arange(24).reshape(2, 3, 4).astype(dtype)
     args = [x, x[::-1]] if op == "concatenate" else [x]
     for shape, params in LAYOUT[op]:
-        inputs = [Value(a.shape, a.dtype, "input") for a in args]
-        assert_as_jax(make_node(ops.named(op), inputs, [(shape, x.dtype)], params), args)
+        assert_as_jax(made(op, args, (shape, x.dtype), params), args)
 
 
 # ------------------------------------------------------------------------ in programs and constants

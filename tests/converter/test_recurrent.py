@@ -1,7 +1,4 @@
-"""Recurrent layers, and what is nearly one, with their counts.
-
-Others of Haiku and Keras are in `tests/frameworks/`, every other spelling in `fuse/draw_cells.py`.
-"""
+"""Recurrent layers and what is nearly one, with their counts; `tests/frameworks/` has others."""
 
 import equinox as eqx
 import flax.linen as nn
@@ -9,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from jax import lax
 
 import converter
@@ -17,7 +13,6 @@ from converter.ir import ops
 
 T, B, D, H = 7, 3, 4, 5
 X = np.random.default_rng(0).standard_normal((B, T, D)).astype(np.float32)
-RNGS = nnx.Rngs(0)
 KEY = jax.random.key(0)
 TURNED = {"Transpose": 2}
 
@@ -25,11 +20,6 @@ TURNED = {"Transpose": 2}
 def linen(module):
     params = module.init(KEY, X)
     return lambda p, x: module.apply(p, x), params
-
-
-def nnx_module(module):
-    definition, state = nnx.split(module)
-    return lambda s, x: nnx.merge(definition, s)(x), state
 
 
 def equinox(cell):
@@ -46,30 +36,10 @@ def equinox(cell):
     return lambda cell, x: jax.vmap(run, in_axes=(None, 0))(cell, x), cell
 
 
-def haiku_gru(p, x):
-    """``haiku.GRU``, which resets its state before the product."""
-
-    def step(state, row):
-        zr = jax.nn.sigmoid(row @ p[0][:, : 2 * H] + state @ p[1][:, : 2 * H] + p[2][: 2 * H])
-        z, r = jnp.split(zr, 2, axis=-1)
-        a = jnp.tanh(row @ p[0][:, 2 * H :] + (r * state) @ p[1][:, 2 * H :] + p[2][2 * H :])
-        new = (1 - z) * state + z * a
-        return new, new
-
-    return lax.scan(step, jnp.zeros((x.shape[0], H)), jnp.swapaxes(x, 0, 1))
-
-
-def haiku():
-    rng = np.random.default_rng(1)
-    shapes = (D, 3 * H), (H, 3 * H), (3 * H,)
-    return haiku_gru, [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-
-
 LSTM, GRU, RNN = ({op: 1, "Reshape": 1} | TURNED for op in ("LSTM", "GRU", "RNN"))
 BOTH = {"Reshape": 2, "Concat": 1} | TURNED
 LAYERS = {
     "linen_lstm": (lambda: linen(nn.RNN(nn.LSTMCell(H))), LSTM),
-    "linen_optimized": (lambda: linen(nn.RNN(nn.OptimizedLSTMCell(H))), LSTM),
     "linen_gru": (lambda: linen(nn.RNN(nn.GRUCell(H))), GRU),
     "linen_mgu": (lambda: linen(nn.RNN(nn.MGUCell(H))), GRU),
     "linen_simple": (lambda: linen(nn.RNN(nn.SimpleCell(H))), RNN),
@@ -81,10 +51,7 @@ LAYERS = {
         lambda: linen(nn.Bidirectional(nn.RNN(nn.LSTMCell(H)), nn.RNN(nn.GRUCell(H)))),
         {"LSTM": 1, "GRU": 1} | BOTH,
     ),
-    "nnx_lstm": (lambda: nnx_module(nnx.RNN(nnx.OptimizedLSTMCell(D, H, rngs=RNGS))), LSTM),
     "equinox_lstm": (lambda: equinox(eqx.nn.LSTMCell(D, H, key=KEY)), LSTM | {"Reshape": 3}),
-    "equinox_gru": (lambda: equinox(eqx.nn.GRUCell(D, H, key=KEY)), GRU | {"Reshape": 2}),
-    "haiku_gru": (haiku, {"GRU": 1, "Reshape": 2, "Transpose": 1}),
 }
 
 
@@ -123,12 +90,12 @@ def packed(step, gates, states=1, given=0):
     return lambda x: lax.scan(body, (jnp.zeros((x.shape[0], H)),) * states, jnp.swapaxes(x, 0, 1))
 
 
-def lstm(keep=jax.nn.sigmoid, peep=None, norm=lambda z: z, memory=lambda c: c, given=0):
+def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, given=0):
     def step(carry, x, gates):
         i, o, f, g = map(norm, gates)
-        i = jax.nn.sigmoid(i if peep is None else i + peep * carry[1])
+        i = jax.nn.sigmoid(i)
         f = 1 - i if keep is None else keep(f)
-        c = memory(f * carry[1] + i * jnp.tanh(g))
+        c = f * carry[1] + i * jnp.tanh(g)
         return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
     return packed(step, 4, 2, given)
@@ -148,11 +115,9 @@ def normed(z):
 
 GATE = "a gate is more than"
 MISSES = {
-    "peephole": (lstm(peep=0.5), GATE),
     "coupled": (lstm(keep=None), "its cell is not a gate times itself"),
     "other activation": (lstm(keep=jnp.tanh), "different activations"),
     "layer norm": (lstm(norm=normed), GATE),
-    "clipped cell": (lstm(memory=lambda c: jnp.clip(c, -0.5, 0.5)), "its cell is not"),
     "leaky": (simple(after=lambda new, old: 0.5 * new + 0.5 * old), "no sum of gated parts"),
     "masked": (simple(after=masked), "a mask leaves its state"),
     "every cell": (lstm(given=1), "its cell is wanted after each round"),

@@ -45,14 +45,6 @@ def test_the_equal_rows_of_a_loop():
     np.testing.assert_allclose(got, fn(x), rtol=4e-6, atol=4e-6)
 
 
-def test_symbolic_lanes():
-    fn = jax.vmap(jax.vmap(to(9, 4), in_axes=-1), in_axes=1, out_axes=-1)
-    x = np.random.default_rng(0).standard_normal((5, 3, 7, 2)).astype(np.float32)
-    export = converter.to_onnx(fn, [("H", 3, "W", 2)])
-    assert export.report.fused["Resize"] == 1
-    assert_close(next(iter(run(export, [x]).values())), fn(x))
-
-
 def test_a_half_between_neighbours_is_rounded_as_written():
     """XLA multiplies by 1 / 25 here, which gives 0 where floor(2.5 * 10 / 25) is 1."""
     x = np.arange(20, dtype=np.float32).reshape(2, 10)
@@ -154,8 +146,6 @@ LOOKALIKES = {
         lambda x: jnp.einsum("bh,hn->bn", x, resize(jnp.eye(7), (7, 9), "linear") * 2),
         (2, 7),
     ),
-    "permutation": (lambda x: x[:, np.array([0, 2, 1, 3, 5, 4, 6])], (2, 7)),
-    "every other": (lambda x: x[:, np.array([0, 2, 4, 6])], (2, 8)),
     "indices at run time": (lambda x: x[:, jnp.argsort(x[0])], (2, 7)),
 }
 

@@ -215,15 +215,15 @@ def test_a_rule_cannot_take_what_it_does_not_name():
             return x
 
 
+# ------------------------------------------------------------------------------------------- size
+
+
 def test_products_of_a_wider_dtype():
     def fn(x: Any) -> Any:
         return lax.mul(x, x, out_dtype=jnp.float32)
 
     x = np.array([300, -7, 0.1], np.float16)  # 90000 is no float16
     converter.to_onnx(fn, [x], verify=[x])
-
-
-# ------------------------------------------------------------------------------------------- size
 
 
 def lines(function: ast.FunctionDef) -> int:

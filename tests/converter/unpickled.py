@@ -49,35 +49,7 @@ def spec(shape: tuple[Any, ...], dtype: Any, disturbed: bool) -> Any:
     return shape, (pickle.loads(pickle.dumps(own)) if disturbed else own)
 
 
-def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
-
-
-def rotated(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    a, b = jnp.split(x, 2, -1)
-    return x * jnp.tile(cos, 2) + jnp.concatenate([-b, a], -1) * jnp.tile(sin, 2)
-
-
-def gru(x: jax.Array, w: jax.Array, u: jax.Array) -> Any:
-    def step(h: jax.Array, row: jax.Array) -> Any:
-        a, b = jnp.split(row @ w, [3], -1), jnp.split(h @ u, [3], -1)
-        gate = jax.nn.sigmoid(a[0] + b[0])
-        return (1 - gate) * jnp.tanh(a[1] + b[1]) + gate * h, h
-
-    return lax.scan(step, jnp.zeros((2, 3), x.dtype), x)
-
-
-def groups(x: jax.Array) -> jax.Array:
-    parts = x.reshape(2, 2, -1)
-    mean, var = parts.mean(-1, keepdims=True), parts.var(-1, keepdims=True)
-    return ((parts - mean) / jnp.sqrt(var + 1e-5)).reshape(x.shape)
-
-
 STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
-    "attention": (attention, [(2, 5, 3, 8)] * 3),
-    "rotary": (rotated, [(2, 5, 8), (5, 4), (5, 4)]),
-    "gru": (gru, [(5, 2, 4), (4, 6), (3, 6)]),
-    "group_norm": (groups, [(2, 4, 5, 3)]),
     "conv": (lambda x, w: lax.conv(x, w, (1, 2), "SAME"), [(2, 3, 8, 7), (4, 3, 3, 3)]),
     "conv_transpose": (lambda x, w: lax.conv_transpose(x, w, (2,), "SAME"), [(2, 8, 3), (3, 3, 4)]),
     "complex": (lambda x: jnp.abs(jnp.fft.fft(x) * (1 + 2j)), [(3, 8)]),
@@ -87,7 +59,7 @@ STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "random": (lambda x: x + jax.random.normal(jax.random.key(3), x.shape), [(3, 4)]),
     "searched": (lambda x, y: jnp.searchsorted(jnp.sort(x), y), [(7,), (3, 2)]),
 }
-HALVED = ("attention", "rotary", "group_norm", "conv", "einsum")
+HALVED = ("conv", "einsum")
 WEIGHTS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "n": np.arange(3, dtype=np.int32)}
 
 
@@ -100,7 +72,8 @@ def everything(x: jax.Array) -> Any:
 
 def programs(disturbed: bool) -> Iterator[tuple[str, Callable[..., Any], Sequence[Any], Any]]:
     """(name, function, specs, parameters): every primitive that has a rule, and every structure."""
-    from tests.converter.test_every_operation import ACTIVATIONS
+    from tests.converter.fuse.test_activations import ACTIVATIONS
+    from tests.converter.test_made_up_targets import FUSED, X
     from tests.converter.test_rules import EXAMPLES
 
     for name, (fn, specs) in EXAMPLES.items():
@@ -111,6 +84,8 @@ def programs(disturbed: bool) -> Iterator[tuple[str, Callable[..., Any], Sequenc
             if dtype == "float32" or name in HALVED:
                 specs = [spec(s, jnp.dtype(dtype), disturbed) for s in shapes]
                 yield f"{name} {dtype}", fn, specs, None
+    for name, fn in FUSED.items():
+        yield name, fn, [spec(X, np.float32, disturbed)], None
     for name, fn in ACTIVATIONS.items():
         yield f"{name} of halves", fn, [spec((3, 4), np.float16, disturbed)], None
     for dtype in NAMES:

@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.extend.core import primitives
 
-import converter
 from tests.conformance import Case, assert_exports, cases
 
 INTS = ((5, 6), np.int32)
@@ -85,50 +83,3 @@ def least(x):
 )
 def test_computations(case, opset):
     assert_exports(case, opset)
-
-
-SHAPE = (2, 3, 6, 7)
-SELECTED = {
-    "window_dimensions": (2, 2, 3, 2),
-    "window_strides": (1, 1, 2, 2),
-    "padding": ((1, 0), (1, 1), (0, 2), (1, 0)),
-}
-WINDOWS = jax.eval_shape(
-    lambda x: lax.reduce_window(x, 0, lax.max, *SELECTED.values()),
-    jax.ShapeDtypeStruct(SHAPE, "int32"),
-).shape
-"""Windows of which one element is selected."""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("dtype", ["uint8", "bool", "float32"])
-def test_gradients_of_pools(dtype):
-    """Many elements are equal: the first counts."""
-    rng = np.random.default_rng(5)
-    x, s = (rng.standard_normal(n).astype(dtype) for n in (SHAPE, WINDOWS))
-
-    def fn(x, s):
-        op = primitives.select_and_scatter_add_p
-        return [op.bind(s, x, select_prim=p, **SELECTED) for p in (lax.ge_p, lax.le_p)]
-
-    verdict = converter.check(converter.to_onnx(fn, [x, s]), fn, [x, s])
-    assert verdict.passed, verdict.differences
-
-
-@pytest.mark.full
-def test_selecting_by_any_computation():
-    """The largest, to which the smaller of what is there and the source is put."""
-    scalar = jax.ShapeDtypeStruct((), np.float32)
-    select, scatter = (
-        jax.make_jaxpr(op)(scalar, scalar).jaxpr for op in (lambda a, b: a > b, lax.min)
-    )
-
-    def fn(x, s):
-        bodies = {"select_jaxpr": select, "scatter_jaxpr": scatter}
-        constants = {"select_consts": (), "scatter_consts": ()}
-        op = primitives.select_and_scatter_p
-        return op.bind(x, s, np.float32(9), **bodies, **constants, **SELECTED)
-
-    inputs = [np.random.default_rng(5).standard_normal(n, np.float32) for n in (SHAPE, WINDOWS)]
-    verdict = converter.check(converter.to_onnx(fn, inputs), fn, inputs)
-    assert verdict.passed, verdict.differences

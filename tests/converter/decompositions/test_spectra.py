@@ -40,9 +40,7 @@ def _singular_truth(full):
 
 SPECTRA = {
     "random": normal(2, 7, 7),
-    "two": normal(2, 2),
     "one": normal(1, 1),
-    "equal eigenvalues": np.eye(5) + 0.0,
     "low rank": low_rank(8, 2, 2) @ np.ones((2, 8)),
     "ill-conditioned": hilbert(8),
     "out of the range of squares": normal(5, 5) * 1e30,
@@ -51,10 +49,8 @@ SPECTRA = {
 MATRICES = {
     "tall": normal(2, 8, 5),
     "wide": normal(5, 9),
-    "a column": normal(6, 1),
     "low rank": low_rank(9, 6, 2),
     "ill-conditioned": hilbert(8),
-    "out of the range of squares": normal(5, 4) * 1e-30,
     "zero": np.zeros((6, 5)),
 }
 USUAL = {"random", "low rank", "tall", "wide"}

@@ -63,9 +63,7 @@ def test_a_scope_of_the_users_is_kept():
 
 BAD = {
     "B > 2": "must contain one of",
-    "B >= ": "write it as 'B >= 2'",
     "(B >= 2": "write it as 'B >= 2'",
-    "B >= 2.5": "expecting integer",
     "b >= 2": "speaks of 'b', which no input's shape does",
     "2*B + 1 == 5": "Invalid equality",
 }

@@ -10,33 +10,17 @@ import converter
 from converter.ir import Value, dims, named_sizes
 from converter.verify.sessions import run, session
 from tests.conformance import assert_close
-from tests.converter.dynamic.more import GROUPS
-from tests.converter.dynamic.table import LINE, Group, Sizes
+from tests.converter.dynamic.table import TABLE, Group, Sizes
 
 TOLERANCE = 4
 """Sums of up to 81 numbers, decompositions among them, in units of the suite's own tolerance."""
 
-TABLE = {"line": LINE, **GROUPS}
-PART = 24
-"""So many programs are one file: most of the time goes into sessions and compilations."""
-
-
-def parts() -> list[Any]:
-    """Every part at one opset in the full tier, at the other in the hunt."""
-    rows = []
-    for name, group in TABLE.items():
-        names = list(group.programs)
-        for first in range(0, len(names), PART):
-            chosen = {n: group.programs[n] for n in names[first : first + PART]}
-            part = Group(group.specs, group.sizes, chosen, group.constraints)
-            tiers = {18: pytest.mark.full, 23: pytest.mark.hunt}
-            if len(rows) % 4:
-                tiers = {18: pytest.mark.hunt, 23: pytest.mark.full}
-            rows += [
-                pytest.param(part, opset, id=f"{name}-{first // PART}-{opset}", marks=mark)
-                for opset, mark in tiers.items()
-            ]
-    return rows
+ROWS = [
+    pytest.param(group, opset, id=f"{name}-{opset}", marks=tier)
+    for name, group in TABLE.items()
+    for opset, tier in ((18, pytest.mark.hunt), (23, pytest.mark.full))
+]
+"""A group is one file: most of the time goes into sessions and compilations."""
 
 
 def joined(group: Group) -> Any:
@@ -51,7 +35,7 @@ def drawn(value: Value, named: Sizes, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(rng.standard_normal(shape) * 1.5).astype(value.dtype)
 
 
-@pytest.mark.parametrize(("group", "opset"), parts())
+@pytest.mark.parametrize(("group", "opset"), ROWS)
 def test_programs(group, opset):
     fn = joined(group)
     export = converter.to_onnx(fn, group.specs, opset=opset, constraints=group.constraints)

@@ -11,19 +11,11 @@ from jax import export, lax
 
 import converter
 from converter.verify.sessions import run, session
-from tests.converter.dynamic.more import PATCHES
+from tests.converter.dynamic.table import PATCHES
 
-KEY = jax.random.key(0)
 NORMS = {
     "GroupNorm": (eqx.nn.GroupNorm(2, 4), {"InstanceNormalization": 1}),
-    "InstanceNorm": (eqx.nn.GroupNorm(4, 4), {"InstanceNormalization": 1}),
     "over space": (lambda x: jax.nn.standardize(x, (1, 2)), {"LayerNormalization": 1}),
-    "by hand": (
-        lambda x: (
-            (x - x.mean((1, 2), keepdims=True)) / jnp.sqrt(x.var((1, 2), keepdims=True) + 1e-5)
-        ),
-        {"LayerNormalization": 1},
-    ),
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from flax import nnx
 
 import converter
-from tests.converter.test_every_operation import ACTIVATIONS
+from tests.converter.fuse.test_activations import ACTIVATIONS
 from tests.converter.test_exactness import FUNCTIONS
 from tests.converter.test_recognisers import ALL
 from tests.converter.test_resize import FORMS as RESIZES

@@ -23,6 +23,11 @@ def less(x: Any) -> Any:
     return x - x.max(1, keepdims=True)
 
 
+def spread_out(x: Any) -> Any:
+    """Four copies of each row."""
+    return jnp.broadcast_to(x[:, None], (6, 4, 8))
+
+
 def gelu(inner: float = 1.0, half: float = 0.5, one: float = 1.0, cubic: float = 1.0) -> Any:
     """The spelling by tanh, with numbers that may be others."""
     root, cube = np.sqrt(2 / np.pi) * inner, 0.044715 * cubic
@@ -47,6 +52,7 @@ ACTIVATIONS = {
     "gelu, another one": gelu(one=1.1),
     "gelu, another cube": gelu(cubic=1.1),
     "gelu of two": lambda x, y: y * 0.5 * lax.erfc(-x * 0.5**0.5),
+    "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + x[:1]))),
     "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
 }
 SOFTMAX = {
@@ -55,11 +61,15 @@ SOFTMAX = {
     "of another": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(y)).sum(1, keepdims=True),
     "of a whole": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(x)).sum(keepdims=True),
     "along another axis": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(x)).sum(0, keepdims=True),
+    "of copies": lambda x, y: jnp.exp(less(x)) / spread_out(jnp.exp(less(x))).sum((1, 2))[:, None],
     "logarithm, base two": lambda x, y: less(x) - jnp.log(jnp.exp2(less(x)).sum(1)[:, None]),
     "logarithm, along another": lambda x, y: less(x) - jnp.log(jnp.exp(less(x)).sum(0)),
 }
 NORMS = {
     "highest": lambda x, y: (x - x.max(1, keepdims=True)) * lax.rsqrt(x.var(1)[:, None] + 1),
+    "mean of others": lambda x, y: (x - x.mean(0)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
+    "variance of all": lambda x, y: (x - mean(x)) * lax.rsqrt(x.var() + 1e-3),
+    "of a sample": lambda x, y: (x - mean(x)) * lax.rsqrt(x.var(1, ddof=1)[:, None]),
     "plain square": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(x**2) + 1e-3),
     "other": lambda x, y: (y - mean(x)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
     "power": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(abs(x - mean(x)) ** 3) + 1e-3),
