@@ -104,8 +104,7 @@ class Draw(Pool):
     def _spec(self, result: Any) -> Spec:
         if not isinstance(result, jax.ShapeDtypeStruct) or result.dtype.name not in ALL:
             raise Unfit
-        shape = tuple(d if isinstance(d, int) else str(d) for d in result.shape)
-        return Spec(shape, result.dtype.name)
+        return Spec.of(result)
 
     def _forget(self, pool: set[str], inputs: set[str], weights: set[str]) -> None:
         for table, kept in (

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 from jax import export
 
@@ -172,14 +171,7 @@ class Pool:
 
     def add(self, name: str, spec: Spec) -> None:
         self.pool[name] = spec
-        self.whole.structs[name] = self._struct(spec)
-
-    def _struct(self, spec: Spec) -> jax.ShapeDtypeStruct:
-        text = ",".join(map(str, spec.shape)) + ("," if len(spec.shape) == 1 else "")
-        shape: Any = spec.shape
-        if not spec.is_static:
-            shape = export.symbolic_shape(text, scope=self.whole.scope)
-        return jax.ShapeDtypeStruct(shape, np.dtype(spec.dtype))
+        self.whole.structs[name] = spec.struct(self.whole.scope)
 
     def dtype(self) -> str:
         table = DTYPES if not self.whole.x64 or self.chance(0.4) else WIDE

@@ -3,9 +3,11 @@
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.program import Shape
-from tests.fuzz.steps.registry import step
+from tests.fuzz.steps.registry import lines, step
 
 LETTERS = "abcdefgh"
+
+lines(outer=(0.5, "jnp.{outer|kron|convolve|correlate|inner}({x:f1}, {y:f1})"))
 
 
 @step(4)
@@ -81,12 +83,6 @@ def tensordot(d: Draw) -> str:
     axis = d.axis(x, negative=False)
     y = d.of((d.size(), d.pool[x].shape[axis]), d.pool[x].dtype)
     return f"jnp.tensordot({x}, {y}, axes=(({axis},), (1,)))"
-
-
-@step(0.5)
-def outer(d: Draw) -> str:
-    x, y = d.any("f", (1, 1)), d.any("f", (1, 1))
-    return f"jnp.{d.choice('outer', 'kron', 'convolve', 'correlate', 'inner')}({x}, {y})"
 
 
 @step(1.5)

@@ -3,7 +3,7 @@
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
 from tests.fuzz.program import Spec
-from tests.fuzz.steps.registry import step
+from tests.fuzz.steps.registry import last, step
 
 
 def returned(d: Draw, spec: Spec) -> str:
@@ -103,10 +103,3 @@ def map(d: Draw) -> str:
     spec = d.pool[xs]
     fn = d.function([Spec(spec.shape[1:], spec.dtype)], last)
     return f"lax.map({fn}, {xs})"
-
-
-def last(d: Draw) -> str:
-    made = [n for n in d.pool if n.startswith("v")]
-    if not made:
-        raise Unfit
-    return d.rng.choice(made[-2:])

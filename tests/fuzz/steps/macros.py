@@ -2,64 +2,70 @@
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.steps.registry import lines, step
 
-
-def _axis(d: Draw, x: str) -> int:
-    return -1 if d.chance(0.6) else d.axis(x)
-
-
-@step(2)
-def softmax(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    return d.choice(
-        f"jax.nn.softmax({x}, axis={axis})",
-        f"jax.nn.log_softmax({x}, axis={axis})",
-        f"jnp.exp({x}) / jnp.sum(jnp.exp({x}), axis={axis}, keepdims=True)",
-        f"(lambda e: e / e.sum({axis}, keepdims=True))"
-        f"(jnp.exp({x} - {x}.max({axis}, keepdims=True)))",
-        f"jnp.exp({x} - jax.scipy.special.logsumexp({x}, axis={axis}, keepdims=True))",
-        f"jax.nn.softmax({x}, axis={axis}, where={x} > -1)",
-    )
-
-
-@step(2)
-def gelu(d: Draw) -> str:
-    x = d.floating()
-    root, constant = "0.7978845608028654", "0.044715"
-    return d.choice(
-        f"jax.nn.gelu({x}, approximate=False)",
-        f"jax.nn.gelu({x})",
-        f"0.5 * {x} * (1 + lax.erf({x} / 2 ** 0.5))",
-        f"{x} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))",
-        f"{x} * jax.scipy.stats.norm.cdf({x})",
-        f"0.5 * {x} * (1 + jnp.tanh({root} * ({x} + {constant} * {x} ** 3)))",
-        f"0.5 * {x} * (1 + jnp.tanh({root} * ({x} + 0.05 * {x} ** 3)))",
-        f"{x} * jax.nn.sigmoid(1.702 * {x})",
-        f"jnp.tanh({root} * ({x} + {d.like(x)}))",
-    )
-
-
-@step(2.5)
-def layer_norm(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    epsilon = d.choice("1e-5", "1e-6", "1e-3")
-    scale = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
-    bias = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
-    mean = f"jnp.mean({x}, axis={axis}, keepdims=True)"
-    var = d.choice(
-        f"jnp.var({x}, axis={axis}, keepdims=True)",
-        f"jnp.mean(({x} - {mean}) ** 2, axis={axis}, keepdims=True)",
-        f"(jnp.mean({x} ** 2, {axis}, keepdims=True) - {mean} ** 2).clip(0)",
-    )
-    core = d.choice(
-        f"({x} - {mean}) * lax.rsqrt({var} + {epsilon})",
-        f"({x} - {mean}) / jnp.sqrt({var} + {epsilon})",
-        f"jax.nn.standardize({x}, axis={axis}, epsilon={epsilon})",
-    )
-    return d.choice(core, f"{core} * {scale} + {bias}", f"{core} * {scale}", f"{core} + {bias}")
+SOFTMAX = (
+    "jax.nn.softmax({x:f1+}, axis={a=near x})",
+    "jax.nn.log_softmax({x:f1+}, axis={a=near x})",
+    "jnp.exp({x:f1+}) / jnp.sum(jnp.exp({x}), axis={a=near x}, keepdims=True)",
+    "(lambda e: e / e.sum({a=near x}, keepdims=True))"
+    "(jnp.exp({x:f1+} - {x}.max({a}, keepdims=True)))",
+    "jnp.exp({x:f1+} - jax.scipy.special.logsumexp({x}, axis={a=near x}, keepdims=True))",
+    "jax.nn.softmax({x:f1+}, axis={a=near x}, where={x} > -1)",
+)
+GELU = (
+    "jax.nn.gelu({x:f}, approximate=False)",
+    "jax.nn.gelu({x:f})",
+    "0.5 * {x:f} * (1 + lax.erf({x} / 2 ** 0.5))",
+    "{x:f} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))",
+    "{x:f} * jax.scipy.stats.norm.cdf({x})",
+    "0.5 * {x:f} * (1 + jnp.tanh(0.7978845608028654 * ({x} + {0.044715|0.05} * {x} ** 3)))",
+    "{x:f} * jax.nn.sigmoid(1.702 * {x})",
+    "jnp.tanh(0.7978845608028654 * ({x:f} + {like x}))",
+)
+for _name, _spellings in (("softmax", SOFTMAX), ("gelu", GELU)):
+    for _number, _text in enumerate(_spellings):
+        lines(**{f"{_name}_{_number}": (2 / len(_spellings), _text)})
+MEAN = "jnp.mean({x}, axis={a}, keepdims=True)"
+VARIANCE = (
+    f"{{jnp.var({{x}}, axis={{a}}, keepdims=True)"
+    f"|jnp.mean(({{x}} - {MEAN}) ** 2, axis={{a}}, keepdims=True)"
+    f"|(jnp.mean({{x}} ** 2, {{a}}, keepdims=True) - {MEAN} ** 2).clip(0)}}"
+)
+NORMED = (
+    f"{{({{x}} - {MEAN}) * lax.rsqrt({VARIANCE} + {{e}})"
+    f"|({{x}} - {MEAN}) / jnp.sqrt({VARIANCE} + {{e}})"
+    "|jax.nn.standardize({x}, axis={a}, epsilon={e})}"
+)
+SQUARE = (
+    "{jnp.mean({x} ** 2, axis={a}, keepdims=True)"
+    "|jnp.mean(jnp.square({x}), axis={a}, keepdims=True)"
+    "|(jnp.sum({x} * {x}, axis={a}, keepdims=True) / {x}.shape[{a}])}"
+)
+RMS = (
+    f"{{{{x}} * lax.rsqrt({SQUARE} + 1e-6)|{{x}} / jnp.sqrt({SQUARE} + 1e-5)"
+    f"|({{x}}.astype('float32') * lax.rsqrt({SQUARE}.astype('float32') + 1e-6))"
+    ".astype({x}.dtype)}"
+)
+lines(
+    layer_norm=(
+        2.5,
+        "{x:f1+} {a=near x} {e=1e-5|1e-6|1e-3} {s=along x a} => "
+        f"{NORMED}{{| * {{s}} + {{along x a}}| * {{s}}| + {{s}}}}",
+    ),
+    rms_norm=(
+        1.5,
+        "{x:f1+} {a=near x} {s=along x a} => "
+        f"{{{{n={RMS}}}|{{n}} * {{s}}|{{n}} * (1 + {{s}})|{{s}} * ({{n}})}}",
+    ),
+    normalise=(
+        0.7,
+        "{x:f1+} / (jnp.linalg.norm({x}, axis={near x}, keepdims=True) + {1e-8|1e-6|1.0})",
+    ),
+    glu=(0.25, "jax.nn.glu({x:f1+}, axis={axis x})"),
+    swish_glu=(0.25, "jax.nn.silu({x:f1+}) * {like x}"),
+    losses=(0.5, "-jnp.sum(jax.nn.softmax({like x}, -1) * jax.nn.log_softmax({x:f1+}, -1), -1)"),
+)
 
 
 def _affine_layer(d: Draw) -> str:
@@ -88,32 +94,6 @@ def batch_norm(d: Draw) -> str:
     v, g, b, m = (d.of((size,), dtype) for _ in range(4))
     factor = f"(lax.rsqrt(jnp.abs({v}) + 1e-3) * {g})"
     return f"{x} * {factor} + ({b} - {m} * {factor})"
-
-
-@step(1.5)
-def rms_norm(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    scale = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
-    square = d.choice(
-        f"jnp.mean({x} ** 2, axis={axis}, keepdims=True)",
-        f"jnp.mean(jnp.square({x}), axis={axis}, keepdims=True)",
-        f"(jnp.sum({x} * {x}, axis={axis}, keepdims=True) / {x}.shape[{axis}])",
-    )
-    core = d.choice(
-        f"{x} * lax.rsqrt({square} + 1e-6)",
-        f"{x} / jnp.sqrt({square} + 1e-5)",
-        f"({x}.astype('float32') * lax.rsqrt({square}.astype('float32') + 1e-6)).astype({x}.dtype)",
-    )
-    return d.choice(core, f"{core} * {scale}", f"{core} * (1 + {scale})", f"{scale} * ({core})")
-
-
-@step(0.7)
-def normalise(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    epsilon = d.choice("1e-8", "1e-6", "1.0")
-    return f"{x} / (jnp.linalg.norm({x}, axis={axis}, keepdims=True) + {epsilon})"
 
 
 @step(3)
@@ -224,18 +204,6 @@ def rotary(d: Draw) -> str:
     if d.chance(0.2) and count > 1:
         return f"jnp.concatenate([{x}[..., :1, :], {whole}({x})[..., 1:, :]], -2)"
     return f"{whole}({x})"
-
-
-@step(0.5)
-def glu(d: Draw) -> str:
-    x = d.floating(1)
-    return d.choice(f"jax.nn.glu({x}, axis={d.axis(x)})", f"jax.nn.silu({x}) * {d.like(x)}")
-
-
-@step(0.5)
-def losses(d: Draw) -> str:
-    x = d.floating(1)
-    return f"-jnp.sum(jax.nn.softmax({d.like(x)}, -1) * jax.nn.log_softmax({x}, -1), -1)"
 
 
 @step(0.5)

@@ -2,7 +2,9 @@
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.steps.registry import lines, step
+
+lines(checked=(0.7, "own.checked({x:fiu})"))
 
 COLLECTIVES = (
     *("lax.psum(t, 'n')", "lax.pmean(t, 'n')", "lax.pmax(t, 'n')", "lax.pmin(t, 'n')"),
@@ -66,8 +68,3 @@ def unpickled(d: Draw) -> str:
     if dtype == "bfloat16":
         raise Unfit
     return f"{x} + jnp.asarray(np.ones((), own.unpickled({dtype!r})))"
-
-
-@step(0.7)
-def checked(d: Draw) -> str:
-    return f"own.checked({d.any('fiu')})"
