@@ -6,10 +6,9 @@ import sys
 import time
 from collections import Counter, defaultdict
 
-from tests.fuzz.draw import draw
+from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import Found, hunt
 from tests.fuzz.judge import judge
-from tests.fuzz.pool import Limits
 from tests.fuzz.program import printed
 from tests.fuzz.shrink import shrink
 

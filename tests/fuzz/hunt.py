@@ -11,9 +11,8 @@ from unittest import mock
 
 import jax
 
-from tests.fuzz.draw import draw
+from tests.fuzz.draw import Limits, draw
 from tests.fuzz.judge import Outcome, judge
-from tests.fuzz.pool import Limits
 
 PATIENCE = 240.0
 """Seconds for one program."""

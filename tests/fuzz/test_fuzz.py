@@ -9,10 +9,9 @@ import pytest
 import converter
 from converter import Difference
 from tests.fuzz import draw as drawing
-from tests.fuzz.draw import draw
+from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import hunt
 from tests.fuzz.judge import is_open, judge
-from tests.fuzz.pool import Limits
 from tests.fuzz.program import Program, Spec, Step
 from tests.fuzz.steps import STEPS
 

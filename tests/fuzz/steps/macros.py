@@ -1,7 +1,6 @@
 """The structures that the converter recognises, in the ways in which people write them."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
+from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.steps.registry import lines, step
 
 SOFTMAX = (
@@ -47,6 +46,26 @@ RMS = (
     f"|({{x}}.astype('float32') * lax.rsqrt({SQUARE}.astype('float32') + 1e-6))"
     ".astype({x}.dtype)}"
 )
+BIAS = "{{shaped q -2 n}|{shaped q 1 n}|{shaped q *2 -2 n}}"
+ATTENTION = (
+    "{q:f2-4} {n=1..6} {k=shaped q *2 n -1} {w=-1|-1|{1..6}} {v=shaped q *2 n w} "
+    "{f=jnp.finfo({q}.dtype).min|-jnp.inf|-1e30|-1e9|-100.0} "
+    "{c=/ {q}.shape[-1] ** 0.5|* {q}.shape[-1] ** -0.5||* 0.25} "
+    "{s=({q} {c}) @ jnp.swapaxes({k}, -1, -2)|jnp.einsum('...qd,...kd->...qk', {q}, {k}) {c}"
+    "|({q} @ jnp.swapaxes({k}, -1, -2)) {c}} "
+    f"{{t={{s}}|{{s}}|jnp.where({{truths q -2 n}}, {{s}}, {{f}})|({{s}}) + {BIAS}"
+    "|({s}) + jnp.where({truths q -2 n}, 0.0, {f})"
+    "|jnp.where(jnp.tril(jnp.ones(({q}.shape[-2], {n}), bool)), {s}, {f})}"
+)
+"""Batched by vmap or by axes, with and without masks."""
+OUTPUT = (
+    "{jax.nn.softmax({t}, axis=-1) @ {v}"
+    "|jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({t}, axis=-1), {v})"
+    "|jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({t}, axis=-1))"
+    "|jax.nn.softmax({t}, axis=-2) @ {v}"
+    "|jnp.einsum('...qk,...kd->...d', jax.nn.softmax({t}, axis=-1), {v})}"
+)
+"""In several orders of axes."""
 lines(
     layer_norm=(
         2.5,
@@ -55,8 +74,28 @@ lines(
     ),
     rms_norm=(
         1.5,
-        "{x:f1+} {a=near x} {s=along x a} => "
-        f"{{{{n={RMS}}}|{{n}} * {{s}}|{{n}} * (1 + {{s}})|{{s}} * ({{n}})}}",
+        f"{{x:f1+}} {{a=near x}} {{s=along x a}} {{n={RMS}}} => "
+        "{{n}|{n} * {s}|{n} * (1 + {s})|{s} * ({n})}",
+    ),
+    # As Keras folds it.
+    batch_norm=(
+        0.4,
+        "{x:f1+} {g=shaped x -1} {f=(lax.rsqrt(jnp.abs({shaped x -1}) + 1e-3) * {g})} => "
+        "{x} * {f} + ({shaped x -1} - {shaped x -1} * {f})",
+    ),
+    attention=(3, f"{ATTENTION} => {OUTPUT}"),
+    # On [batch, positions, heads, width].
+    library_attention=(
+        1,
+        "{q:f3-4} {n=size} {g=-2|-2|1} {k=shaped q *3 n g -1} {v=shaped q *3 n g -1} => "
+        "jax.nn.dot_product_attention({q}, {k}, {v}{||, is_causal=True|, mask={truths q -2 -3 n}"
+        "|, scale=0.3|, local_window_size=1}{||||||, bias={shaped q -2 -3 n}})",
+    ),
+    # A cell as Haiku writes it: one weight, used in slices.
+    gru=(
+        0.4,
+        "(lambda z, r, a: (1 - jax.nn.sigmoid(z)) * jnp.tanh(a * jax.nn.sigmoid(r)))(*jnp.split("
+        "{x:f1-2} @ {{shaped x -1 6} + {shaped x 6}|{shaped x -1 9} + {shaped x 9}}, 3, axis=-1))",
     ),
     normalise=(
         0.7,
@@ -68,7 +107,8 @@ lines(
 )
 
 
-def _affine_layer(d: Draw) -> str:
+@step(0.6)
+def affine_layer(d: Draw) -> str:
     """A product with factors and shifts behind it, some of them weights, some along an axis of
     the result that the weights do not have."""
     x = d.floating(1, 3)
@@ -82,73 +122,6 @@ def _affine_layer(d: Draw) -> str:
         operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
         text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
     return text
-
-
-@step(1)
-def batch_norm(d: Draw) -> str:
-    """As Keras folds it, or behind a product."""
-    if d.chance(0.6):
-        return _affine_layer(d)
-    x = d.floating(1)
-    dtype, size = d.pool[x].dtype, d.pool[x].shape[-1]
-    v, g, b, m = (d.of((size,), dtype) for _ in range(4))
-    factor = f"(lax.rsqrt(jnp.abs({v}) + 1e-3) * {g})"
-    return f"{x} * {factor} + ({b} - {m} * {factor})"
-
-
-@step(3)
-def attention(d: Draw) -> str:
-    """Batched by vmap or by axes, with and without masks, in several orders of axes."""
-    q = d.floating(2, 4)
-    *lead, count, width = d.pool[q].shape
-    dtype = d.pool[q].dtype
-    keys = d.size()
-    if not isinstance(width, int) or not width or not keys:
-        raise Unfit
-    wide = d.size() if d.chance(0.3) else width
-    k, v = d.of((*lead, keys, width), dtype), d.of((*lead, keys, wide), dtype)
-    scale = d.choice(f"/ {width} ** 0.5", f"* {width} ** -0.5", "", "* 0.25")
-    scores = d.choice(
-        f"({q} {scale}) @ jnp.swapaxes({k}, -1, -2)",
-        f"jnp.einsum('...qd,...kd->...qk', {q}, {k}) {scale}",
-        f"({q} @ jnp.swapaxes({k}, -1, -2)) {scale}",
-    )
-    mask = d.of((count, keys), "bool")
-    fill = d.choice(f"jnp.finfo('{dtype}').min", "-jnp.inf", "-1e30", "-1e9", "-100.0")
-    bias = d.of(d.choice((count, keys), (1, keys), (*lead, count, keys)), dtype)
-    scores = d.choice(
-        scores,
-        scores,
-        f"jnp.where({mask}, {scores}, {fill})",
-        f"({scores}) + {bias}",
-        f"({scores}) + jnp.where({mask}, 0.0, {fill})",
-        f"jnp.where(jnp.tril(jnp.ones({(count, keys)}, bool)), {scores}, {fill})",
-    )
-    last = d.choice(
-        f"jax.nn.softmax({scores}, axis=-1) @ {v}",
-        f"jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({scores}, axis=-1), {v})",
-        f"jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({scores}, axis=-1))",
-        f"jax.nn.softmax({scores}, axis=-2) @ {v}",
-        f"jnp.einsum('...qk,...kd->...d', jax.nn.softmax({scores}, axis=-1), {v})",
-    )
-    return last
-
-
-@step(1)
-def library_attention(d: Draw) -> str:
-    """`jax.nn.dot_product_attention` on [batch, positions, heads, width]."""
-    q = d.floating(3, 4)
-    *lead, count, heads, width = d.pool[q].shape
-    dtype, keys = d.pool[q].dtype, d.size()
-    groups = d.choice(heads, heads, 1)
-    k, v = (d.of((*lead, keys, groups, width), dtype) for _ in range(2))
-    mask = d.of((heads, count, keys), "bool")
-    more = d.choice(
-        "", "", ", is_causal=True", f", mask={mask}", ", scale=0.3", ", local_window_size=1"
-    )
-    if d.chance(0.1):
-        more += f", bias={d.of((heads, count, keys), dtype)}"
-    return f"jax.nn.dot_product_attention({q}, {k}, {v}{more})"
 
 
 @step(1)
@@ -218,20 +191,4 @@ def group_norm(d: Draw) -> str:
         f"(lambda t: ((t - t.mean({axes}, keepdims=True))"
         f" * lax.rsqrt(t.var({axes}, keepdims=True) + 1e-5))"
         f".reshape({(*lead, channels)}))({split})"
-    )
-
-
-@step(0.4)
-def gru(d: Draw) -> str:
-    """A cell as Haiku writes it: one weight, used in slices."""
-    x = d.floating(1, 2)
-    size, dtype = d.pool[x].shape[-1], d.pool[x].dtype
-    if not isinstance(size, int):
-        raise Unfit
-    hidden = d.choice(2, 3)
-    w, b = d.of((size, 3 * hidden), dtype), d.of((3 * hidden,), dtype)
-    gates = f"({x} @ {w} + {b})"
-    return (
-        f"(lambda z, r, a: (1 - jax.nn.sigmoid(z)) * jnp.tanh(a * jax.nn.sigmoid(r)))"
-        f"(*jnp.split({gates}, 3, axis=-1))"
     )

@@ -1,8 +1,9 @@
 """Reductions, cumulative operations, arguments of extremes, sorting."""
 
 from tests.fuzz.draw import Draw
-from tests.fuzz.steps.registry import lines, step
+from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
 
+OF_A_VALUE["ids"] = lambda d, x: d.of(d.pool[x].shape[:1], "int32")
 lines(
     reduce=(5, "jnp.{sum|prod|max|min|mean|var|std|ptp}({x:*1+}, axis={over x}{|, keepdims=True})"),
     reduce_bool=(1, "jnp.{any|all|count_nonzero}({x:*1+}, axis={over x}{|, keepdims=True})"),
@@ -28,6 +29,11 @@ lines(
     differences=(0.5, "jnp.{diff({x:fi1+}, axis={axis x})|ediff1d({x})}"),
     associative_scan=(0.4, "lax.associative_scan(jnp.{add|multiply|maximum}, {x:f1+!})"),
     one_hot=(0.3, "jax.nn.one_hot({x:i}, {1..5}, axis={-1|0})"),
+    top_k=(1, "lax.top_k({x:fiu1+!}, {1..3})"),
+    segment_sum=(
+        0.3,
+        "jax.ops.segment_{sum|max|min|prod}({x:f1-3}, {ids x}, num_segments={1..4})",
+    ),
     moments=(0.3, "jnp.{cov|trace|corrcoef}({x:f2})"),
 )
 
@@ -41,18 +47,3 @@ def lax_reduce(d: Draw) -> str:
     name = d.choice("add", "mul") if is_open else d.choice("add", "mul", "max", "min")
     start = "0" if name in ("add", "max") else "1"
     return f"lax.reduce({x}, jnp.asarray({start}, {x}.dtype), lax.{name}, {d.axes(x)})"
-
-
-@step(1)
-def top_k(d: Draw) -> str:
-    x = d.any("fiu", (1, 9), static=True)
-    last = d.shape(x)[-1]
-    return f"lax.top_k({x}, {d.integer(1, last)})"
-
-
-@step(0.3)
-def segment_sum(d: Draw) -> str:
-    x = d.any("f", (1, 3))
-    ids = d.of(d.pool[x].shape[:1], "int32")
-    name = d.choice("sum", "max", "min", "prod")
-    return f"jax.ops.segment_{name}({x}, {ids}, num_segments={d.integer(1, 4)})"

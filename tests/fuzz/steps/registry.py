@@ -9,18 +9,20 @@ A kind is a function that writes a line of Python, or a line with gaps in braces
 - `{like x}` and `{broad x}` are values that fit it, `{of x bool}` is one of its shape;
 - `{last x}` and `{loss x}` are functions of it, the second one gives a number; families have more
   of these in `OF_A_VALUE`, some also of an axis, as in `{along x a}`, a vector that fits there;
-- `{1..3}`, `{number}` and `{dtype}` are drawn, `{a|b}` is one of these;
+- `{shaped x …}` is a value of its dtype, `{truths x …}` of booleans, whose dimensions are numbers,
+  dimensions of `x` (`-1` is its last) or all of them but the last two (`*2`);
+- `{1..3}`, `{size}`, `{number}` and `{dtype}` are drawn, `{a|b}` is one of these;
 - `{n=…}` is any of them, and `{n}` the same again; before ` => ` it is drawn and not written.
 
-Gaps may hold gaps. Values come before the rest, and what a gap needs before the gap.
+Gaps may hold gaps. Values are drawn first, then the rest from the left.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.program import Shape
 
 Maker: TypeAlias = Callable[[Draw], str]
 
@@ -28,7 +30,6 @@ STEPS: list[Maker] = []
 WEIGHTS: list[float] = []
 
 VALUE = re.compile(r"\{(\w):([fiub*]+)(\d?)(\+|-\d|)(!?)(&?)\}")
-GAP = re.compile(r"\{(?:(\w)=)?([^{}]*)\}")
 
 
 def step(weight: float = 1.0) -> Callable[[Maker], Maker]:
@@ -40,11 +41,6 @@ def step(weight: float = 1.0) -> Callable[[Maker], Maker]:
         return maker
 
     return register
-
-
-def needed(part: str) -> set[str]:
-    """The values that stand in a gap."""
-    return {word for word in part.split() if len(word) == 1 and word.islower()}
 
 
 def lines(**table: tuple[float, str]) -> None:
@@ -72,31 +68,52 @@ def filled(d: Draw, text: str) -> str:
             raise Unfit
         return known[name]
 
-    def gap(found: re.Match[str]) -> str:
-        name, part = found.groups()
-        if "|" not in part and not needed(part) <= known.keys():
-            return found[0]
-        written = known[part] if part in known else drawn(d, part, known)
+    return expanded(d, VALUE.sub(value, text), known).rpartition(" => ")[2]
+
+
+def expanded(d: Draw, text: str, known: dict[str, str]) -> str:
+    """The text with what is drawn for its gaps, from the left."""
+    while "{" in text:
+        before, _, rest = text.partition("{")
+        name, options, after = gap(rest)
+        written = expanded(d, d.rng.choice(options), known)
+        if len(options) == 1:
+            written = known[written] if written in known else drawn(d, written, known)
         if name:
             known[name] = written
-        return written
+        text = f"{before}{written}{after}"
+    return text
 
-    text = VALUE.sub(value, text)
-    while GAP.search(text):
-        text = GAP.sub(gap, text)
-    return text.rpartition(" => ")[2]
+
+def gap(text: str) -> tuple[str, list[str], str]:
+    """What a gap is called, what may stand there, and the text after it."""
+    name = text[0] if text[1:2] == "=" and text[0].isalpha() else ""
+    depth, options = 0, [""]
+    for place, letter in enumerate(text):
+        if letter == "}" and not depth:
+            options[0] = options[0].removeprefix(f"{name}=") if name else options[0]
+            return name, options, text[place + 1 :]
+        depth += (letter == "{") - (letter == "}")
+        if letter == "|" and not depth:
+            options.append("")
+        else:
+            options[-1] += letter
+    raise ValueError(text)
 
 
 def drawn(d: Draw, part: str, known: Mapping[str, str]) -> str:
-    """What stands in a gap."""
-    if "|" in part:
-        return d.rng.choice(part.split("|"))
-    if ".." in part:
+    """What stands in a gap of one option."""
+    if re.fullmatch(r"-?\d+\.\.\d+", part):
         return str(d.integer(*map(int, part.split(".."))))
     what, *about = part.split()
     if what in OF_A_VALUE:
         return str(OF_A_VALUE[what](d, *(known.get(name, name) for name in about)))
-    return {"number": d.number, "dtype": d.dtype}.get(part, lambda: part)()
+    plain: Mapping[str, Callable[[], object]] = {
+        "number": d.number,
+        "dtype": d.dtype,
+        "size": d.size,
+    }
+    return str(plain.get(part, lambda: part)())
 
 
 def over(d: Draw, x: str) -> object:
@@ -107,6 +124,17 @@ def over(d: Draw, x: str) -> object:
 
 def near(d: Draw, x: str) -> int:
     return -1 if d.chance(0.6) else d.axis(x)
+
+
+def dims(d: Draw, x: str, *written: str) -> Shape:
+    shape = d.pool[x].shape
+    found: list[int | str] = []
+    for each in written:
+        if each.startswith("*"):
+            found += shape[: -int(each[1:])]
+        else:
+            found.append(shape[int(each)] if int(each) < 0 else int(each))
+    return tuple(found)
 
 
 def each(of_size: Callable[[Draw, Any], object]) -> Callable[[Draw, str], str]:
@@ -141,6 +169,8 @@ OF_A_VALUE: dict[str, Callable[..., object]] = {
     "broad": Draw.broadcastable,
     "of": lambda d, x, dtype: d.of(d.pool[x].shape, dtype),
     "along": lambda d, x, axis: d.of((d.pool[x].shape[int(axis)],), d.pool[x].dtype),
+    "shaped": lambda d, x, *more: d.of(dims(d, x, *more), d.pool[x].dtype),
+    "truths": lambda d, x, *more: d.of(dims(d, x, *more), "bool"),
     "last": lambda d, x: d.function([d.pool[x]], last),
     "loss": lambda d, x: d.function([d.pool[x]], loss),
 }

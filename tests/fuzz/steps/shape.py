@@ -2,8 +2,7 @@
 
 import math
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
+from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
 
 OF_A_VALUE |= {
@@ -24,6 +23,8 @@ lines(
     ),
     # Negative and interior padding too.
     lax_pad=(1, "lax.pad({x:*1+}, jnp.asarray({0|1|2}, {x}.dtype), {config x})"),
+    stack=(1.5, "jnp.stack([{x:*0-4}{|, {like x}|, {like x}, {like x}}], axis={-1|0|{axis x}})"),
+    unstack=(0.4, "jnp.unstack({x:*1+!&}, axis={axis x})"),
     move_axis=(1, "jnp.{moveaxis|swapaxes}({x:*2+}, {axis x}, {axis x})"),
     transposed=(1, "{x:*1+}.T"),
     squeeze=(0.7, "jnp.squeeze({x:*})"),
@@ -118,13 +119,6 @@ def concatenate(d: Draw) -> str:
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"
 
 
-@step(1.5)
-def stack(d: Draw) -> str:
-    x = d.any(rank=(0, 4))
-    chosen = [x, *(d.like(x) for _ in range(d.integer(0, 2)))]
-    return f"jnp.stack([{', '.join(chosen)}], axis={d.integer(-1, d.pool[x].rank)})"
-
-
 @step(2)
 def split(d: Draw) -> str:
     x = d.any(rank=(1, 9), static=True)
@@ -137,15 +131,6 @@ def split(d: Draw) -> str:
         return f"jnp.split({x}, {parts}, axis={axis})"
     points = sorted(d.integer(0, size) for _ in range(d.integer(1, 2)))
     return f"jnp.split({x}, {points}, axis={axis})"
-
-
-@step(0.4)
-def unstack(d: Draw) -> str:
-    x = d.any(rank=(1, 9), static=True)
-    axis = d.axis(x)
-    if not 2 <= d.shape(x)[axis] <= 5:
-        raise Unfit
-    return f"jnp.unstack({x}, axis={axis})"
 
 
 @step(0.5)

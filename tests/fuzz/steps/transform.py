@@ -2,13 +2,14 @@
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.program import Spec
-from tests.fuzz.steps.registry import last, lines, step
+from tests.fuzz.steps.registry import OF_A_VALUE, last, lines, step
 
 
 def without(spec: Spec, axis: int) -> Spec:
     return Spec(spec.shape[:axis] + spec.shape[axis + 1 :], spec.dtype)
 
 
+OF_A_VALUE["tails"] = lambda d, x: d.function([Spec(d.pool[x].shape[-1:], d.pool[x].dtype)], last)
 lines(
     jit=(0.7, "jax.jit({last x})({x:*})"),
     grad=(1.5, "jax.grad({|||jax.checkpoint}({loss x}))({x:f})"),
@@ -17,6 +18,7 @@ lines(
     vjp=(0.5, "jax.vjp({g=loss x}, {x:f})[1](jnp.ones_like(jax.eval_shape({g}, {x})))[0]"),
     jacobian=(0.3, "jax.{jacfwd|jacrev}({last x})({x:f0-1})"),
     checkpoint=(0.3, "jax.checkpoint({last x})({x:f})"),
+    vectorize=(0.2, "jax.vmap({tails x})({x:f1+}.reshape(-1, {x}.shape[-1]))"),
     custom_jvp=(0.2, "jax.numpy.vectorize(lambda t: jnp.sin(t) * t)({x:f})"),
 )
 
@@ -53,10 +55,3 @@ def vmap_nested(d: Draw) -> str:
         f"jax.vmap(jax.vmap({fn}, in_axes={second}, out_axes={outs[1]}), "
         f"in_axes={first}, out_axes={outs[0]})({x})"
     )
-
-
-@step(0.2)
-def vectorize(d: Draw) -> str:
-    x = d.floating(1)
-    fn = d.function([Spec(d.pool[x].shape[-1:], d.pool[x].dtype)], last)
-    return f"jax.vmap({fn})({x}.reshape(-1, {x}.shape[-1]))"
