@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 
-from tests.hub_server import listening
+from tests.hub_server import Handler, listening
 
 TOKEN = "t0ken"
 
@@ -74,12 +73,7 @@ ROUTES = (
 def receiving(hub: Pushes) -> Iterator[Pushes]:
     """Run the server while the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
+    class Receiving(Handler):
         def route(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             for step, method, pattern in ROUTES:
@@ -87,56 +81,50 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
                 if found and method == self.command:
                     hub.steps.append(step)
                     if step in hub.failing:
-                        return self.reply(hub.failing[step])
+                        return self.reply(hub.failing[step], {})
                     is_open = step in ("look", "upload", "validate")
                     if not is_open and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                        return self.reply(401)
+                        return self.reply(401, {})
                     return getattr(self, f"take_{step}")(body, *found.groups())
-            self.reply(404)
+            self.reply(404, {})
 
         do_GET = do_POST = do_PUT = route
 
-        def reply(self, status: int, content: object = None, **headers: str) -> None:
-            data = b"" if content is None else json.dumps(content).encode()
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key.replace("_", "-"), value)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+        def tell(self, content: object, status: int = 200) -> None:
+            told = {"Content-Type": "application/json"}
+            self.reply(status, told, json.dumps(content).encode())
 
         def take_look(self, _: bytes, repository: str, branch: str) -> None:
             if repository not in hub.repositories:
-                return self.reply(404, X_Error_Code="RepoNotFound")
+                return self.reply(404, {"X-Error-Code": "RepoNotFound"})
             if branch not in hub.repositories[repository]:
-                return self.reply(404, X_Error_Code="RevisionNotFound")
+                return self.reply(404, {"X-Error-Code": "RevisionNotFound"})
             files = hub.repositories[repository][branch]
             told = [sibling(name, data) for name, data in files.items()]
-            self.reply(200, {"id": repository, "sha": "0" * 40, "siblings": told})
+            self.tell({"id": repository, "sha": "0" * 40, "siblings": told})
 
         def take_create(self, body: bytes) -> None:
             asked = json.loads(body)
             repository = f"{asked['organization']}/{asked['name']}"
             told = {"url": f"{hub.url}/{repository}"}
             if repository in hub.repositories:
-                return self.reply(409, told)
+                return self.tell(told, 409)
             hub.repositories[repository] = {"main": {}}
             hub.private[repository] = asked["visibility"] == "private"
-            self.reply(200, told)
+            self.tell(told)
 
         def take_branch(self, _: bytes, repository: str, name: str) -> None:
             branches = hub.repositories[repository]
             branches[name] = dict(branches["main"])
-            self.reply(200, {})
+            self.tell({})
 
         def take_validate(self, _: bytes) -> None:
-            self.reply(200, {"errors": [], "warnings": []})
+            self.tell({"errors": [], "warnings": []})
 
         def take_preupload(self, body: bytes, repository: str, branch: str) -> None:
             held = hub.repositories[repository][branch]
             files = [mode(file["path"], held) for file in json.loads(body)["files"]]
-            self.reply(200, {"files": files})
+            self.tell({"files": files})
 
         def take_batch(self, body: bytes, _: str) -> None:
             objects = json.loads(body)["objects"]
@@ -144,12 +132,12 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
                 if item["oid"] not in hub.uploads:
                     place = f"{hub.url}/upload/{item['oid']}"
                     item["actions"] = {"upload": {"href": place}}
-            self.reply(200, {"objects": objects})
+            self.tell({"objects": objects})
 
         def take_upload(self, body: bytes, digest: str) -> None:
             assert hashlib.sha256(body).hexdigest() == digest
             hub.uploads[digest] = body
-            self.reply(200)
+            self.reply(200, {})
 
         def take_commit(self, body: bytes, repository: str, branch: str) -> None:
             files, names = hub.repositories[repository][branch], []
@@ -164,8 +152,8 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
                 names.append(name)
             hub.commits.append(names)
             page = f"{hub.url}/{repository}/commit/{'1' * 40}"
-            self.reply(200, {"commitUrl": page, "commitOid": "1" * 40})
+            self.tell({"commitUrl": page, "commitOid": "1" * 40})
 
-    with listening(Handler) as port:
+    with listening(Receiving) as port:
         hub.url = f"http://127.0.0.1:{port}"
         yield hub

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,6 +57,23 @@ class Hub:
         return commits.pop(0) if len(commits) > 1 else commits[0]
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Answers with a length, so that connections stay, and says nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def reply(self, status: int, headers: Mapping[str, str], body: bytes = b"") -> None:
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
 @contextmanager
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     """Run a server while the block runs; gives its port."""
@@ -75,12 +92,7 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 def serving(hub: Hub) -> Iterator[Hub]:
     """Run the server while the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
+    class Sending(Handler):
         def do_HEAD(self) -> None:
             self.answer(send=False)
 
@@ -103,18 +115,18 @@ def serving(hub: Hub) -> Iterator[Hub]:
                 asked, name = (f"{repository}@{at}/{file}" for at in (revision, commit))
             hub.requests.append((f"{self.command} {asked}", self.headers.get("Range")))
             if hub.status is not None:
-                return self.refuse(hub.status, {})
+                return self.reply(hub.status, {})
             if hub.statuses and found and send:
-                return self.refuse(hub.statuses.pop(0), hub.refusal)
+                return self.reply(hub.statuses.pop(0), hub.refusal)
             if hub.busy and found:
-                return self.refuse(hub.busy.pop(0), hub.refusal)
+                return self.reply(hub.busy.pop(0), hub.refusal)
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
-                return self.refuse(401, {"X-Error-Code": "GatedRepo"})
+                return self.reply(401, {"X-Error-Code": "GatedRepo"})
             if name not in hub.files:
-                return self.refuse(404, {"X-Error-Code": self.missing(name)})
+                return self.reply(404, {"X-Error-Code": self.missing(name)})
             if hub.cdn and send:
                 port = self.server.server_address[1]
-                return self.refuse(302, {"Location": f"http://localhost:{port}/cdn/{name}"})
+                return self.reply(302, {"Location": f"http://localhost:{port}/cdn/{name}"})
             self.give(name, commit if re.fullmatch("[0-9a-f]{40}", commit) else COMMIT, send)
 
         def missing(self, name: str) -> str:
@@ -126,19 +138,12 @@ def serving(hub: Hub) -> Iterator[Hub]:
                 return "RevisionNotFound"
             return "EntryNotFound"
 
-        def refuse(self, status: int, headers: dict[str, str]) -> None:
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
         def give(self, name: str, commit: str, send: bool) -> None:
             content = hub.files[name]
             asked = None if hub.whole else self.headers.get("Range")
             start = int((asked or "bytes=0-").removeprefix("bytes=")[:-1])
             if start >= len(content) > 0:
-                return self.refuse(416, {})
+                return self.reply(416, {})
             self.send_response(206 if start else 200)
             if start:
                 self.send_header("Content-Range", f"bytes {start}-{len(content)}/{len(content)}")
@@ -165,7 +170,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
             if end is not None:
                 self.close_connection = True
 
-    with listening(Handler) as port:
+    with listening(Sending) as port:
         hub.url = f"http://127.0.0.1:{port}"
         try:
             yield hub

@@ -1,22 +1,23 @@
 """Commands that are stopped at the n-th thing they do to the files of a folder.
 
 A server imports everything once and forks for each command, since an import takes longer than most
-of them. `python -m tests.killed` reads a line of JSON for each: a folder, arguments, what happens
-(a signal, or a disk that is full), and when; it answers with the exit status and how many things
-were done to the folder's files.
+of them.
 """
 
 import errno
-import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from multiprocessing import connection, forkserver, get_context
+from unittest import mock
 
+PRELOADED = (
+    *("pytest", "zoo.artifacts.build.folder", "zoo.checkpoints.convert", "zoo.checkpoints.golden"),
+    *("zoo.cli.golden_command", "zoo.cli.weights_command", "zoo.export.exporter", "zoo.hub.pull"),
+)
 REMOVALS = {"os.remove", "os.rmdir"}
 WRITES = REMOVALS | {"os.rename", "os.mkdir", "os.truncate", "os.utime", "open"}
 
@@ -34,7 +35,7 @@ class Order:
 class Watch:
     """Counts what happens to the files of a folder, and strikes."""
 
-    def __init__(self, order: Order, told: int) -> None:
+    def __init__(self, order: Order, told: connection.Connection) -> None:
         self.order, self.told, self.count, self.struck = order, told, 0, False
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -45,7 +46,7 @@ class Watch:
         if event == "open" and not int(str(arguments[2])) & (os.O_WRONLY | os.O_RDWR):
             return
         self.count += 1
-        os.write(self.told, b".")
+        self.told.send(None)
         if self.order.action == "ENOSPC":
             # Removing needs no room: the next change that does is refused.
             if self.count >= self.order.at > 0 and not self.struck and event not in REMOVALS:
@@ -55,7 +56,7 @@ class Watch:
             os.kill(os.getpid(), getattr(signal, self.order.action))
 
 
-def perform(order: Order, told: int) -> None:
+def perform(order: Order, told: connection.Connection) -> None:
     """Run the command in this process, which ends with it."""
     from zoo import cli
 
@@ -64,65 +65,37 @@ def perform(order: Order, told: int) -> None:
     os.dup2(null, 1)
     os.dup2(null, 2)
     sys.argv = ["zoo", *order.arguments]
-    sys.addaudithook(Watch(order, told))
-    cli.main()
-
-
-def serve() -> None:
-    import zoo.artifacts.build.folder
-    import zoo.checkpoints.convert
-    import zoo.checkpoints.golden
-    import zoo.cli.golden_command
-    import zoo.cli.weights_command
-    import zoo.export.exporter
-    import zoo.hub.pull  # noqa: F401
-
-    for line in sys.stdin:
-        order = Order(**json.loads(line))
-        seen, told = os.pipe()
-        child = os.fork()
-        if not child:
-            code = 99  # of what has a traceback
-            try:
-                perform(order, told)
-            except SystemExit as left:
-                code = int(left.code or 0)
-            finally:
-                os._exit(code)
-        os.close(told)
-        count = 0
-        while piece := os.read(seen, 1000):
-            count += len(piece)
-        os.close(seen)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps([status, count]), flush=True)
+    code = 99  # of what has a traceback
+    try:
+        sys.addaudithook(Watch(order, told))
+        cli.main()
+    except SystemExit as left:
+        code = int(left.code or 0)
+    finally:
+        os._exit(code)
 
 
 @contextmanager
 def commands(**variables: str) -> Iterator[Callable[[Order], tuple[int, int]]]:
-    """The server as a function: an exit status, negative for a signal, and how many changes."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.killed"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[1],
-        env={**os.environ, **variables},
-    )
-    assert process.stdin is not None and process.stdout is not None
-    asked, answers = process.stdin, process.stdout
+    """A function that runs one: an exit status, negative for a signal, and how many changes."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
 
     def run(order: Order) -> tuple[int, int]:
-        print(json.dumps(asdict(order)), file=asked, flush=True)
-        status, count = json.loads(answers.readline())
-        return status, count
+        seen, told = context.Pipe(duplex=False)
+        process = context.Process(target=perform, args=(order, told))
+        process.start()
+        told.close()
+        count = 0
+        try:
+            while True:
+                seen.recv()
+                count += 1
+        except EOFError:
+            process.join()
+        assert process.exitcode is not None
+        return process.exitcode, count
 
-    try:
+    with mock.patch.dict(os.environ, variables):
+        forkserver.ensure_running()  # the variables are read where modules are imported
         yield run
-    finally:
-        process.kill()
-        process.communicate()
-
-
-if __name__ == "__main__":
-    serve()

@@ -6,8 +6,9 @@ The numbers go to `docs/models.json`, the table that people read is rendered fro
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,7 @@ import converter
 import zoo
 from converter.model.verdict import compare
 from converter.verify.sessions import run
-from tests.references import (
-    Arrays,
-    Reference,
-    convnext,
-    digits,
-    dinov2,
-    dinov3,
-    eupe,
-    siglip2,
-    tips,
-    vit,
-)
+from tests.references import Arrays, Reference
 from tests.seeded import leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
@@ -41,10 +31,11 @@ from zoo.models.config import Config
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
 
+FAMILIES = ("dinov3", "convnext", "dinov2", "siglip2", "tips", "eupe", "vit", "digits")
 REFERENCES: dict[str, dict[str, Reference]] = {
     name: found
-    for family in (dinov3, convnext, dinov2, siglip2, tips, eupe, vit, digits)
-    for name, found in family.REFERENCES.items()
+    for family in FAMILIES
+    for name, found in import_module(f"tests.references.{family}").REFERENCES.items()
 }
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -192,43 +183,40 @@ def _table(columns: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
         yield "| " + " | ".join(cell(row) for cell in columns.values()) + " |"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1e}"
+def _at(*keys: str) -> Callable[[Row], str]:
+    """The number at a place of a row, if there is one."""
 
+    def cell(row: Row) -> str:
+        found: Any = row
+        for key in keys:
+            found = found.get(key, {})
+        return f"{found:.1e}" if found != {} else "-"
 
-def _against(who: str, kind: str) -> Any:
-    return lambda row: _number(row["against"].get(who, {}).get(kind))
+    return cell
 
 
 def _size(row: Row) -> str:
     return "x".join(map(str, row["size"]))
 
 
-MODEL_COLUMNS: dict[str, Any] = {
+MODEL_COLUMNS: dict[str, Callable[[Row], str]] = {
     "model": lambda row: row["model"],
     "size": _size,
     "parameters": lambda row: f"{row['parameters']:,}",
-    "Equimo (rel)": _against("equimo", "rel"),
-    "transformers": _against("transformers", "abs"),
-    **{
-        f"ONNX {opset}": lambda row, opset=opset: _number(row["onnxruntime"][str(opset)])
-        for opset in OPSETS
-    },
+    "Equimo (rel)": _at("against", "equimo", "rel"),
+    "transformers": _at("against", "transformers", "abs"),
+    **{f"ONNX {opset}": _at("onnxruntime", str(opset)) for opset in OPSETS},
     "nodes 18": lambda row: str(row["nodes"]["18"]),
     "nodes 23": lambda row: str(row["nodes"]["23"]),
     "fused at 23": lambda row: ", ".join(f"{n} {name}" for name, n in row["fused"].items()),
 }
 
-GOLDEN_COLUMNS: dict[str, Any] = {
+GOLDEN_COLUMNS: dict[str, Callable[[Row], str]] = {
     "model": lambda row: row["model"],
     "size": _size,
-    "JAX": lambda row: _number(row["jax"]),
-    **{
-        f"ONNX {opset}": lambda row, opset=opset: _number(row["fixed"][str(opset)])
-        for opset in OPSETS
-    },
-    "ONNX 18, open size": lambda row: _number(row["open"]["18"]),
-    "ONNX 23, open size": lambda row: _number(row["open"]["23"]),
+    "JAX": _at("jax"),
+    **{f"ONNX {opset}": _at("fixed", str(opset)) for opset in OPSETS},
+    **{f"ONNX {opset}, open size": _at("open", str(opset)) for opset in (18, 23)},
 }
 
 INTRODUCTION = """# Models, measured

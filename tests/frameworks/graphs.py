@@ -67,9 +67,8 @@ def segments(how: Callable[..., Any]) -> Callable[..., Bound]:
 
 GRAPH = (graphs(),)
 ROWS = [
-    Row("GraphNetwork", network(
-        lambda edge, node, whole: jraph.GraphNetwork(edge, node, whole),
-        edge=13, node=14, whole=10), GRAPH, {"MatMul": 3}),
+    Row("GraphNetwork", network(lambda edge, node, whole: jraph.GraphNetwork(edge, node, whole),
+        edge=13, node=14, whole=10), GRAPH),
     Row("InteractionNetwork", network(
         lambda edge, node: jraph.InteractionNetwork(edge, node), edge=11, node=8), GRAPH),
     Row("RelationNetwork", network(

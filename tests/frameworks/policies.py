@@ -43,7 +43,7 @@ def value() -> Callable[..., Bound]:
 
 
 ROWS = [
-    Row("PPO policy", policy(ppo), OBSERVED, {"MatMul": 5}),
-    Row("SAC policy", policy(sac), OBSERVED, {"MatMul": 3}),
-    Row("value network", value(), OBSERVED, {"MatMul": 3}),
+    Row("PPO policy", policy(ppo), OBSERVED),
+    Row("SAC policy", policy(sac), OBSERVED),
+    Row("value network", value(), OBSERVED),
 ]

@@ -45,7 +45,7 @@ def test_a_layer_converts_and_is_what_the_page_says(framework, row):
 def test_every_layer_is_here(framework):
     rows = [*framework.rows()]
     if framework.listed:
-        assert_complete(framework.public(), rows, framework.left())
+        assert_complete(framework.module.public(), rows, framework.left())
     section = SECTIONS[framework.title]
     assert re.findall(r"^\| (.*?) \| \d", section, re.M) == [row.name for row in rows]
     assert re.findall(r"^- `(.*?)`: (.*)$", section, re.M) == [*framework.left().items()]

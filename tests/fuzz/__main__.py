@@ -6,34 +6,45 @@ import sys
 import time
 from collections import Counter, defaultdict
 
-from tests.fuzz.draw import draw
+from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import Found, hunt
 from tests.fuzz.judge import judge
-from tests.fuzz.options import limits, parser
 from tests.fuzz.program import printed
 from tests.fuzz.shrink import shrink
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    found.add_argument("--programs", type=int, default=300, help="how many")
+    found.add_argument("--first", type=int, default=0, help="the index of the first")
+    found.add_argument("--seed", default="0")
+    found.add_argument("--jobs", type=int, default=1, help="worker processes")
+    found.add_argument("--steps", type=int, default=12, help="at most so many steps in each")
+    found.add_argument("--shrink", type=int, default=3, help="so many of each cause are shrunk")
+    found.add_argument("--show", type=int, help="print the program of this index, and judge it")
+    return found
 
 
 def main() -> int:
     logging.disable(logging.ERROR)
     options = parser().parse_args()
+    limits = Limits((2, options.steps))
     if options.show is not None:
-        program = draw(f"{options.seed}/{options.show}", limits(options))
+        program = draw(f"{options.seed}/{options.show}", limits)
         print(printed(program))
         print(judge(program))
         return 0
     started = time.monotonic()
     indices = range(options.first, options.first + options.programs)
-    arguments = [f"--seed={options.seed}", f"--steps={options.steps}"]
-    found = [f for f in hunt(indices, arguments, options.jobs)]
+    found = list(hunt(indices, options.seed, limits, options.jobs))
     counts = Counter(f.outcome.kind for f in found)
     print(f"{len(found)} programs in {time.monotonic() - started:.0f} s:", dict(counts))
     failed = [f for f in found if not f.outcome.is_fine]
-    _report(failed, options)
+    _report(failed, options, limits)
     return 1 if failed else 0
 
 
-def _report(failed: list[Found], options: argparse.Namespace) -> None:
+def _report(failed: list[Found], options: argparse.Namespace, limits: Limits) -> None:
     """Each cause with how often it was met, and its smallest programs."""
     causes: dict[tuple[str, str], list[Found]] = defaultdict(list)
     for each in failed:
@@ -42,7 +53,7 @@ def _report(failed: list[Found], options: argparse.Namespace) -> None:
         print(f"\n== {len(group)} times {kind}: {cause}", [f.index for f in group][:20])
         # Wrong numbers have no message to group them by.
         for each in group[: None if kind.startswith("wrong") else options.shrink]:
-            program = draw(f"{options.seed}/{each.index}", limits(options))
+            program = draw(f"{options.seed}/{each.index}", limits)
             outcome = each.outcome
             if kind not in ("crash", "hangs"):
                 program = shrink(program, outcome)

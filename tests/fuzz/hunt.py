@@ -1,18 +1,24 @@
 """Many programs in worker processes, which may die: what crashes one is an outcome too."""
 
-import json
+import logging
 import os
-import select
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import connection, get_context
+from unittest import mock
 
-from tests.fuzz.judge import Outcome
+import jax
+
+from tests.fuzz.draw import Limits, draw
+from tests.fuzz.judge import Outcome, judge
 
 PATIENCE = 240.0
 """Seconds for one program."""
+
+FORGET = 300
+"""After so many programs what was compiled is forgotten: most of it is not used again."""
 
 FLAGS = " ".join(
     (
@@ -25,6 +31,12 @@ FLAGS = " ".join(
 )
 """Thousands of functions are compiled that run once: six times faster than by default."""
 
+VARIABLES = {
+    "XLA_FLAGS": os.environ.get("FUZZ_XLA_FLAGS", FLAGS),
+    "PYTHONWARNINGS": "ignore",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
 
 @dataclass(frozen=True)
 class Found:
@@ -34,59 +46,51 @@ class Found:
     outcome: Outcome
 
 
-COMMAND = (sys.executable, "-m", "tests.fuzz.worker")
+def work(pipe: connection.Connection, seed: str, limits: Limits) -> None:
+    """Judge the programs whose indices come; tell whether JAX runs one, and then the outcome."""
+    logging.disable(logging.ERROR)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nothing, stream.fileno())
+    for count, index in enumerate(iter(pipe.recv, None)):
+        if count % FORGET == FORGET - 1:
+            jax.clear_caches()
+        pipe.send(judge(draw(f"{seed}/{index}", limits), pipe.send))
 
 
 class Worker:
-    """A process that judges programs whose indices are written to it."""
+    """A process that judges programs whose indices are sent to it."""
 
-    def __init__(self, arguments: Sequence[str], command: Sequence[str] = COMMAND) -> None:
-        environment = {
-            **os.environ,
-            "XLA_FLAGS": os.environ.get("FUZZ_XLA_FLAGS", FLAGS),
-            "PYTHONWARNINGS": "ignore",
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        }
-        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-        self._process = subprocess.Popen(
-            [*command, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            bufsize=0,  # `select` does not see what lies in a buffer of ours
-        )
+    def __init__(self, seed: str, limits: Limits) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        with mock.patch.dict(os.environ, VARIABLES):
+            os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
+            self.process = context.Process(target=work, args=(theirs, seed, limits), daemon=True)
+            self.process.start()
+        theirs.close()
         self.index = -1
         self._since = 0.0
         self._in_jax = False
 
-    def give(self, index: int) -> None:
-        assert self._process.stdin is not None
-        self.index, self._since, self._in_jax = index, time.monotonic(), False
-        self._process.stdin.write(f"{index}\n".encode())
-        self._process.stdin.flush()
-
     def fileno(self) -> int:
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+        return self.pipe.fileno()
+
+    def give(self, index: int) -> None:
+        self.index, self._since, self._in_jax = index, time.monotonic(), False
+        self.pipe.send(index)
 
     def take(self) -> Outcome | None:
-        """What it has to say: the outcome, or none yet, but whether it is in JAX now.
-
-        A dead process is an outcome as well.
-        """
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            return self._failed("crash", f"the process ended with {self._process.wait()}")
-        told = json.loads(line)
-        if isinstance(told, bool):
-            self._in_jax = told
-            return None
-        return Outcome(**told)
-
-    def give_up(self) -> Outcome | None:
-        """The outcome of what takes too long."""
+        """The outcome, also of a process that died or takes too long; none yet while it runs."""
+        try:
+            while self.pipe.poll():
+                told = self.pipe.recv()
+                if isinstance(told, Outcome):
+                    return told
+                self._in_jax = told
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            return self._failed("crash", f"the process ended with {self.process.exitcode}")
         late = time.monotonic() - self._since > PATIENCE
         return self._failed("hangs", f"after {PATIENCE} s") if late else None
 
@@ -94,27 +98,22 @@ class Worker:
         self.end()
         return Outcome("invalid" if self._in_jax else kind, detail, kind)
 
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
     def end(self) -> None:
-        self._process.kill()
-        # Reads what is left, waits, and closes both pipes.
-        self._process.communicate()
+        self.process.kill()
+        self.process.join()
 
 
-def hunt(indices: range, arguments: list[str], jobs: int = 1) -> Iterator[Found]:
+def hunt(indices: range, seed: str, limits: Limits, jobs: int = 1) -> Iterator[Found]:
     """Judge programs, as they are done."""
     waiting = iter(indices)
-    busy = [Worker(arguments) for _ in range(min(jobs, len(indices)))]
+    busy = [Worker(seed, limits) for _ in range(min(jobs, len(indices)))]
     for worker in busy:
         worker.give(next(waiting))
     try:
         while busy:
-            ready = select.select(busy, [], [], 5.0)[0]
+            connection.wait(busy, 5.0)
             for worker in list(busy):
-                outcome = worker.take() if worker in ready else worker.give_up()
+                outcome = worker.take()
                 if outcome is None:
                     continue
                 yield Found(worker.index, outcome)
@@ -123,13 +122,8 @@ def hunt(indices: range, arguments: list[str], jobs: int = 1) -> Iterator[Found]
                 if index is None:
                     worker.end()
                     continue
-                busy.append(worker if worker.is_alive else Worker(arguments))
+                busy.append(worker if worker.process.is_alive() else Worker(seed, limits))
                 busy[-1].give(index)
     finally:
         for worker in busy:
             worker.end()
-
-
-def written(told: Outcome | bool) -> str:
-    """What a worker says, on one line: an outcome, or whether it is in JAX."""
-    return json.dumps(told if isinstance(told, bool) else asdict(told))

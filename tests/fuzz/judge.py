@@ -42,7 +42,7 @@ number compiled than step by step, as for the derivative of a maximum of equals 
 axes, or for inputs that are one rounding away, as for the derivative of a root next to zero."""
 
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
-SIGNED = re.compile("bitcast|signbit|copysign")
+SIGNED = "bitcast|signbit|copysign"
 PROMISING = re.compile(r"(\.at\[.*\]\.|segment_)(min|max|set)\(")
 DERIVATIVE = re.compile(r"jax\.(grad|value_and_grad|jac\w+|jvp|vjp|linearize)\(")
 TOO_SMALL = re.compile(
@@ -131,16 +131,14 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
     if verdict.passed or converter.check(export, _eager(fn, params)).passed:
         return Outcome("right")
     sample = verdict.differences[0].sample
-    if "float16" in str(program) and _meets(program, sample, _is_extreme):
-        return Outcome("overflows")
-    if "top_k" in str(program) and _meets(program, sample, _is_negative_nan):
-        return Outcome("sign of NaN")
-    if SIGNED.search(str(program)) and _meets(program, sample, _holds_nan):
-        return Outcome("sign of NaN")
-    if re.search(f"{SIGNED.pattern}|top_k", str(program)) and _meets(
-        program, sample, _has_both_zeros
+    for word, what, kind in (
+        ("float16", _is_extreme, "overflows"),
+        ("top_k", _is_negative_nan, "sign of NaN"),
+        (SIGNED, _holds_nan, "sign of NaN"),
+        (f"{SIGNED}|top_k", _has_both_zeros, "sign of zero"),
     ):
-        return Outcome("sign of zero")
+        if re.search(word, str(program)) and _meets(program, sample, what):
+            return Outcome(kind)
     if _meets(program, sample, _is_huge) and converter.check(export, _dividing(program)).passed:
         return Outcome("reciprocal")
     if is_open(program, verdict.differences[0]):

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
 
 from tests.fuzz import own
 
@@ -47,6 +47,19 @@ class Spec:
     @property
     def is_static(self) -> bool:
         return all(isinstance(d, int) for d in self.shape)
+
+    @classmethod
+    def of(cls, struct: Any) -> Spec:
+        """That of a value in JAX."""
+        shape = tuple(d if isinstance(d, int) else str(d) for d in struct.shape)
+        return cls(shape, struct.dtype.name)
+
+    def struct(self, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
+        """As JAX has it."""
+        shape: Any = self.shape
+        if not self.is_static:
+            shape = export.symbolic_shape("".join(f"{d}," for d in shape), scope=scope)
+        return jax.ShapeDtypeStruct(shape, np.dtype(self.dtype))
 
     def __str__(self) -> str:
         dims = ", ".join(repr(d) for d in self.shape)
@@ -192,17 +205,24 @@ def types(step: Step, known: Mapping[str, Any]) -> list[Any]:
     return list(jax.eval_shape(_run(code)["step"], *(known[name] for name in names)))
 
 
-def renamed(step: Step, table: Mapping[str, str]) -> Step:
-    """The step with other operands."""
-
-    def text(old: str) -> str:
-        return NAME.sub(lambda m: table.get(m.group(), m.group()), old)
-
-    bodies = tuple(
-        replace(b, steps=tuple(renamed(s, table) for s in b.steps), result=text(b.result))
-        for b in step.bodies
+def changed(steps: Iterable[Step], change: Callable[[str], str]) -> tuple[Step, ...]:
+    """Steps with other texts, nested functions included."""
+    return tuple(
+        replace(
+            step,
+            text=change(step.text),
+            bodies=tuple(
+                replace(b, steps=changed(b.steps, change), result=change(b.result))
+                for b in step.bodies
+            ),
+        )
+        for step in steps
     )
-    return replace(step, text=text(step.text), bodies=bodies)
+
+
+def renamed(steps: Iterable[Step], table: Mapping[str, str]) -> tuple[Step, ...]:
+    """Steps with other operands."""
+    return changed(steps, lambda text: NAME.sub(lambda m: table.get(m.group(), m.group()), text))
 
 
 def live(program: Program) -> Program:

@@ -9,31 +9,35 @@ from jax import export
 
 from tests.fuzz.errors import IN_JAX
 from tests.fuzz.judge import Outcome, judge
-from tests.fuzz.program import NAME, NOTED, Body, Program, Spec, Step, live, renamed, types, walk
+from tests.fuzz.program import (
+    NAME,
+    NOTED,
+    Body,
+    Program,
+    Spec,
+    Step,
+    changed,
+    live,
+    renamed,
+    types,
+    walk,
+)
 
 Judge = Callable[[Program], Outcome]
 
 
 def shrink(program: Program, outcome: Outcome, judged: Judge = judge, budget: int = 250) -> Program:
     """Make the program smaller as long as the outcome is of the same kind and cause."""
-    best, tried = program, set[str]()
-    progress = True
-    while progress and budget > 0:
-        progress = False
-        for candidate in _candidates(best):
-            key = repr(candidate)
-            if key in tried or candidate == best:
-                continue
-            tried.add(key)
-            if not _types(candidate):
-                continue
-            budget -= 1
-            found = judged(candidate)
-            if found.kind == outcome.kind and found.cause == outcome.cause:
-                best, progress = candidate, True
-                break
-            if budget <= 0:
-                break
+    best, tried = program, {repr(program)}
+    candidates = _candidates(best)
+    while budget > 0 and (candidate := next(candidates, None)) is not None:
+        if repr(candidate) in tried or not _types(candidate):
+            continue
+        tried.add(repr(candidate))
+        budget -= 1
+        found = judged(candidate)
+        if (found.kind, found.cause) == (outcome.kind, outcome.cause):
+            best, candidates = candidate, _candidates(candidate)
     return best
 
 
@@ -72,7 +76,7 @@ def _shorter(program: Program, known: dict[str, Spec]) -> Iterator[Program]:
 
 
 def _replaced(program: Program, table: dict[str, str]) -> Program:
-    steps = tuple(renamed(s, table) for s in program.steps)
+    steps = renamed(program.steps, table)
     outputs = tuple(dict.fromkeys(table.get(n, n) for n in program.outputs))
     return live(replace(program, steps=steps, outputs=outputs))
 
@@ -87,7 +91,7 @@ def _inlined(program: Program) -> Iterator[Program]:
                 continue
             names = {a: f"x{_number(a)}0" for a in body.args}
             inputs = {**program.inputs, **{names[a]: s for a, s in specs.items()}}
-            inner = tuple(renamed(s, names) for s in body.steps)
+            inner = renamed(body.steps, names)
             ends = [n for s in inner for n in s.names][-1:]
             if ends:
                 steps = (*program.steps[:index], *inner)
@@ -101,12 +105,14 @@ def _plainer(program: Program) -> Iterator[Program]:
         rest = {n: s for n, s in program.weights.items() if n != name}
         moved = f"x{name[1:]}"
         inputs = {**program.inputs, moved: spec}
-        steps = tuple(renamed(s, {name: moved}) for s in program.steps)
+        steps = renamed(program.steps, {name: moved})
         yield replace(program, weights=rest, inputs=inputs, steps=steps)
     for name, spec in program.inputs.items():
         if spec.kind == "f" and spec.dtype != "float32":
-            text = repr(spec.dtype)
-            yield _with(program, name, Spec(spec.shape, "float32"), text, "'float32'")
+            inputs = {**program.inputs, name: Spec(spec.shape, "float32")}
+            old = repr(spec.dtype)
+            steps = changed(program.steps, lambda t, old=old: t.replace(old, "'float32'"))
+            yield replace(program, inputs=inputs, steps=steps)
         names = {d for d in spec.shape if isinstance(d, str)}
         if names:
             yield replace(
@@ -124,19 +130,6 @@ def _plainer(program: Program) -> Iterator[Program]:
             yield replace(program, inputs=inputs)
 
 
-def _with(program: Program, name: str, spec: Spec, old: str, new: str) -> Program:
-    steps = tuple(_text(s, lambda t: t.replace(old, new)) for s in program.steps)
-    return replace(program, inputs={**program.inputs, name: spec}, steps=steps)
-
-
-def _text(step: Step, change: Callable[[str], str]) -> Step:
-    bodies = tuple(
-        replace(b, steps=tuple(_text(s, change) for s in b.steps), result=change(b.result))
-        for b in step.bodies
-    )
-    return replace(step, text=change(step.text), bodies=bodies)
-
-
 def _smaller(program: Program) -> Iterator[Program]:
     """A size becomes another wherever it is written; or in one axis of one input."""
     tables = (program.inputs, program.weights)
@@ -146,9 +139,7 @@ def _smaller(program: Program) -> Iterator[Program]:
             if less >= size:
                 continue
             pattern, less_ = re.compile(rf"(?<![\w.])(?<!e-){size}(?![\w.])"), str(less)
-            steps = tuple(
-                _text(s, lambda t, p=pattern, n=less_: p.sub(n, t)) for s in program.steps
-            )
+            steps = changed(program.steps, lambda t, p=pattern, n=less_: p.sub(n, t))
             made = [
                 {
                     n: Spec(tuple(less if d == size else d for d in s.shape), s.dtype)
@@ -176,17 +167,12 @@ def _types(program: Program) -> dict[str, Spec] | None:
     with jax.enable_x64(program.x64):
         try:
             for name, spec in (*program.inputs.items(), *program.weights.items()):
-                shape = (
-                    export.symbolic_shape(",".join(map(str, spec.shape)) + ",", scope=scope)
-                    if spec.shape
-                    else ()
-                )
-                known[name] = jax.ShapeDtypeStruct(shape, spec.dtype)
+                known[name] = spec.struct(scope)
             found = dict(known)
             _note(program.steps, known, found)
         except IN_JAX:  # a change too far
             return None
-    return {n: _spec(s) for n, s in found.items()}
+    return {n: Spec.of(s) for n, s in found.items()}
 
 
 def _note(
@@ -214,7 +200,3 @@ def _watched(body: Body) -> Body:
 
 def _noting(name: str) -> Step:
     return Step(("_",), f"note({name!r}, {name})")
-
-
-def _spec(struct: jax.ShapeDtypeStruct) -> Spec:
-    return Spec(tuple(d if isinstance(d, int) else str(d) for d in struct.shape), struct.dtype.name)

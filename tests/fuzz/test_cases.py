@@ -36,12 +36,12 @@ def rotated(x):
     return rotary(x, jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype))
 
 
-def dilated_sum(x):
-    return lax.reduce_window(x, 0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
+def windows(start, how, *where, **more):
+    return lambda x: lax.reduce_window(x, start, how, *where, **more)
 
 
-def scaled_dot(x, y):
-    return (x @ y) / 1.7
+def slope(fn):
+    return lambda x: jax.grad(lambda y: jnp.sum(jnp.sin(fn(y))))(x)
 
 
 def branch(chosen):
@@ -75,34 +75,6 @@ def channels_out_first(x, w):
     return lax.conv_general_dilated(x, w, (1,), [(0, 0)], dimension_numbers=("NCH", "HIO", "CHN"))
 
 
-def padded_minimum(x):
-    return lax.reduce_window(x, jnp.inf, lax.min, (2, 1), (1, 1), ((1, 0), (0, 1)))
-
-
-def gradient_of_minimum(x):
-    def loss(y):
-        windows = lax.reduce_window(y, jnp.inf, lax.min, (3, 1), (2, 1), ((0, 1), (0, 0)))
-        return jnp.sum(jnp.sin(windows))
-
-    return jax.grad(loss)(x)
-
-
-def gradient_of_padded_maximum(x):
-    def loss(y):
-        pads = ((0, 0), (4, 0), (1, 6))
-        return jnp.sum(jnp.sin(lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 2), (1, 2, 1), pads)))
-
-    return jax.grad(loss)(x)
-
-
-def transposed_convolution(x, w):
-    return lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-
-
-def one_by_one(x):
-    return jnp.arctan2(lax.reduce_window(x, 0.0, lax.add, (1, 1), (1, 2), "VALID"), -1.0)
-
-
 def dilated_maximum(x):
     start = jnp.asarray(-jnp.inf, x.dtype)  # of which only XLA knows that it is neutral
     return lax.reduce_window(x, start, lax.max, (2, 1), (2, 1), "VALID", window_dilation=(2, 1))
@@ -115,35 +87,23 @@ def windows_of_its_own(x):
     return lax.reduce_window(x, jnp.ones((), x.dtype), combine, (3, 1), (2, 1), "VALID")
 
 
-def gradient_of_a_sum(x):
-    def loss(y):
-        pads = ((1, 0), (1, 1))
-        return jnp.sum(jnp.sin(lax.reduce_window(y, 0.0, lax.add, (3, 2), (2, 1), pads)))
-
-    return jax.grad(loss)(x)
-
-
-def derivative_of_a_comparison(x, y):
-    return jax.jvp(lambda a: (jnp.sin(a), a > y), (x,), (x,))[1][0]
-
-
-def scaled_product(x, y):
-    return jax.nn.softmax(x @ y.T * 0.3, -1) @ (y / 0.7)
-
-
 def rms(x):
     return x / jnp.sqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-5)
 
 
-def product_of_wide_numbers(x, y):
+def wide_product(x, y):
     return lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
 
 
-def gradient_of_a_minimum_so_far(x):
-    return jax.grad(lambda a: jnp.sum(lax.cummin(a, axis=1, reverse=True) ** 2))(x)
+dilated_sum = windows(0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
+padded_minimum = windows(jnp.inf, lax.min, (2, 1), (1, 1), ((1, 0), (0, 1)))
+strided_minimum = windows(jnp.inf, lax.min, (3, 1), (2, 1), ((0, 1), (0, 0)))
+padded_maximum = windows(-jnp.inf, lax.max, (1, 3, 2), (1, 2, 1), ((0, 0), (4, 0), (1, 6)))
+padded_sum = windows(0.0, lax.add, (3, 2), (2, 1), ((1, 0), (1, 1)))
+one_by_one = windows(0.0, lax.add, (1, 1), (1, 2), "VALID")
+F64 = "float64"
 
-
-PARAMETERS = [
+CASES = [
     Case(
         "program of which parts are used",
         lambda w, x: (lambda v: (v, jnp.split(v, [1], axis=2)[1]))(
@@ -160,9 +120,6 @@ PARAMETERS = [
     Case("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
     Case("strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True),
     Case("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
-]
-
-EMPTY = [
     Case("standardized", lambda x, y: jax.nn.standardize(x) * y, [(1, 0), (0,)]),
     Case("norm of nothing", lambda x: standardize(x) * x + x, [(2, 0)]),
     Case("repeated never", lambda x: jnp.repeat(x, 0, axis=-2), [((2, 1, 1), "bool")]),
@@ -179,18 +136,23 @@ EMPTY = [
         [(1, 2, 2, 1, 1), (0, 1)],
     ),
     Case("selected", lambda x, y: jnp.select([y > 1, x < 0], [x, x], 0), [("B", 0, 1)] * 2),
-    Case("convolution of nothing", transposed_convolution, [(1, 0, 2, 2), (1, 1, 2, 1)]),
+    Case(
+        "convolution of nothing",
+        lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"),
+        [(1, 0, 2, 2), (1, 1, 2, 1)],
+    ),
     Case(
         "scan over what may be empty",
         lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x[1:], reverse=True),
         [("B", 2)],
     ),
-    Case("gradient of a minimum so far", gradient_of_a_minimum_so_far, [("B", 2)]),
+    Case(
+        "gradient of a minimum so far",
+        slope(lambda x: lax.cummin(x, axis=1, reverse=True)),
+        [("B", 2)],
+    ),
     Case("half of a small size", lambda x: x[: x.shape[0] // 2].reshape(1, -1, 2), [("B", 2)]),
     Case("summed", lambda x: jax.value_and_grad(lambda y: jnp.sum(y))(x), [("B", 0, 1)]),
-]
-
-NUMBERS = [
     Case("applied", lambda x: x.at[1:, ::-1].apply(jnp.sin), [(3, 2)]),
     Case("float to uint16", lambda x: x.astype("uint16"), [(4,)]),
     Case("float to int8", lambda x: x.astype("int8"), [(4,)]),
@@ -204,51 +166,38 @@ NUMBERS = [
     Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True),
     Case("minimum of padding", padded_minimum, [(1, 1)]),
     Case("exact gelu far below zero", lambda x: jax.nn.gelu(x * 4, False), [(9,)], strict=True),
-    Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), "float64")], x64=True),
+    Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), F64)], x64=True),
     Case("reduced over one", lambda x: lax.reduce(x, jnp.ones(()), lax.min, (0,)), [(1, 3)]),
-    Case("scale of float64", scaled_product, [((2, 3), "float64"), ((5, 3), "float64")], x64=True),
-    Case("scaled dot of float64", scaled_dot, [((1,), "float64"), ((1, 1), "float64")], x64=True),
+    Case(
+        "scale of float64",
+        lambda x, y: jax.nn.softmax(x @ y.T * 0.3, -1) @ (y / 0.7),
+        [((2, 3), F64), ((5, 3), F64)],
+        x64=True,
+    ),
+    Case("dot of float64", lambda x, y: (x @ y) / 1.7, [((1,), F64), ((1, 1), F64)], x64=True),
     Case("root mean square of nothing", lambda x: rms(jnp.diff(x)), [("B", "B")]),
     Case("variance of nothing", lambda x: standardize(jnp.diff(x), 1e-3), [("B", "B")]),
-    Case("small epsilon of float64", lambda x: rms(x * 1e-3), [((2, 3), "float64")], x64=True),
-    Case(
-        "rounded after a product",
-        product_of_wide_numbers,
-        [((3, 4), "float64"), ((4, 2), "float64")],
-        x64=True,
-    ),
-    Case(
-        "logarithm of sums far apart",
-        lambda x: lax.cumlogsumexp(jnp.stack([x * 40, x * 0])),
-        [(9,)],
-    ),
+    Case("small epsilon of float64", lambda x: rms(x * 1e-3), [((2, 3), F64)], x64=True),
+    Case("rounded after a product", wide_product, [((3, 4), F64), ((4, 2), F64)], x64=True),
+    Case("sums far apart", lambda x: lax.cumlogsumexp(jnp.stack([x * 40, x * 0])), [(9,)]),
     Case("rounded to halves", lambda x: lax.reduce_precision(x * 1e-5, 5, 10), [(9,)]),
-    Case("sign of zero in windows of one", one_by_one, [(3, 4)]),
+    Case("sign of zero in windows of one", lambda x: jnp.arctan2(one_by_one(x), -1.0), [(3, 4)]),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
-]
-
-FORMS = [
     Case("channels out first", channels_out_first, [(2, 2, 1), (1, 2, 1)]),
-    Case(
-        "strict sigmoid",
-        lambda x: jax.nn.sigmoid(lax.lgamma(jnp.abs(x) + 0.5)),
-        [(3,)],
-        strict=True,
-    ),
-    Case(
-        "shift of 64 bits",
-        lambda x, y: lax.shift_right_logical(x, y),
-        [((3,), "uint64"), ((3,), "uint64")],
-        x64=True,
-    ),
-    Case("gradient of a minimum that fits nowhere", gradient_of_minimum, [(1, 1)]),
-    Case("gradient of a minimum", gradient_of_minimum, [(6, 3)]),
-    Case("gradient of a maximum of much padding", gradient_of_padded_maximum, [(2, 5, 4)]),
+    Case("strict sigmoid", lambda x: jax.nn.sigmoid(lax.lgamma(abs(x) + 0.5)), [(3,)], strict=True),
+    Case("shift of 64 bits", lax.shift_right_logical, [((3,), "uint64")] * 2, x64=True),
+    Case("gradient of a minimum that fits nowhere", slope(strided_minimum), [(1, 1)]),
+    Case("gradient of a minimum", slope(strided_minimum), [(6, 3)]),
+    Case("gradient of a maximum of much padding", slope(padded_maximum), [(2, 5, 4)]),
     Case("dilated maximum", dilated_maximum, [("3*B", 3)]),
     Case("windows that may not fit", windows_of_its_own, [("B", 3)]),
     Case("windows that fit", windows_of_its_own, [("3*B", 3)]),
-    Case("strict gradient of a sum", gradient_of_a_sum, [("B", 2)], strict=True),
-    Case("derivative of a comparison", derivative_of_a_comparison, [(3,), (3,)]),
+    Case("strict gradient of a sum", slope(padded_sum), [("B", 2)], strict=True),
+    Case(
+        "derivative of a comparison",
+        lambda x, y: jax.jvp(lambda a: (jnp.sin(a), a > y), (x,), (x,))[1][0],
+        [(3,), (3,)],
+    ),
     Case("maximum of shorts", lambda x: x.at[:].max(1), [((3,), "int16")]),
     Case("subtracted", lambda x, w: x.at[1].subtract(w), [((3,), "uint32"), ((), "uint32")]),
     Case(
@@ -262,13 +211,13 @@ FORMS = [
     Case("branch chosen by a number", branch(2), [(5, 6)]),
     Case("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)]),
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
-    Case("rotated float64", rotated, [((2, 4), "float64")], x64=True),
+    Case("rotated float64", rotated, [((2, 4), F64)], x64=True),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]
 
 
-@pytest.mark.parametrize("case", [*PARAMETERS, *EMPTY, *NUMBERS, *FORMS], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_case(case: Case):
     rng = np.random.default_rng(0)
     weights = [rng.standard_normal(shape).astype(np.float32) for shape in case.weights] or None

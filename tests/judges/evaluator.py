@@ -27,9 +27,11 @@ class Pad(OpRun):
         return (np.pad(x[tuple(keep)], widths, mode=mode, **how).astype(x.dtype),)
 
 
-def evaluate(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def evaluate(
+    model: onnx.ModelProto, inputs: Sequence[np.ndarray], more: Sequence[type[OpRun]] = (Pad,)
+) -> list[np.ndarray]:
     """The outputs of a model."""
-    session = ReferenceEvaluator(model, new_ops=[Pad])
+    session = ReferenceEvaluator(model, new_ops=[*more])
     with np.errstate(all="ignore"):
         found = session.run(None, dict(zip(session.input_names, inputs, strict=True)))
     return [np.asarray(x) for x in found]

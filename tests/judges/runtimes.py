@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
+import onnx
 
+from tests.judges.evaluator import evaluate
 from tests.runtimes import load
 
 Arrays: TypeAlias = Sequence[np.ndarray]
@@ -23,13 +25,7 @@ EXACT = {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
 
 def reference(model: bytes, inputs: Arrays) -> list[np.ndarray]:
     """The outputs by `onnx.reference`, numpy that follows the operators' text."""
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    session = ReferenceEvaluator(onnx.load_from_string(model))
-    with np.errstate(all="ignore"):
-        found = session.run(None, dict(zip(session.input_names, inputs, strict=True)))
-    return [np.asarray(x) for x in found]
+    return evaluate(onnx.load_from_string(model), inputs, more=())
 
 
 def openvino(model: bytes, inputs: Arrays) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import converter
-from tests.judges.habits import onnxruntime
+from tests.judges.habits import TABLES
 
 PLACES = np.array([1, 1])
 
@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 LEFT = {"A chosen zero with its sign bit set", "A resizing between transpositions"}
 """What is left as it is."""
 
-HABITS = {habit.name: habit for habits in onnxruntime.HABITS.values() for habit in habits}
+HABITS = {habit.name: habit for habits in TABLES["onnxruntime"].values() for habit in habits}
 
 
 def test_every_habit_has_a_function():

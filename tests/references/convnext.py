@@ -88,8 +88,7 @@ def transformers(config: ConvNeXtConfig, values: Values):
 
 
 def by_transformers(config, values, image) -> Arrays:
-    model = transformers(config, values)
-    return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
+    return run_transformers(transformers(config, values), image)
 
 
 def run_timm(config, values, image) -> Arrays:

@@ -5,11 +5,10 @@ and Equimo also where there are (facts: 0.3 to 0.6), so they are asked at the si
 `Dinov2WithRegistersModel` antialiases as the original does and is asked at any.
 """
 
-from functools import partial
-
-from tests.references import Arrays, Reference
+from tests.references import Arrays
 from tests.references.running import (
     Values,
+    both,
     equimo_model,
     run_equimo,
     run_transformers,
@@ -58,11 +57,9 @@ def transformers(config: Config, values: Values):
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
-    model = transformers(config, values)
-    return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
+    return run_transformers(transformers(config, values), image)
 
 
-REFERENCES: dict[str, dict[str, Reference]] = {
-    name: {"equimo": partial(by_equimo, name), "transformers": by_transformers}
-    for name in ("dinov2_vits14", "dinov2_vits14_reg")
-}
+REFERENCES = both(
+    by_equimo, by_transformers, dinov2_vits14="dinov2_vits14", dinov2_vits14_reg="dinov2_vits14_reg"
+)

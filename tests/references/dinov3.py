@@ -1,12 +1,10 @@
 """DINOv3's vision transformers by Equimo and by transformers, at any size."""
 
-from functools import partial
-
 import numpy as np
 
-from tests.references import Arrays, Reference
+from tests.references import Arrays
 from tests.references.dinov2 import by_equimo
-from tests.references.running import Values, run_transformers, transformers_model
+from tests.references.running import Values, both, run_transformers, transformers_model
 from weights.namings import huggingface_names
 from zoo.models.config import Config
 
@@ -38,13 +36,7 @@ def transformers(config: Config, values: Values):
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
-    model = transformers(config, values)
-    return run_transformers(model, image, ("last_hidden_state", "pooler_output"))
+    return run_transformers(transformers(config, values), image)
 
 
-REFERENCES: dict[str, dict[str, Reference]] = {
-    "dinov3_vits16": {
-        "equimo": partial(by_equimo, "dinov3_vits16_pretrain_lvd1689m"),
-        "transformers": by_transformers,
-    }
-}
+REFERENCES = both(by_equimo, by_transformers, dinov3_vits16="dinov3_vits16_pretrain_lvd1689m")

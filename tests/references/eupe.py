@@ -1,14 +1,7 @@
 """EUPE by Equimo, and by transformers' DINOv3, whose network it is; at any size."""
 
-from functools import partial
-
-from tests.references import Reference
 from tests.references.dinov2 import by_equimo
 from tests.references.dinov3 import by_transformers
+from tests.references.running import both
 
-REFERENCES: dict[str, dict[str, Reference]] = {
-    "eupe_vitt16": {
-        "equimo": partial(by_equimo, "eupe_vitt16"),
-        "transformers": by_transformers,
-    }
-}
+REFERENCES = both(by_equimo, by_transformers, eupe_vitt16="eupe_vitt16")

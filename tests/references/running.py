@@ -1,14 +1,15 @@
 """How transformers' and Equimo's models are made to run on our leaves."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from tests.references import Arrays
+from tests.references import Arrays, Reference
 from weights.mapping import Naming
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 from weights.writers.items import items_for
@@ -21,6 +22,16 @@ OURS = (
     ("reg_rope.freqs", "reg_freqs"),
 )
 """Paths in Equimo's tree that are called differently in ours."""
+
+
+def both(
+    by_equimo: Callable[..., Arrays], by_transformers: Reference, **names: str
+) -> dict[str, dict[str, Reference]]:
+    """`REFERENCES` of models that Equimo calls by these names."""
+    return {
+        ours: {"equimo": partial(by_equimo, theirs), "transformers": by_transformers}
+        for ours, theirs in names.items()
+    }
 
 
 def weights_of(values: Values) -> Weights:
@@ -55,7 +66,12 @@ def transformers_model(kind: Any, settings: Any, naming: Naming, values: Values)
     return model.eval()
 
 
-def run_transformers(model: Any, image: np.ndarray, names: tuple[str, ...], **call: Any) -> Arrays:
+FEATURES = ("last_hidden_state", "pooler_output")
+
+
+def run_transformers(
+    model: Any, image: np.ndarray, names: tuple[str, ...] = FEATURES, **call: Any
+) -> Arrays:
     """Outputs of those names, without the batch axis."""
     import torch
 

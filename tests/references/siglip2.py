@@ -1,10 +1,9 @@
 """SigLIP 2 by Equimo, which has no head, and by transformers, at any size."""
 
-from functools import partial
-
-from tests.references import Arrays, Reference
+from tests.references import Arrays
 from tests.references.running import (
     Values,
+    both,
     equimo_model,
     run_equimo,
     run_transformers,
@@ -36,13 +35,7 @@ def transformers(config: Config, values: Values):
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
     model = transformers(config, values)
-    names = ("last_hidden_state", "pooler_output")
-    return run_transformers(model, image, names, interpolate_pos_encoding=True)
+    return run_transformers(model, image, interpolate_pos_encoding=True)
 
 
-REFERENCES: dict[str, dict[str, Reference]] = {
-    "siglip2_vitb16_224": {
-        "equimo": partial(by_equimo, "siglip2_vitb16_224"),
-        "transformers": by_transformers,
-    }
-}
+REFERENCES = both(by_equimo, by_transformers, siglip2_vitb16_224="siglip2_vitb16_224")

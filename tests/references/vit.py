@@ -5,11 +5,10 @@ Away from 224 x 224 transformers interpolates positions without antialiasing, as
 trained; Equimo does so only if told.
 """
 
-from functools import partial
-
-from tests.references import Arrays, Reference
+from tests.references import Arrays
 from tests.references.running import (
     Values,
+    both,
     equimo_model,
     run_equimo,
     run_transformers,
@@ -47,9 +46,4 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
     return tokens | run_transformers(model, image, ("logits",))
 
 
-REFERENCES: dict[str, dict[str, Reference]] = {
-    "vit_tiny_patch16_224": {
-        "equimo": partial(by_equimo, "vit_tiny_patch16_224"),
-        "transformers": by_transformers,
-    }
-}
+REFERENCES = both(by_equimo, by_transformers, vit_tiny_patch16_224="vit_tiny_patch16_224")

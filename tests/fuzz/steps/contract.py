@@ -1,11 +1,30 @@
 """Contractions: einsum with any labels, matrix products, dot_general."""
 
 from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
 from tests.fuzz.program import Shape
-from tests.fuzz.steps.registry import step
+from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
 
 LETTERS = "abcdefgh"
+
+PRODUCT = "{{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}"
+OF_A_VALUE["columns"] = lambda d, x, rows, axis: d.of(
+    (int(rows), d.pool[x].shape[int(axis)]), d.pool[x].dtype
+)
+lines(
+    outer=(0.5, "jnp.{outer|kron|convolve|correlate|inner}({x:f1}, {y:f1})"),
+    cross=(0.5, "jnp.cross({x:f1-2!}, {like x})"),
+    matmul=(1, f"{{x:*1-4}} {{n=size}} {{y=shaped x -1 n}} => {PRODUCT}"),
+    matmul_batched=(1, f"{{x:*2-4}} {{n=size}} {{y=shaped x *2 -1 n}} => {PRODUCT}"),
+    matmul_vector=(1, f"{{x:*1-4}} {{y=shaped x -1}} => {PRODUCT}"),
+    matmul_right=(1, "{x:f2-4} {n=size} => {shaped x n -2} @ {x}"),
+    tensordot=(
+        0.7,
+        "{x:f2-4} {n=size} {a=place x} => jnp.tensordot({x}, {columns x n a}, axes=(({a},), (1,)))",
+    ),
+    linear=(1.5, "{x:f1-4} {n=size} => {x} @ {shaped x n -1}.T + {shaped x n}"),
+    # Three vectors in one contraction.
+    weighted=(0.4, "jnp.einsum('a,ba,b->{|a|b|ab}', {shaped x -1}, {x:f2}, {shaped x -2})"),
+)
 
 
 @step(4)
@@ -40,21 +59,6 @@ def einsum(d: Draw) -> str:
     return f"jnp.einsum({spec!r}, {', '.join(names[i] for i in order)})"
 
 
-@step(3)
-def matmul(d: Draw) -> str:
-    x = d.any("fiub", (1, 4))
-    *batch, inner = d.pool[x].shape
-    lead = tuple(batch[:-1]) if d.chance(0.5) else ()
-    y = d.of((*lead, inner, d.size()) if d.chance(0.7) else (inner,), d.pool[x].dtype)
-    return f"{x} @ {y}" if d.chance(0.7) else f"jnp.dot({x}, {y})"
-
-
-@step(1)
-def matmul_right(d: Draw) -> str:
-    x = d.any("f", (2, 4))
-    return f"{d.of((d.size(), d.pool[x].shape[-2]), d.pool[x].dtype)} @ {x}"
-
-
 @step(2)
 def dot_general(d: Draw) -> str:
     x = d.any("fi", (1, 4))
@@ -73,42 +77,3 @@ def dot_general(d: Draw) -> str:
     )
     more = d.choice("", "", ", preferred_element_type=jnp.float32")
     return f"lax.dot_general({x}, {y}, {numbers}{more})"
-
-
-@step(0.7)
-def tensordot(d: Draw) -> str:
-    x = d.any("f", (2, 4))
-    axis = d.axis(x, negative=False)
-    y = d.of((d.size(), d.pool[x].shape[axis]), d.pool[x].dtype)
-    return f"jnp.tensordot({x}, {y}, axes=(({axis},), (1,)))"
-
-
-@step(0.5)
-def outer(d: Draw) -> str:
-    x, y = d.any("f", (1, 1)), d.any("f", (1, 1))
-    return f"jnp.{d.choice('outer', 'kron', 'convolve', 'correlate', 'inner')}({x}, {y})"
-
-
-@step(1.5)
-def linear(d: Draw) -> str:
-    x = d.any("f", (1, 4))
-    dtype, size, outs = d.pool[x].dtype, d.pool[x].shape[-1], d.size()
-    return f"{x} @ {d.of((outs, size), dtype)}.T + {d.of((outs,), dtype)}"
-
-
-@step(0.4)
-def weighted(d: Draw) -> str:
-    """Three vectors in one contraction."""
-    x = d.any("f", (2, 2))
-    rows, columns = d.pool[x].shape
-    dtype = d.pool[x].dtype
-    first, last, out = d.of((columns,), dtype), d.of((rows,), dtype), d.choice("", "a", "b", "ab")
-    return f"jnp.einsum('a,ba,b->{out}', {first}, {x}, {last})"
-
-
-@step(0.3)
-def cross(d: Draw) -> str:
-    x = d.any("f", (1, 2), static=True)
-    if d.shape(x)[-1] != 3:
-        raise Unfit
-    return f"jnp.cross({x}, {d.like(x)})"

@@ -1,9 +1,8 @@
 """Control flow."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
+from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.program import Spec
-from tests.fuzz.steps.registry import step
+from tests.fuzz.steps.registry import OF_A_VALUE, last, lines, step
 
 
 def returned(d: Draw, spec: Spec) -> str:
@@ -28,27 +27,35 @@ def grown(d: Draw, spec: Spec) -> str:
     return f"jnp.tanh({base})" if d.chance(0.5) else f"{base} * 0.5"
 
 
-@step(1.2)
-def cond(d: Draw) -> str:
-    x = d.any()
+def looped(d: Draw, x: str, *before: Spec) -> str:
+    """A function of such a value, and of what comes before it, that gives one."""
     spec = d.pool[x]
-    branches = [d.function([spec], lambda b: grown(b, spec)) for _ in range(2)]
-    test = d.choice(
-        f"jnp.sum({d.any('fi')}) > 0",
-        d.of((), "bool"),
-        f"{x}.shape[0] > 2" if spec.rank else "True",
-    )
-    return f"lax.cond({test}, {branches[0]}, {branches[1]}, {x})"
+    return d.function([*before, spec], lambda b: grown(b, spec))
 
 
-@step(0.7)
-def switch(d: Draw) -> str:
-    x = d.any()
-    spec = d.pool[x]
-    branches = [
-        d.function([spec], lambda b: grown(b, spec), (0, 2)) for _ in range(d.integer(2, 3))
-    ]
-    return f"lax.switch({d.of((), 'int32')}, [{', '.join(branches)}], {x})"
+OF_A_VALUE |= {
+    "looped": looped,
+    "counted": lambda d, x: looped(d, x, Spec((), "int32")),
+    "rows": lambda d, x: d.function([Spec(d.pool[x].shape[1:], d.pool[x].dtype)], last),
+    "scalar": lambda d, dtype: d.of((), dtype),
+}
+lines(
+    cond=(0.4, "lax.cond(jnp.sum({y:fi}) > 0, {looped x}, {looped x}, {x:*})"),
+    cond_of_value=(0.4, "lax.cond({scalar bool}, {looped x}, {looped x}, {x:*})"),
+    cond_of_size=(0.4, "lax.cond({x:*1+}.shape[0] > 2, {looped x}, {looped x}, {x})"),
+    switch=(0.7, "lax.switch({scalar int32}, [{looped x}, {looped x}{|, {looped x}}], {x:*})"),
+    scan_counted=(
+        0.4,
+        "lax.scan(lambda c, _: ({looped x}(c), None), {x:fi0-3}, None, length={0..4})[0]",
+    ),
+    fori_loop=(1, "lax.fori_loop({0|1}, {0..4}, {counted x}, {x:fi})"),
+    while_loop=(
+        0.7,
+        "lax.while_loop(lambda s: (s[0] < {1..4}){| & (jnp.sum(s[1]) < 50)}, "
+        "lambda s: (s[0] + 1, {looped x}(s[1])), (0, {x:fi}))[1]",
+    ),
+    map=(1, "lax.map({rows x}, {x:*1-4})"),
+)
 
 
 @step(1.5)
@@ -65,48 +72,3 @@ def scan(d: Draw) -> str:
     fn = d.function([kept, Spec(spec.shape[1:], spec.dtype)], finish)
     more = d.choice("", ", reverse=True", ", unroll=2")
     return f"lax.scan({fn}, {carry}, {xs}{more})"
-
-
-@step(0.4)
-def scan_counted(d: Draw) -> str:
-    carry = d.any("fi", (0, 3))
-    kept = d.pool[carry]
-    fn = d.function([kept], lambda b: f"({grown(b, kept)}, None)")
-    return f"lax.scan(lambda c, _: {fn}(c), {carry}, None, length={d.integer(0, 4)})[0]"
-
-
-@step(1)
-def fori_loop(d: Draw) -> str:
-    x = d.any("fi")
-    spec = d.pool[x]
-    fn = d.function([Spec((), "int32"), spec], lambda b: grown(b, spec))
-    return f"lax.fori_loop({d.choice('0', '1')}, {d.integer(0, 4)}, {fn}, {x})"
-
-
-@step(0.7)
-def while_loop(d: Draw) -> str:
-    x = d.any("fi")
-    spec = d.pool[x]
-    fn = d.function([spec], lambda b: grown(b, spec))
-    limit = d.integer(1, 4)
-    test = (
-        f"lambda s: (s[0] < {limit}) & (jnp.sum(s[1]) < 50)"
-        if d.chance(0.5)
-        else f"lambda s: s[0] < {limit}"
-    )
-    return f"lax.while_loop({test}, lambda s: (s[0] + 1, {fn}(s[1])), (0, {x}))[1]"
-
-
-@step(1)
-def map(d: Draw) -> str:
-    xs = d.any(rank=(1, 4))
-    spec = d.pool[xs]
-    fn = d.function([Spec(spec.shape[1:], spec.dtype)], last)
-    return f"lax.map({fn}, {xs})"
-
-
-def last(d: Draw) -> str:
-    made = [n for n in d.pool if n.startswith("v")]
-    if not made:
-        raise Unfit
-    return d.rng.choice(made[-2:])

@@ -1,11 +1,9 @@
 """Slices, gathers and scatters."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
 
-READ_MODES = ("clip", "fill", "wrap", "promise_in_bounds")
-WRITE_MODES = ("drop", "clip", "fill", "promise_in_bounds")
+WRITE_MODES = ("drop", "clip", "fill")
 WRITES = ("set", "add", "multiply", "min", "max", "subtract", "divide")
 
 
@@ -59,21 +57,41 @@ def _within(index: str, size: object, written: str) -> str:
     return f"jnp.clip({index}, {low}, {written} - 1)"
 
 
-@step(4)
-def slice(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    return f"{x}[{static_index(d, x)}]"
-
-
-@step(4)
-def gather(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    if d.chance(0.5):
-        return f"{x}[{dynamic_index(d, x, inside=True)}]"
-    index = dynamic_index(d, x)
-    mode = d.choice(*READ_MODES[:3])
-    fill = ", fill_value=7" if mode == "fill" and d.chance(0.5) else ""
-    return f"{x}.at[{index}].get(mode={mode!r}{fill})"
+OF_A_VALUE |= {
+    "static": static_index,
+    "dynamic": dynamic_index,
+    "inside": lambda d, x: dynamic_index(d, x, inside=True),
+    "starts": each(lambda d, n: d.indices((), n)),
+    "sizes": each(lambda d, n: d.integer(0, n)),
+    "one": lambda d, x, axis: d.indices((), d.pool[x].shape[int(axis)]),
+    "several": lambda d, x, axis: d.indices(d.sizes(0, 2), d.pool[x].shape[int(axis)]),
+}
+lines(
+    take_sorted=(
+        0.7,
+        "jnp.take_along_axis({x:fiu1+}, jnp.argsort({x}, axis={a=place x}), axis={a})",
+    ),
+    nonzero=(0.4, "jnp.nonzero({x:fib1-2!}, size={1..4}, fill_value=0)[0]"),
+    delete=(0.3, "jnp.{delete({x:*1+}, 0{|, axis=0})|insert({x}, 0, 1, axis=0)}"),
+    slice=(4, "{x:*1+}[{static x}]"),
+    gather=(2, "{x:*1+}[{inside x}]"),
+    gather_outside=(
+        2,
+        "{x:*1+}.at[{dynamic x}].get(mode={'clip'|'fill'|'fill', fill_value=7|'wrap'})",
+    ),
+    scatter_apply=(0.5, "{x:f1+}.at[{static x}].apply(jnp.sin)"),
+    take=(
+        2,
+        "{a=axis x} => "
+        "jnp.take({x:*1+}, {several x a}, axis={a}, mode={None|'clip'|'wrap'|'fill'})",
+    ),
+    dynamic_slice=(1.5, "lax.dynamic_slice({x:*1+!}, {starts x}, {sizes x})"),
+    dynamic_index_in_dim=(
+        1,
+        "{a=place x} => lax.dynamic_index_in_dim({x:*1+}, {one x a}, {a}, keepdims={True|False})",
+    ),
+    slice_in_dim=(0.5, "lax.slice_in_dim({x:*1+!}, {0..2}, {2..4}, axis={place x})"),
+)
 
 
 @step(5)
@@ -84,28 +102,13 @@ def scatter(d: Draw) -> str:
     spec = d.pool[x]
     if spec.kind != "f" and name == "divide":
         raise Unfit
-    mode = d.choice("", "", f", mode={d.choice(*WRITE_MODES[:3])!r}")
+    mode = d.choice("", "", f", mode={d.choice(*WRITE_MODES)!r}")
     target = f"{x}.at[{index}]"
     if d.chance(0.5):
         value = d.number() if spec.kind == "f" else "True" if spec.kind == "b" else "3"
         return f"{target}.{name}({value}{mode})"
     wanted = d.typed(f"{target}.get(mode='clip')" if "[" in index else f"{x}[{index}]")[1][0]
     return f"{target}.{name}({d.of(wanted.shape, spec.dtype)}{mode})"
-
-
-@step(0.5)
-def scatter_apply(d: Draw) -> str:
-    x = d.floating(1)
-    return f"{x}.at[{static_index(d, x)}].apply(jnp.sin)"
-
-
-@step(2)
-def take(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    axis = d.axis(x)
-    index = d.indices(d.sizes(0, 2), d.pool[x].shape[axis])
-    mode = d.choice("", ", mode='clip'", ", mode='wrap'", ", mode='fill'")
-    return f"jnp.take({x}, {index}, axis={axis}{mode})"
 
 
 @step(1)
@@ -117,35 +120,12 @@ def take_along_axis(d: Draw) -> str:
     return f"jnp.take_along_axis({x}, {d.indices(tuple(shape), d.shape(x)[axis])}, axis={axis})"
 
 
-@step(0.7)
-def take_sorted(d: Draw) -> str:
-    x = d.any("fiu", (1, 9))
-    axis = d.axis(x, negative=False)
-    return f"jnp.take_along_axis({x}, jnp.argsort({x}, axis={axis}), axis={axis})"
-
-
-@step(1.5)
-def dynamic_slice(d: Draw) -> str:
-    x = d.any(rank=(1, 9), static=True)
-    starts = ", ".join(d.indices((), size) for size in d.shape(x))
-    sizes = tuple(d.integer(0, size) for size in d.shape(x))
-    return f"lax.dynamic_slice({x}, ({starts},), {sizes})"
-
-
-@step(1)
-def dynamic_index_in_dim(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    axis = d.axis(x, negative=False)
-    index = d.indices((), d.pool[x].shape[axis])
-    return f"lax.dynamic_index_in_dim({x}, {index}, {axis}, keepdims={d.choice(True, False)})"
-
-
 @step(1.5)
 def dynamic_update_slice(d: Draw) -> str:
     x = d.any(rank=(1, 9), static=True)
-    starts = ", ".join(d.indices((), size) for size in d.shape(x))
+    starts = OF_A_VALUE["starts"](d, x)
     sizes = tuple(d.integer(0, size) for size in d.shape(x))
-    return f"lax.dynamic_update_slice({x}, {d.of(sizes, d.pool[x].dtype)}, ({starts},))"
+    return f"lax.dynamic_update_slice({x}, {d.of(sizes, d.pool[x].dtype)}, {starts})"
 
 
 @step(0.7)
@@ -157,30 +137,8 @@ def lax_slice(d: Draw) -> str:
     return f"lax.slice({x}, {starts}, {limits}, {strides})"
 
 
-@step(0.5)
-def slice_in_dim(d: Draw) -> str:
-    x = d.any(rank=(1, 9), static=True)
-    axis = d.axis(x, negative=False)
-    low = d.integer(0, d.shape(x)[axis])
-    return f"lax.slice_in_dim({x}, {low}, {d.integer(low, d.shape(x)[axis])}, axis={axis})"
-
-
 @step(0.4)
 def masked(d: Draw) -> str:
     x = d.any("fiu", rank=(1, 9), static=True)
     mask = f"np.arange({d.shape(x)[0]}) % 2 == {d.choice('0', '1')}"  # JAX wants its numbers
     return f"{x}.at[{mask}].set({d.choice('0', '1')})"
-
-
-@step(0.4)
-def nonzero(d: Draw) -> str:
-    x = d.any("fib", rank=(1, 2), static=True)
-    return f"jnp.nonzero({x}, size={d.integer(1, 4)}, fill_value=0)[0]"
-
-
-@step(0.3)
-def choose(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    return f"jnp.{d.choice('delete', 'insert')}({x}, 0" + (
-        ", axis=0)" if d.chance(0.5) else ", 1, axis=0)"
-    )

@@ -1,68 +1,114 @@
 """The structures that the converter recognises, in the ways in which people write them."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import lines, step
+
+SOFTMAX = (
+    "jax.nn.softmax({x:f1+}, axis={a=near x})",
+    "jax.nn.log_softmax({x:f1+}, axis={a=near x})",
+    "jnp.exp({x:f1+}) / jnp.sum(jnp.exp({x}), axis={a=near x}, keepdims=True)",
+    "(lambda e: e / e.sum({a=near x}, keepdims=True))"
+    "(jnp.exp({x:f1+} - {x}.max({a}, keepdims=True)))",
+    "jnp.exp({x:f1+} - jax.scipy.special.logsumexp({x}, axis={a=near x}, keepdims=True))",
+    "jax.nn.softmax({x:f1+}, axis={a=near x}, where={x} > -1)",
+)
+GELU = (
+    "jax.nn.gelu({x:f}, approximate=False)",
+    "jax.nn.gelu({x:f})",
+    "0.5 * {x:f} * (1 + lax.erf({x} / 2 ** 0.5))",
+    "{x:f} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))",
+    "{x:f} * jax.scipy.stats.norm.cdf({x})",
+    "0.5 * {x:f} * (1 + jnp.tanh(0.7978845608028654 * ({x} + {0.044715|0.05} * {x} ** 3)))",
+    "{x:f} * jax.nn.sigmoid(1.702 * {x})",
+    "jnp.tanh(0.7978845608028654 * ({x:f} + {like x}))",
+)
+for _name, _spellings in (("softmax", SOFTMAX), ("gelu", GELU)):
+    for _number, _text in enumerate(_spellings):
+        lines(**{f"{_name}_{_number}": (2 / len(_spellings), _text)})
+MEAN = "jnp.mean({x}, axis={a}, keepdims=True)"
+VARIANCE = (
+    f"{{jnp.var({{x}}, axis={{a}}, keepdims=True)"
+    f"|jnp.mean(({{x}} - {MEAN}) ** 2, axis={{a}}, keepdims=True)"
+    f"|(jnp.mean({{x}} ** 2, {{a}}, keepdims=True) - {MEAN} ** 2).clip(0)}}"
+)
+NORMED = (
+    f"{{({{x}} - {MEAN}) * lax.rsqrt({VARIANCE} + {{e}})"
+    f"|({{x}} - {MEAN}) / jnp.sqrt({VARIANCE} + {{e}})"
+    "|jax.nn.standardize({x}, axis={a}, epsilon={e})}"
+)
+SQUARE = (
+    "{jnp.mean({x} ** 2, axis={a}, keepdims=True)"
+    "|jnp.mean(jnp.square({x}), axis={a}, keepdims=True)"
+    "|(jnp.sum({x} * {x}, axis={a}, keepdims=True) / {x}.shape[{a}])}"
+)
+RMS = (
+    f"{{{{x}} * lax.rsqrt({SQUARE} + 1e-6)|{{x}} / jnp.sqrt({SQUARE} + 1e-5)"
+    f"|({{x}}.astype('float32') * lax.rsqrt({SQUARE}.astype('float32') + 1e-6))"
+    ".astype({x}.dtype)}"
+)
+BIAS = "{{shaped q -2 n}|{shaped q 1 n}|{shaped q *2 -2 n}}"
+ATTENTION = (
+    "{q:f2-4} {n=1..6} {k=shaped q *2 n -1} {w=-1|-1|{1..6}} {v=shaped q *2 n w} "
+    "{f=jnp.finfo({q}.dtype).min|-jnp.inf|-1e30|-1e9|-100.0} "
+    "{c=/ {q}.shape[-1] ** 0.5|* {q}.shape[-1] ** -0.5||* 0.25} "
+    "{s=({q} {c}) @ jnp.swapaxes({k}, -1, -2)|jnp.einsum('...qd,...kd->...qk', {q}, {k}) {c}"
+    "|({q} @ jnp.swapaxes({k}, -1, -2)) {c}} "
+    f"{{t={{s}}|{{s}}|jnp.where({{truths q -2 n}}, {{s}}, {{f}})|({{s}}) + {BIAS}"
+    "|({s}) + jnp.where({truths q -2 n}, 0.0, {f})"
+    "|jnp.where(jnp.tril(jnp.ones(({q}.shape[-2], {n}), bool)), {s}, {f})}"
+)
+"""Batched by vmap or by axes, with and without masks."""
+OUTPUT = (
+    "{jax.nn.softmax({t}, axis=-1) @ {v}"
+    "|jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({t}, axis=-1), {v})"
+    "|jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({t}, axis=-1))"
+    "|jax.nn.softmax({t}, axis=-2) @ {v}"
+    "|jnp.einsum('...qk,...kd->...d', jax.nn.softmax({t}, axis=-1), {v})}"
+)
+"""In several orders of axes."""
+lines(
+    layer_norm=(
+        2.5,
+        "{x:f1+} {a=near x} {e=1e-5|1e-6|1e-3} {s=along x a} => "
+        f"{NORMED}{{| * {{s}} + {{along x a}}| * {{s}}| + {{s}}}}",
+    ),
+    rms_norm=(
+        1.5,
+        f"{{x:f1+}} {{a=near x}} {{s=along x a}} {{n={RMS}}} => "
+        "{{n}|{n} * {s}|{n} * (1 + {s})|{s} * ({n})}",
+    ),
+    # As Keras folds it.
+    batch_norm=(
+        0.4,
+        "{x:f1+} {g=shaped x -1} {f=(lax.rsqrt(jnp.abs({shaped x -1}) + 1e-3) * {g})} => "
+        "{x} * {f} + ({shaped x -1} - {shaped x -1} * {f})",
+    ),
+    attention=(3, f"{ATTENTION} => {OUTPUT}"),
+    # On [batch, positions, heads, width].
+    library_attention=(
+        1,
+        "{q:f3-4} {n=size} {g=-2|-2|1} {k=shaped q *3 n g -1} {v=shaped q *3 n g -1} => "
+        "jax.nn.dot_product_attention({q}, {k}, {v}{||, is_causal=True|, mask={truths q -2 -3 n}"
+        "|, scale=0.3|, local_window_size=1}{||||||, bias={shaped q -2 -3 n}})",
+    ),
+    # A cell as Haiku writes it: one weight, used in slices.
+    gru=(
+        0.4,
+        "(lambda z, r, a: (1 - jax.nn.sigmoid(z)) * jnp.tanh(a * jax.nn.sigmoid(r)))(*jnp.split("
+        "{x:f1-2} @ {{shaped x -1 6} + {shaped x 6}|{shaped x -1 9} + {shaped x 9}}, 3, axis=-1))",
+    ),
+    normalise=(
+        0.7,
+        "{x:f1+} / (jnp.linalg.norm({x}, axis={near x}, keepdims=True) + {1e-8|1e-6|1.0})",
+    ),
+    glu=(0.25, "jax.nn.glu({x:f1+}, axis={axis x})"),
+    swish_glu=(0.25, "jax.nn.silu({x:f1+}) * {like x}"),
+    losses=(0.5, "-jnp.sum(jax.nn.softmax({like x}, -1) * jax.nn.log_softmax({x:f1+}, -1), -1)"),
+)
 
 
-def _axis(d: Draw, x: str) -> int:
-    return -1 if d.chance(0.6) else d.axis(x)
-
-
-@step(2)
-def softmax(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    return d.choice(
-        f"jax.nn.softmax({x}, axis={axis})",
-        f"jax.nn.log_softmax({x}, axis={axis})",
-        f"jnp.exp({x}) / jnp.sum(jnp.exp({x}), axis={axis}, keepdims=True)",
-        f"(lambda e: e / e.sum({axis}, keepdims=True))"
-        f"(jnp.exp({x} - {x}.max({axis}, keepdims=True)))",
-        f"jnp.exp({x} - jax.scipy.special.logsumexp({x}, axis={axis}, keepdims=True))",
-        f"jax.nn.softmax({x}, axis={axis}, where={x} > -1)",
-    )
-
-
-@step(2)
-def gelu(d: Draw) -> str:
-    x = d.floating()
-    root, constant = "0.7978845608028654", "0.044715"
-    return d.choice(
-        f"jax.nn.gelu({x}, approximate=False)",
-        f"jax.nn.gelu({x})",
-        f"0.5 * {x} * (1 + lax.erf({x} / 2 ** 0.5))",
-        f"{x} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))",
-        f"{x} * jax.scipy.stats.norm.cdf({x})",
-        f"0.5 * {x} * (1 + jnp.tanh({root} * ({x} + {constant} * {x} ** 3)))",
-        f"0.5 * {x} * (1 + jnp.tanh({root} * ({x} + 0.05 * {x} ** 3)))",
-        f"{x} * jax.nn.sigmoid(1.702 * {x})",
-        f"jnp.tanh({root} * ({x} + {d.like(x)}))",
-    )
-
-
-@step(2.5)
-def layer_norm(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    epsilon = d.choice("1e-5", "1e-6", "1e-3")
-    scale = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
-    bias = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
-    mean = f"jnp.mean({x}, axis={axis}, keepdims=True)"
-    var = d.choice(
-        f"jnp.var({x}, axis={axis}, keepdims=True)",
-        f"jnp.mean(({x} - {mean}) ** 2, axis={axis}, keepdims=True)",
-        f"(jnp.mean({x} ** 2, {axis}, keepdims=True) - {mean} ** 2).clip(0)",
-    )
-    core = d.choice(
-        f"({x} - {mean}) * lax.rsqrt({var} + {epsilon})",
-        f"({x} - {mean}) / jnp.sqrt({var} + {epsilon})",
-        f"jax.nn.standardize({x}, axis={axis}, epsilon={epsilon})",
-    )
-    return d.choice(core, f"{core} * {scale} + {bias}", f"{core} * {scale}", f"{core} + {bias}")
-
-
-def _affine_layer(d: Draw) -> str:
+@step(0.6)
+def affine_layer(d: Draw) -> str:
     """A product with factors and shifts behind it, some of them weights, some along an axis of
     the result that the weights do not have."""
     x = d.floating(1, 3)
@@ -76,99 +122,6 @@ def _affine_layer(d: Draw) -> str:
         operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
         text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
     return text
-
-
-@step(1)
-def batch_norm(d: Draw) -> str:
-    """As Keras folds it, or behind a product."""
-    if d.chance(0.6):
-        return _affine_layer(d)
-    x = d.floating(1)
-    dtype, size = d.pool[x].dtype, d.pool[x].shape[-1]
-    v, g, b, m = (d.of((size,), dtype) for _ in range(4))
-    factor = f"(lax.rsqrt(jnp.abs({v}) + 1e-3) * {g})"
-    return f"{x} * {factor} + ({b} - {m} * {factor})"
-
-
-@step(1.5)
-def rms_norm(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    scale = d.of((d.pool[x].shape[axis],), d.pool[x].dtype)
-    square = d.choice(
-        f"jnp.mean({x} ** 2, axis={axis}, keepdims=True)",
-        f"jnp.mean(jnp.square({x}), axis={axis}, keepdims=True)",
-        f"(jnp.sum({x} * {x}, axis={axis}, keepdims=True) / {x}.shape[{axis}])",
-    )
-    core = d.choice(
-        f"{x} * lax.rsqrt({square} + 1e-6)",
-        f"{x} / jnp.sqrt({square} + 1e-5)",
-        f"({x}.astype('float32') * lax.rsqrt({square}.astype('float32') + 1e-6)).astype({x}.dtype)",
-    )
-    return d.choice(core, f"{core} * {scale}", f"{core} * (1 + {scale})", f"{scale} * ({core})")
-
-
-@step(0.7)
-def normalise(d: Draw) -> str:
-    x = d.floating(1)
-    axis = _axis(d, x)
-    epsilon = d.choice("1e-8", "1e-6", "1.0")
-    return f"{x} / (jnp.linalg.norm({x}, axis={axis}, keepdims=True) + {epsilon})"
-
-
-@step(3)
-def attention(d: Draw) -> str:
-    """Batched by vmap or by axes, with and without masks, in several orders of axes."""
-    q = d.floating(2, 4)
-    *lead, count, width = d.pool[q].shape
-    dtype = d.pool[q].dtype
-    keys = d.size()
-    if not isinstance(width, int) or not width or not keys:
-        raise Unfit
-    wide = d.size() if d.chance(0.3) else width
-    k, v = d.of((*lead, keys, width), dtype), d.of((*lead, keys, wide), dtype)
-    scale = d.choice(f"/ {width} ** 0.5", f"* {width} ** -0.5", "", "* 0.25")
-    scores = d.choice(
-        f"({q} {scale}) @ jnp.swapaxes({k}, -1, -2)",
-        f"jnp.einsum('...qd,...kd->...qk', {q}, {k}) {scale}",
-        f"({q} @ jnp.swapaxes({k}, -1, -2)) {scale}",
-    )
-    mask = d.of((count, keys), "bool")
-    fill = d.choice(f"jnp.finfo('{dtype}').min", "-jnp.inf", "-1e30", "-1e9", "-100.0")
-    bias = d.of(d.choice((count, keys), (1, keys), (*lead, count, keys)), dtype)
-    scores = d.choice(
-        scores,
-        scores,
-        f"jnp.where({mask}, {scores}, {fill})",
-        f"({scores}) + {bias}",
-        f"({scores}) + jnp.where({mask}, 0.0, {fill})",
-        f"jnp.where(jnp.tril(jnp.ones({(count, keys)}, bool)), {scores}, {fill})",
-    )
-    last = d.choice(
-        f"jax.nn.softmax({scores}, axis=-1) @ {v}",
-        f"jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({scores}, axis=-1), {v})",
-        f"jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({scores}, axis=-1))",
-        f"jax.nn.softmax({scores}, axis=-2) @ {v}",
-        f"jnp.einsum('...qk,...kd->...d', jax.nn.softmax({scores}, axis=-1), {v})",
-    )
-    return last
-
-
-@step(1)
-def library_attention(d: Draw) -> str:
-    """`jax.nn.dot_product_attention` on [batch, positions, heads, width]."""
-    q = d.floating(3, 4)
-    *lead, count, heads, width = d.pool[q].shape
-    dtype, keys = d.pool[q].dtype, d.size()
-    groups = d.choice(heads, heads, 1)
-    k, v = (d.of((*lead, keys, groups, width), dtype) for _ in range(2))
-    mask = d.of((heads, count, keys), "bool")
-    more = d.choice(
-        "", "", ", is_causal=True", f", mask={mask}", ", scale=0.3", ", local_window_size=1"
-    )
-    if d.chance(0.1):
-        more += f", bias={d.of((heads, count, keys), dtype)}"
-    return f"jax.nn.dot_product_attention({q}, {k}, {v}{more})"
 
 
 @step(1)
@@ -227,18 +180,6 @@ def rotary(d: Draw) -> str:
 
 
 @step(0.5)
-def glu(d: Draw) -> str:
-    x = d.floating(1)
-    return d.choice(f"jax.nn.glu({x}, axis={d.axis(x)})", f"jax.nn.silu({x}) * {d.like(x)}")
-
-
-@step(0.5)
-def losses(d: Draw) -> str:
-    x = d.floating(1)
-    return f"-jnp.sum(jax.nn.softmax({d.like(x)}, -1) * jax.nn.log_softmax({x}, -1), -1)"
-
-
-@step(0.5)
 def group_norm(d: Draw) -> str:
     x = d.floating(2, 4, static=True)
     *lead, channels = d.shape(x)
@@ -250,20 +191,4 @@ def group_norm(d: Draw) -> str:
         f"(lambda t: ((t - t.mean({axes}, keepdims=True))"
         f" * lax.rsqrt(t.var({axes}, keepdims=True) + 1e-5))"
         f".reshape({(*lead, channels)}))({split})"
-    )
-
-
-@step(0.4)
-def gru(d: Draw) -> str:
-    """A cell as Haiku writes it: one weight, used in slices."""
-    x = d.floating(1, 2)
-    size, dtype = d.pool[x].shape[-1], d.pool[x].dtype
-    if not isinstance(size, int):
-        raise Unfit
-    hidden = d.choice(2, 3)
-    w, b = d.of((size, 3 * hidden), dtype), d.of((3 * hidden,), dtype)
-    gates = f"({x} @ {w} + {b})"
-    return (
-        f"(lambda z, r, a: (1 - jax.nn.sigmoid(z)) * jnp.tanh(a * jax.nn.sigmoid(r)))"
-        f"(*jnp.split({gates}, 3, axis=-1))"
     )

@@ -2,9 +2,45 @@
 
 import math
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
+
+OF_A_VALUE |= {
+    "order": lambda d, x: tuple(d.rng.sample(range(d.pool[x].rank), d.pool[x].rank)),
+    "widths": each(lambda d, n: (d.integer(0, 2), d.integer(0, 2))),
+    "config": each(lambda d, n: (d.integer(-1, 2), d.integer(-1, 2), d.choice(0, 0, 0, 1, 2))),
+    "front": lambda d, x: "".join(
+        f"{x}.shape[{i}], " for i in range(d.integer(0, d.pool[x].rank - 1))
+    ),
+}
+lines(
+    # Sizes that are left to JAX, symbolic ones among them.
+    reshape_rest=(1.5, "{x:*1+}.reshape({front x}-1)"),
+    transpose=(5, "jnp.transpose({x:*2+}, {order x})"),
+    pad=(
+        1.5,
+        "jnp.pad({x:*1+}, {widths x}, mode='{constant|constant|edge|reflect|symmetric|wrap}')",
+    ),
+    # Negative and interior padding too.
+    lax_pad=(1, "lax.pad({x:*1+}, jnp.asarray({0|1|2}, {x}.dtype), {config x})"),
+    stack=(1.5, "jnp.stack([{x:*0-4}{|, {like x}|, {like x}, {like x}}], axis={-1|0|{axis x}})"),
+    unstack=(0.4, "jnp.unstack({x:*1+!&}, axis={axis x})"),
+    move_axis=(1, "jnp.{moveaxis|swapaxes}({x:*2+}, {axis x}, {axis x})"),
+    transposed=(1, "{x:*1+}.T"),
+    squeeze=(0.7, "jnp.squeeze({x:*})"),
+    flip=(1, "jnp.flip({x:*1+}, {{axis x}|{axes x}})"),
+    roll=(1, "jnp.roll({x:*1+}, {-3..4}, axis={axis x})"),
+    tile=(1, "jnp.tile({x:*1-4}, ({1..2},{|{1..2},|{1..2}, {1..2}}))"),
+    repeat=(1, "jnp.repeat({x:*1+}, {0..3}, axis={axis x})"),
+    triangle=(0.5, "jnp.{tril|triu}({x:*2+}, {-1..1})"),
+    diagonal=(0.4, "jnp.{diag|diagonal}({x:fiu1-2})"),
+    iota=(0.2, "lax.broadcasted_iota('{int32|float32}', {({0..6},), 0|({1..6}, {0..6}), 1})"),
+    arange=(0.2, "jnp.arange({x:*1+}.shape[{axis x}])"),
+    linspace=(0.4, "jnp.{linspace(-1.0, 2.0, 5)|eye(3, 4)|arange(0.5, 4.0)}"),
+    rot90=(0.3, "jnp.rot90({x:*2+}, {1..3})"),
+    size_as_number=(0.3, "{x:f1+} / {x}.shape[{axis x}]"),
+    meshgrid=(0.3, "jnp.meshgrid({x:fi1}, {y:fi1}, indexing='{ij|xy}')"),
+)
 
 
 def factors(d: Draw, size: int) -> list[int]:
@@ -34,35 +70,6 @@ def reshape(d: Draw) -> str:
     return f"{x}.reshape({tuple(parts)})"
 
 
-@step(1.5)
-def reshape_rest(d: Draw) -> str:
-    """Sizes that are left to JAX, symbolic ones among them."""
-    x = d.any(rank=(1, 9))
-    kept = d.integer(0, d.pool[x].rank - 1)
-    dims = ", ".join(f"{x}.shape[{i}]" for i in range(kept))
-    return f"{x}.reshape({dims}{', ' if dims else ''}-1)"
-
-
-@step(5)
-def transpose(d: Draw) -> str:
-    x = d.any(rank=(2, 9))
-    order = list(range(d.pool[x].rank))
-    d.rng.shuffle(order)
-    return f"jnp.transpose({x}, {tuple(order)})"
-
-
-@step(1)
-def move_axis(d: Draw) -> str:
-    x = d.any(rank=(2, 9))
-    name = d.choice("moveaxis", "swapaxes")
-    return f"jnp.{name}({x}, {d.axis(x)}, {d.axis(x)})"
-
-
-@step(1)
-def transposed(d: Draw) -> str:
-    return f"{d.any(rank=(1, 9))}.T"
-
-
 @step(1)
 def expand(d: Draw) -> str:
     x = d.any(rank=(0, 4))
@@ -72,11 +79,6 @@ def expand(d: Draw) -> str:
     return (
         f"{x}[{', '.join(index)}]" if d.chance(0.6) else f"jnp.expand_dims({x}, {d.choice(0, -1)})"
     )
-
-
-@step(0.7)
-def squeeze(d: Draw) -> str:
-    return f"jnp.squeeze({d.any()})"
 
 
 @step(1)
@@ -117,13 +119,6 @@ def concatenate(d: Draw) -> str:
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"
 
 
-@step(1.5)
-def stack(d: Draw) -> str:
-    x = d.any(rank=(0, 4))
-    chosen = [x, *(d.like(x) for _ in range(d.integer(0, 2)))]
-    return f"jnp.stack([{', '.join(chosen)}], axis={d.integer(-1, d.pool[x].rank)})"
-
-
 @step(2)
 def split(d: Draw) -> str:
     x = d.any(rank=(1, 9), static=True)
@@ -136,85 +131,6 @@ def split(d: Draw) -> str:
         return f"jnp.split({x}, {parts}, axis={axis})"
     points = sorted(d.integer(0, size) for _ in range(d.integer(1, 2)))
     return f"jnp.split({x}, {points}, axis={axis})"
-
-
-@step(0.4)
-def unstack(d: Draw) -> str:
-    x = d.any(rank=(1, 9), static=True)
-    axis = d.axis(x)
-    if not 2 <= d.shape(x)[axis] <= 5:
-        raise Unfit
-    return f"jnp.unstack({x}, axis={axis})"
-
-
-@step(1)
-def flip(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    return f"jnp.flip({x}, {d.choice(d.axis(x), d.axes(x))})"
-
-
-@step(1)
-def roll(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    return f"jnp.roll({x}, {d.integer(-3, 4)}, axis={d.axis(x)})"
-
-
-@step(1.5)
-def pad(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    widths = tuple((d.integer(0, 2), d.integer(0, 2)) for _ in range(d.pool[x].rank))
-    mode = d.choice("constant", "constant", "edge", "reflect", "symmetric", "wrap")
-    return f"jnp.pad({x}, {widths}, mode={mode!r})"
-
-
-@step(1)
-def lax_pad(d: Draw) -> str:
-    """Negative and interior padding too."""
-    x = d.any(rank=(1, 9))
-    config = tuple(
-        (d.integer(-1, 2), d.integer(-1, 2), d.integer(0, 2) if d.chance(0.3) else 0)
-        for _ in range(d.pool[x].rank)
-    )
-    filler = f"jnp.asarray({d.choice('0', '1', '2')}, {x}.dtype)"
-    return f"lax.pad({x}, {filler}, {config})"
-
-
-@step(1)
-def tile(d: Draw) -> str:
-    x = d.any(rank=(1, 4))
-    return f"jnp.tile({x}, {tuple(d.integer(1, 2) for _ in range(d.integer(1, 3)))})"
-
-
-@step(1)
-def repeat(d: Draw) -> str:
-    x = d.any(rank=(1, 9))
-    return f"jnp.repeat({x}, {d.integer(0, 3)}, axis={d.axis(x)})"
-
-
-@step(0.5)
-def triangle(d: Draw) -> str:
-    x = d.any(rank=(2, 9))
-    return f"jnp.{d.choice('tril', 'triu')}({x}, {d.integer(-1, 1)})"
-
-
-@step(0.4)
-def diagonal(d: Draw) -> str:
-    x = d.any("fiu", (1, 2))
-    return f"jnp.{d.choice('diag', 'diagonal' if d.pool[x].rank > 1 else 'diag')}({x})"
-
-
-@step(0.4)
-def iota(d: Draw) -> str:
-    if d.chance(0.5):
-        shape = d.sizes(1, 3)
-        return f"lax.broadcasted_iota('{d.choice('int32', 'float32')}', {shape}, {len(shape) - 1})"
-    x = d.any(rank=(1, 9))
-    return f"jnp.arange({x}.shape[{d.axis(x)}])"
-
-
-@step(0.4)
-def linspace(d: Draw) -> str:
-    return d.choice("jnp.linspace(-1.0, 2.0, 5)", "jnp.eye(3, 4)", "jnp.arange(0.5, 4.0)")
 
 
 @step(0.5)
@@ -230,20 +146,3 @@ def space_to_depth(d: Draw) -> str:
         f"{x}.reshape({rows // 2}, 2, {columns // 2}, 2{kept})"
         f".transpose(0, 2, 1, 3{last}).reshape({rows // 2}, {columns // 2}, -1)"
     )
-
-
-@step(0.3)
-def rot90(d: Draw) -> str:
-    return f"jnp.rot90({d.any(rank=(2, 9))}, {d.integer(1, 3)})"
-
-
-@step(0.3)
-def size_as_number(d: Draw) -> str:
-    x = d.any("f", rank=(1, 9))
-    return f"{x} / {x}.shape[{d.axis(x)}]"
-
-
-@step(0.3)
-def meshgrid(d: Draw) -> str:
-    x, y = d.any("fi", (1, 1)), d.any("fi", (1, 1))
-    return f"jnp.meshgrid({x}, {y}, indexing={d.choice('ij', 'xy')!r})"

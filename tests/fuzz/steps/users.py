@@ -1,25 +1,26 @@
 """What users write around JAX's own: named axes, masks of what is gathered, things of their own."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import lines, step
 
-COLLECTIVES = (
-    *("lax.psum(t, 'n')", "lax.pmean(t, 'n')", "lax.pmax(t, 'n')", "lax.pmin(t, 'n')"),
-    *("t - lax.pmean(t, 'n')", "t * lax.psum(1, 'n')", "t + lax.axis_index('n').astype(t.dtype)"),
-    *("lax.all_gather(t, 'n')", "lax.all_gather(t, 'n', axis=-1, tiled=True)"),
+COLLECTIVE = (
+    "{lax.psum(t, 'n')|lax.pmean(t, 'n')|lax.pmax(t, 'n')|lax.pmin(t, 'n')|t - lax.pmean(t, 'n')"
+    "|t * lax.psum(1, 'n')|t + lax.axis_index('n').astype(t.dtype)|lax.all_gather(t, 'n')"
+    "|lax.all_gather(t, 'n', axis=-1, tiled=True)}"
 )
-
-
-@step(1.5)
-def named_axis(d: Draw) -> str:
-    """Under a vmap, or under one of two."""
-    x = d.any("fiu", (1, 4))
-    axis = d.axis(x, negative=False)
-    call = f"jax.vmap(lambda t: {d.choice(*COLLECTIVES)}, in_axes={axis}, axis_name='n')"
-    if d.pool[x].rank > axis + 1 and d.chance(0.4):
-        return f"jax.vmap({call}, in_axes=-1, out_axes={d.choice('0', '-1')})({x})"
-    return f"{call}({x})"
+NAMED = f"jax.vmap(lambda t: {COLLECTIVE}, in_axes={{place x}}, axis_name='n')"
+OWN = "own.applied({'relu', t|'copy', t|'softplus', t|'name', t, accuracy=2, unroll=3})"
+lines(
+    named_axis=(1, f"{NAMED}({{x:fiu1-4}})"),
+    named_axis_in_vmap=(
+        0.5,
+        f"jax.vmap({NAMED}, in_axes={{-1|0}}, out_axes={{0|-1}})({{x:fiu2-4}})",
+    ),
+    # Under the names of others' operations.
+    own_primitive=(1, f"(lambda t: {OWN})({{x:f}})"),
+    own_primitive_in_vmap=(0.3, f"jax.vmap(lambda t: {OWN}, in_axes={{place x}})({{x:f1+}})"),
+    checked=(0.7, "own.checked({x:fiu})"),
+)
 
 
 @step(1.5)
@@ -45,19 +46,6 @@ def map_coordinates(d: Draw) -> str:
     return f"jax.scipy.ndimage.map_coordinates({x}, [{places}], {order}, {mode!r})"
 
 
-@step(1)
-def own_primitive(d: Draw) -> str:
-    """Under the names of others' operations."""
-    x = d.floating()
-    name = d.choice("relu", "copy", "softplus", "name")
-    how = ", accuracy=2, unroll=3" if name == "name" else ""
-    call = f"own.applied({name!r}, {x}{how})"
-    if d.pool[x].rank and d.chance(0.3):
-        axis = d.axis(x, negative=False)
-        call = f"jax.vmap(lambda t: own.applied({name!r}, t{how}), in_axes={axis})({x})"
-    return call
-
-
 @step(0.4)
 def unpickled(d: Draw) -> str:
     """A dtype that is not numpy's own object."""
@@ -66,8 +54,3 @@ def unpickled(d: Draw) -> str:
     if dtype == "bfloat16":
         raise Unfit
     return f"{x} + jnp.asarray(np.ones((), own.unpickled({dtype!r})))"
-
-
-@step(0.7)
-def checked(d: Draw) -> str:
-    return f"own.checked({d.any('fiu')})"

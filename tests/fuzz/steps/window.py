@@ -1,19 +1,13 @@
 """Convolutions, pooling, resizing."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.pool import Unfit
-from tests.fuzz.steps.registry import step
+from tests.fuzz.draw import Draw, Unfit
+from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
 
 
 def _padding(d: Draw, count: int) -> str:
     if d.chance(0.5):
         return repr(d.choice("SAME", "VALID"))
     return str([(d.integer(0, 2), d.integer(0, 2)) for _ in range(count)])
-
-
-def _positive(d: Draw, x: str) -> None:
-    if 0 in d.pool[x].shape:
-        raise Unfit
 
 
 @step(2)
@@ -59,22 +53,6 @@ def convolution(d: Draw) -> str:
     )
 
 
-@step(0.7)
-def convolution_transpose(d: Draw) -> str:
-    x = d.any("f", (3, 4))
-    count = d.pool[x].rank - 2
-    channels = d.pool[x].shape[-1]
-    kernel = d.of(
-        (*(d.integer(1, 3) for _ in range(count)), channels, d.integer(1, 3)), d.pool[x].dtype
-    )
-    strides = tuple(d.choice(1, 2) for _ in range(count))
-    numbers = ("NWC", "WIO", "NWC") if count == 1 else ("NHWC", "HWIO", "NHWC")
-    return (
-        f"lax.conv_transpose({x}, {kernel}, {strides}, {d.choice('SAME', 'VALID')!r}, "
-        f"dimension_numbers={numbers})"
-    )
-
-
 def _window(d: Draw, x: str) -> tuple[str, str, str]:
     rank = d.pool[x].rank
     chosen = set(d.axes(x)[:2])
@@ -89,6 +67,48 @@ def _window(d: Draw, x: str) -> tuple[str, str, str]:
             )
         )
     return str(size), str(strides), padding
+
+
+OF_A_VALUE |= {
+    "window": lambda d, x: ", ".join(_window(d, x)),
+    "stretched": each(lambda d, n: d.integer(1, 7) if d.chance(0.6) else n),
+    "size_and_strides": lambda d, x: ", ".join(_window(d, x)[:2]),
+    "ones": lambda d, x: f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)",
+}
+SUM = "lax.reduce_window({}, 0.0, lax.add, {{w}}, 'SAME')"
+lines(
+    # As Flax writes it.
+    average_pool=(
+        0.7,
+        "{x:f3-4!} {w=size_and_strides x} {o=jnp.ones_like({x})|{ones x}} => "
+        f"{SUM.format('{x}')} / {SUM.format('{o}')}",
+    ),
+    pool_gradient=(
+        0.5,
+        "jax.grad(lambda y: jnp.sum(jnp.sin(lax.reduce_window("
+        "y, {-jnp.inf, lax.max|0.0, lax.add|jnp.inf, lax.min}, {window x}))))({x:f2-4})",
+    ),
+    resize=(
+        1,
+        "jax.image.resize({x:f1-4!&}, {stretched x}, "
+        "'{nearest|linear|cubic|lanczos3|bilinear|bicubic}', antialias={True|False})",
+    ),
+    scale_and_translate=(
+        0.3,
+        "jax.image.scale_and_translate({x:f2!&}, (4, 5), (0, 1), jnp.array([1.5, 0.8]), "
+        "jnp.array([0.2, -0.3]), '{linear|cubic}')",
+    ),
+    convolution_transpose_1=(
+        0.3,
+        "lax.conv_transpose({x:f3}, {{shaped x 1 -1 2}|{shaped x 3 -1 1}|{shaped x 2 -1 3}}, "
+        "({1..2},), '{SAME|VALID}', dimension_numbers=('NWC', 'WIO', 'NWC'))",
+    ),
+    convolution_transpose_2=(
+        0.4,
+        "lax.conv_transpose({x:f4}, {{shaped x 1 3 -1 2}|{shaped x 3 2 -1 1}|{shaped x 2 1 -1 3}}, "
+        "({1..2}, {1..2}), '{SAME|VALID}', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))",
+    ),
+)
 
 
 @step(3)
@@ -109,44 +129,6 @@ def reduce_window(d: Draw) -> str:
         more += f", base_dilation={tuple(d.choice(1, 2) for _ in range(d.pool[x].rank))}"
     start = f"jnp.asarray({start}, {x}.dtype)" if d.chance(0.5) or kind != "f" else start
     return f"lax.reduce_window({x}, {start}, lax.{name}, {size}, {strides}, {padding}{more})"
-
-
-@step(0.7)
-def average_pool(d: Draw) -> str:
-    """As Flax writes it."""
-    x = d.any("f", (3, 4), static=True)
-    size, strides, _ = _window(d, x)
-    count = d.choice(f"jnp.ones_like({x})", f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)")
-    sums = [f"lax.reduce_window({y}, 0.0, lax.add, {size}, {strides}, 'SAME')" for y in (x, count)]
-    return f"{sums[0]} / {sums[1]}"
-
-
-@step(0.5)
-def pool_gradient(d: Draw) -> str:
-    x = d.any("f", (2, 4))
-    size, strides, padding = _window(d, x)
-    name, start = d.choice(("max", "-jnp.inf"), ("add", "0.0"), ("min", "jnp.inf"))
-    pooled = f"lax.reduce_window(y, {start}, lax.{name}, {size}, {strides}, {padding})"
-    return f"jax.grad(lambda y: jnp.sum(jnp.sin({pooled})))({x})"
-
-
-@step(1)
-def resize(d: Draw) -> str:
-    x = d.any("f", (1, 4), static=True)
-    _positive(d, x)
-    shape = tuple(d.integer(1, 7) if d.chance(0.6) else n for n in d.shape(x))
-    method = d.choice("nearest", "linear", "cubic", "lanczos3", "bilinear", "bicubic")
-    return f"jax.image.resize({x}, {shape}, {method!r}, antialias={d.choice(True, False)})"
-
-
-@step(0.3)
-def scale_and_translate(d: Draw) -> str:
-    x = d.any("f", (2, 2), static=True)
-    _positive(d, x)
-    return (
-        f"jax.image.scale_and_translate({x}, (4, 5), (0, 1), jnp.array([1.5, 0.8]), "
-        f"jnp.array([0.2, -0.3]), {d.choice('linear', 'cubic')!r})"
-    )
 
 
 @step(0.3)

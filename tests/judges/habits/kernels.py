@@ -3,8 +3,11 @@
 float16 is nowhere among them: where it has no kernel of its own, ONNX Runtime converts by itself.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes  # noqa: F401
+import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
@@ -37,43 +40,13 @@ MISSING = {
 ADDED = {"1.32.0": {"BitShift": "uint16", "Pad": "bfloat16"}}
 """What the versions before lack as well, by the version that has it."""
 
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = {
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "int8": TensorProto.INT8,
-    "int16": TensorProto.INT16,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "uint8": TensorProto.UINT8,
-    "uint16": TensorProto.UINT16,
-    "uint32": TensorProto.UINT32,
-    "uint64": TensorProto.UINT64,
-    "bool": TensorProto.BOOL,
+    name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*FLOATING, *WHOLE, "bool")
 }
+FLOATS = {DTYPES[name] for name in FLOATING}
 
-BINARY = (
-    *("Add", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Concat", "Conv"),
-    *("ConvTranspose", "Div", "Equal", "Greater", "GreaterOrEqual", "LayerNormalization", "Less"),
-    *("LessOrEqual", "MatMul", "Max", "Min", "Mod", "Mul", "Pow", "RMSNormalization", "Sub"),
-)
-OPERANDS = {
-    **dict.fromkeys(BINARY, "TT"),
-    **dict.fromkeys(("Expand", "Gather", "GatherElements", "Reshape"), "TI"),
-    **dict.fromkeys(("Tile", "TopK", "Unsqueeze"), "TK"),
-    **{"Attention": "TTT", "Clip": "Tss", "CumSum": "Ti", "GatherND": "TN", "Pad": "TP"},
-    **{"Range": "sss", "Resize": "T  P", "ScatterElements": "TIT", "ScatterND": "TNT"},
-    **{"Slice": "TKK", "Where": "BTT"},
-}
-"""Operands by letter: the type in question as an array or a scalar, integers, booleans; else T."""
-
-SHAPES = {"I": (2,), "K": (1,), "P": (4,), "i": (), "N": (2, 1), "B": (2,), "s": ()}
-ARRAYS = {
-    **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "GlobalAveragePool"), (1, 1, 2)),
-    **{"Attention": (1, 1, 2, 2), "MaxPool": (1, 1, 2), "Pad": (2, 2), "Resize": (1, 1, 2, 2)},
-    "Trilu": (2, 2),
-}
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "AveragePool": {"kernel_shape": [2]},
     "BitShift": {"direction": "LEFT"},
@@ -84,34 +57,39 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 def missing(op: str) -> str:
     """The types that the schema has and ONNX Runtime has not."""
-    letters = OPERANDS.get(op, "T")
     schema = onnx.defs.get_schema(op, OPSET)
-    kind = schema.inputs[min(letters.find("T"), len(schema.inputs) - 1) if "T" in letters else 0]
-    allowed = {
-        told
-        for constraint in schema.type_constraints
-        if constraint.type_param_str == kind.type_str
-        for told in constraint.allowed_type_strs
-    }
+    constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    inputs = list(schema.inputs)[: 3 if op == "Clip" else schema.min_input]
+    allowed = [constraints.get(each.type_str, [each.type_str]) for each in inputs]
+    # The first one of `Where` is a condition.
     return " ".join(
         name
         for name, number in DTYPES.items()
-        if f"tensor({TensorProto.DataType.Name(number).lower()})" in allowed
-        and not _loads(op, letters, name)
+        if _written(number) in allowed[op == "Where"] and not _loads(op, schema, allowed, number)
     )
 
 
-def _loads(op: str, letters: str, dtype: str) -> bool:
+def _written(dtype: int) -> str:
+    return f"tensor({TensorProto.DataType.Name(dtype).lower()})"
+
+
+def _loads(
+    op: str, schema: onnx.defs.OpSchema, allowed: Sequence[Sequence[str]], dtype: int
+) -> bool:
+    """Whether there is a kernel of this type; inputs that cannot have it are integers or truths."""
+    choices = (dtype, TensorProto.INT64, TensorProto.BOOL)
+    types = [next(each for each in choices if _written(each) in those) for those in allowed]
+    names = [f"x{place}" for place in range(len(types))]
+    if op == "Resize":
+        types, names = [*types, TensorProto.INT64], [*names, "", "", "sizes"]
     inputs = [
-        helper.make_tensor_value_info(f"x{i}", _type(letter, dtype), _shape(op, letter))
-        for i, letter in enumerate(letters)
-        if letter != " "
+        helper.make_tensor_value_info(name, each, None)
+        for name, each in zip(filter(None, names), types, strict=True)
     ]
-    names = ["" if letter == " " else f"x{i}" for i, letter in enumerate(letters)]
-    more = {"fmod": 1} if op == "Mod" and "float" in dtype else {}
-    outputs = ["y", "i"] if op == "TopK" else ["y"]
-    node = helper.make_node(op, names, outputs, **ATTRIBUTES.get(op, {}), **more)
-    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
+    fmod = {"fmod": 1} if op == "Mod" and dtype in FLOATS else {}
+    outputs = [f"y{place}" for place in range(schema.min_output)]
+    node = helper.make_node(op, names, outputs, **ATTRIBUTES.get(op, {}), **fmod)
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y0")])
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     options = ort.SessionOptions()
@@ -121,13 +99,3 @@ def _loads(op: str, letters: str, dtype: str) -> bool:
     except NotImplemented:
         return False
     return True
-
-
-def _type(letter: str, dtype: str) -> int:
-    if letter in "Ts":
-        return DTYPES[dtype]
-    return TensorProto.BOOL if letter == "B" else TensorProto.INT64
-
-
-def _shape(op: str, letter: str) -> tuple[int, ...]:
-    return ARRAYS.get(op, (2,)) if letter == "T" else SHAPES[letter]

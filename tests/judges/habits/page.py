@@ -5,38 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from converter.targets.versions import versions
-from tests.judges.habits import (
-    Arrays,
-    Habit,
-    Runtime,
-    evaluator,
-    kernels,
-    onnxruntime,
-    openvino,
-    others,
-)
-
-TABLES: Mapping[Runtime, Mapping[str, Sequence[Habit]]] = {
-    "onnxruntime": onnxruntime.HABITS,
-    "openvino": openvino.HABITS,
-    "tract": {"Files that it refuses": others.HABITS["tract"]},
-    "opencv": {"Files that it refuses": others.HABITS["opencv"]},
-    "onnx.reference": evaluator.HABITS,
-}
-VERSIONS: Mapping[Runtime, Sequence[str]] = {
-    "onnxruntime": onnxruntime.VERSIONS,
-    "openvino": openvino.VERSIONS,
-    **others.VERSIONS,
-    "onnx.reference": evaluator.VERSIONS,
-}
-"""Those that were looked at, the newest last."""
-TITLES: Mapping[Runtime, str] = {
-    "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO",
-    "tract": "tract",
-    "opencv": "OpenCV, its new engine,",
-    "onnx.reference": "The standard's evaluator, onnx.reference",
-}
+from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime, kernels
 
 INTRODUCTION = """# Runtimes
 
@@ -59,26 +28,22 @@ def page() -> str:
 
 def _section(runtime: Runtime) -> Iterator[str]:
     yield f"## {TITLES[runtime]} {' and '.join(VERSIONS[runtime])}\n"
-    for title, habits in _tables(runtime).items():
+    for title, habits in _by_title(runtime).items():
         yield f"### {title}\n"
         for habit in habits:
             yield from _entry(habit)
 
 
-def _tables(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
-    """The habits by title; what is mended comes last, by the version that mended it."""
+def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
+    """What is mended comes last, by the version that mended it."""
     found: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
     for title, habits in TABLES[runtime].items():
         for habit in habits:
-            found.setdefault(_mended(runtime, habit) or title, []).append(habit)
+            having = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
+            later = VERSIONS[runtime][len(having) :]
+            mended = f"Seen in {' and '.join(having)}, mended in {later[0]}" if later else title
+            found.setdefault(mended, []).append(habit)
     return found
-
-
-def _mended(runtime: Runtime, habit: Habit) -> str:
-    having = [version for version in VERSIONS[runtime] if version in versions(habit.versions)]
-    if (mended := len(having)) == len(VERSIONS[runtime]):
-        return ""
-    return f"Seen in {' and '.join(having)}, mended in {VERSIONS[runtime][mended]}"
 
 
 def _kernels() -> Iterator[str]:
