@@ -145,10 +145,18 @@ def test_a_model_by_hand_has_as_many_stages_as_wanted():
     assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 
 
-def test_as_many_names_as_layers():
-    model = built("convnext")
+@pytest.mark.parametrize("name", ["siglip2_vitb16_224-equimo", "vit5_small", "convnext"])
+def test_names_of_outputs(name):
+    """In the order of the leaves; as many as layers."""
+    layers = (2, 1)
+    output = abstract_output(built(name), layers)
+    values = dict(zip(output_names(output, layers), jax.tree.leaves(output), strict=True))
+    named = {key: value for key, value in output._asdict().items() if value is not None}
+    named |= zip(("hidden_state_2", "hidden_state_1"), named.pop("hidden_states"), strict=True)
+    assert list(values) == list(named)
+    assert all(values[key] is named[key] for key in named)
     with pytest.raises(ValueError, match="zip"):
-        output_names(abstract_output(model, (1, 2)), (1,))
+        output_names(output, (1,))
 
 
 @pytest.mark.parametrize("name", ["dinov2_vits14", "convnext"])
