@@ -19,7 +19,7 @@ from tests.conftest import GOLDEN
 from tests.formats import NAMES, NANO, in_equimo, in_transformers, leaves, small, timm_state, write
 from tests.loading import naming_of
 from tests.references.convnext import equimo_outputs
-from tests.references.running import weights_of
+from tests.references.running import file_state, weights_of
 from tests.seeded import as_file, leaves_of, nano, native, state_of, values_of
 from tests.synthetic import make_image, save_pth
 from weights import bind, load_weights, open_checkpoint
@@ -27,7 +27,7 @@ from weights.containers.leaf_order import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
 from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
-from weights.namings import equimo_names, meta_names, original_names, timm_names
+from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints import convert
@@ -219,21 +219,12 @@ def with_a_tower_for_texts(folder, model):
     both.save_pretrained(folder)
 
 
-def with_a_pooler(folder, model):
-    """Which a classifier does not use."""
-    folder.mkdir()
-    state = {k: np.array(v) for k, v in model.state_dict().items()}
-    state |= {"vit.pooler.dense.weight": np.ones((32, 32), np.float32)}
-    save_file(state, folder / "model.safetensors")
-
-
 @pytest.mark.parametrize(
     ("name", "save"),
     [
         ("dinov3_vits16", in_several_files),
         ("dinov3_vits16", in_memory),
         ("siglip2_vitb16_224", with_a_tower_for_texts),
-        ("vit_tiny_patch16_224", with_a_pooler),
     ],
 )
 def test_other_files_of_transformers(name, save, tmp_path):
@@ -241,6 +232,16 @@ def test_other_files_of_transformers(name, save, tmp_path):
     save(tmp_path / "hf", in_transformers(name, config, values))
     naming = naming_of(zoo.info(name), "huggingface")
     assert_leaves(read(tmp_path / "hf", naming, config).arrays, values, but=[PERIODS])
+
+
+def test_a_pooler_that_a_classifier_does_not_use(tmp_path):
+    config = nano(zoo.info("vit_tiny_patch16_224").config_for("huggingface"))
+    state = file_state(huggingface_names.VIT, values_of(config))
+    state |= {"pooler.dense.weight": np.ones((32, 32), np.float32)}
+    prefixed = {k if k.startswith("classifier") else f"vit.{k}": v for k, v in state.items()}
+    save_file(prefixed, tmp_path / "w.safetensors")
+    got = read(tmp_path / "w.safetensors", huggingface_names.VIT, config).arrays
+    assert_leaves(got, values_of(config))
 
 
 # Keys of timm's state dicts outside the blocks and in the first one, written down from timm 1.0.31.
