@@ -12,9 +12,10 @@ import numpy as np
 
 from tests import folders
 from tests.files import archives, changes, programs
+from tests.seeded import as_file
 from weights import open_checkpoint
 from weights.progress import Quiet
-from weights.tensors import FLOATS, LazyTensor
+from weights.tensors import FLOATS
 from weights.writers.items import Items
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
@@ -45,10 +46,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def items() -> Items:
-    return {
-        key: LazyTensor(value.shape, "float32", lambda value=value: value)
-        for key, value in arrays().items()
-    }
+    return as_file(arrays())
 
 
 def read_checkpoint(path: Path) -> None:
@@ -99,9 +97,7 @@ def of_equimo(_: Path) -> dict[str, bytes]:
 
 def of_sharded(folder: Path) -> dict[str, bytes]:
     """An index, and the two files that it names."""
-    places = {}
-    shards = {}
-    tensors = list(items().items())
+    places, shards, tensors = {}, {}, list(items().items())
     for number, half in enumerate((dict(tensors[:2]), dict(tensors[2:]))):
         name = f"model-{number}.safetensors"
         write_safetensors(folder / name, half, Quiet())
@@ -132,16 +128,13 @@ def table(rng: random.Random, data: bytes) -> bytes:
     return change(rng, data)
 
 
+PICKLED = partial(archives.zipped, change=programs.program, aim="data.pkl")
+ZIPPED = partial(archives.zipped, change=archives.arrays, aim=".npy")
+
 FORMATS = {
     "safetensors": Format(of_safetensors, safetensors, read_checkpoint),
-    "pth": Format(
-        of_pth,
-        partial(archives.zipped, change=programs.program, aim="data.pkl"),
-        read_checkpoint,
-    ),
-    "npz": Format(
-        of_npz, partial(archives.zipped, change=archives.arrays, aim=".npy"), read_checkpoint
-    ),
+    "pth": Format(of_pth, PICKLED, read_checkpoint),
+    "npz": Format(of_npz, ZIPPED, read_checkpoint),
     "eqx": Format(of_eqx, archives.arrays, read_checkpoint),
     "equimo": Format(of_equimo, archives.compressed, read_checkpoint),
     "sharded": Format(of_sharded, table, read_checkpoint),

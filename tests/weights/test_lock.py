@@ -5,15 +5,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
 from weights.lock import locked
 from weights.progress import Quiet
 
-PROCESSES, ROUNDS = 5, 120
+PYTHON = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+PROCESSES, ROUNDS = 4, 80
 
 # A counter that loses numbers where two work on it at once.
 COUNT = """
@@ -38,39 +39,30 @@ def test_many_processes_race(kind, tmp_path):
     counter = tmp_path / "counter"
     counter.write_text("0")
     command = [sys.executable, "-c", COUNT, str(counter), str(ROUNDS), str(place)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    processes = [subprocess.Popen(command, env=environment) for _ in range(PROCESSES)]
+    processes = [subprocess.Popen(command, env=PYTHON) for _ in range(PROCESSES)]
     assert [process.wait(timeout=120) for process in processes] == [0] * PROCESSES
     assert counter.read_text() == str(PROCESSES * ROUNDS)
     assert {path.name for path in tmp_path.iterdir()} == {"place", "counter"}
 
 
-class Told(Quiet):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.stages = []
-
-    def stage(self, text, total=None):
-        self.stages.append(text)
-
-
 def test_who_waits_says_so(tmp_path):
-    place, told, order = tmp_path / "new" / "place", Told(), []
+    place, told, order = tmp_path / "new" / "place", Queue(), []
+
+    class Told(Quiet):
+        def stage(self, text, total=None):
+            told.put(text)
 
     def second():
-        with locked(place, told):
+        with locked(place, Told()):
             order.append("second")
 
     with locked(place, Quiet()):
         thread = threading.Thread(target=second)
         thread.start()
-        while not told.stages:
-            time.sleep(0.01)
+        assert told.get(timeout=30) == f"waiting for another process that writes {place}"
         order.append("first")
     thread.join(timeout=30)
-    assert order == ["first", "second"]
-    assert told.stages == [f"waiting for another process that writes {place}"]
+    assert order == ["first", "second"] and told.empty()
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -109,14 +101,8 @@ def test_a_folder_in_one_that_cannot_be_written():
         folder.mkdir()
         folder.chmod(0o777)
         os.chmod(name, 0o555)
-        done = subprocess.run(
-            [sys.executable, "-c", MOUNTED],
-            cwd=name,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, "-c", MOUNTED]
+        done = subprocess.run(command, cwd=name, env=PYTHON, capture_output=True, text=True)
         os.chmod(name, 0o777)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

@@ -58,15 +58,16 @@ def test_json_says_the_same(capsys):
 
 
 def zoo(*arguments, out=subprocess.PIPE, **variables):
-    command = [sys.executable, "-m", "zoo", *arguments]
-    return subprocess.run(
-        command, stdout=out, stderr=subprocess.PIPE, text=True, env=os.environ | variables
-    )
+    """The command in a process; what it says on stderr is one sentence, or nothing."""
+    command, environment = [sys.executable, "-m", "zoo", *arguments], os.environ | variables
+    done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.stderr.count("\n") == bool(done.stderr) and "Traceback" not in done.stderr
+    return done
 
 
 def test_an_encoding_that_lacks_letters():
     done = zoo("info", "模型", PYTHONIOENCODING="latin-1")
-    assert done.returncode == 2 and "\\u6a21" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "\\u6a21" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
@@ -80,11 +81,11 @@ def test_a_reader_that_has_gone(arguments):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
-@pytest.mark.parametrize("arguments", [("list",), ("list", "--json"), ("info", "vit_digits")])
+@pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
 def test_a_disk_that_is_full(arguments):
     with open("/dev/full", "w") as full:
         done = zoo(*arguments, out=full)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: stdout takes nothing more")
 
 

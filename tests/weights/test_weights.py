@@ -8,21 +8,15 @@ import pytest
 
 import zoo
 from tests.loading import load, naming_of
+from tests.seeded import as_file
 from weights import LazyTensor, leaf_shapes, locate, random_weights
 from weights.errors import MappingError, WeightsNotFound, WrongDigest
 from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
+from weights.progress import Quiet
 from weights.sources.locate import Published, find_named, searched
 from zoo.checkpoints.load import model_shapes
-
-
-def lazy(array: np.ndarray, dtype: str = "float32") -> LazyTensor:
-    return LazyTensor(array.shape, dtype, lambda: array)
-
-
-def as_file(state):
-    return {key: lazy(value) for key, value in state.items()}
 
 
 @pytest.mark.sampled(4)
@@ -49,60 +43,49 @@ def test_a_leaf_without_a_rule_is_a_mistake_in_the_table():
 
 
 def test_bias_is_masked_and_periods_are_the_files(tiny7b, vits16):
-    values = load(vits16.path, vits16.shapes).arrays
+    weights = load(vits16.path, vits16.shapes)
+    values, provenance = weights.arrays, weights.provenance
     bias = values["blocks.3.attn.qkv.bias"]
     assert not bias[384:768].any()
     np.testing.assert_array_equal(bias[:384], vits16.state["blocks.3.attn.qkv.bias"][:384])
-    np.testing.assert_array_equal(
-        values["local_pos_embed.periods"], vits16.state["rope_embed.periods"]
-    )
-    assert values["local_pos_embed.periods"][1] == 1.3359375
+    read = values["local_pos_embed.periods"]
+    np.testing.assert_array_equal(read, vits16.state["rope_embed.periods"])
+    assert read[1] == 1.3359375
     assert "blocks.0.attn.qkv.bias" not in tiny7b.shapes
+    assert (provenance.kind, provenance.name) == ("meta", vits16.path.name)
+    assert len(provenance.sha256) == 64 and provenance.seed is None
 
 
 def test_values_are_read_one_by_one(vits16):
-    weights = load(vits16.path, vits16.shapes)
-    reads = []
-    tensor = weights.arrays.tensors["norm.weight"]
-    weights.arrays.tensors["norm.weight"] = LazyTensor(
+    arrays, reads = load(vits16.path, vits16.shapes).arrays, []
+    tensor = arrays.tensors["norm.weight"]
+    arrays.tensors["norm.weight"] = LazyTensor(
         tensor.shape, tensor.dtype, lambda: reads.append(1) or tensor.read()
     )
-    assert len(weights.arrays) == len(vits16.shapes)
-    assert "norm.weight" in set(weights.arrays)
-    assert not reads
-    assert weights.arrays["norm.weight"].dtype == np.float32
+    assert len(arrays) == len(vits16.shapes) and "norm.weight" in set(arrays) and not reads
+    assert arrays["norm.weight"].dtype == np.float32
     assert reads == [1]
 
 
-def test_provenance(vits16):
-    provenance = load(vits16.path, vits16.shapes).provenance
-    assert provenance.kind == "meta"
-    assert provenance.name == vits16.path.name
-    assert len(provenance.sha256) == 64
-    assert provenance.seed is None
+def problems(shapes, file):
+    with pytest.raises(MappingError) as error:
+        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, shapes), file)
+    return str(error.value)
 
 
 def test_everything_wrong_is_told_at_once(tiny7b):
+    """By name, or by number where there are hundreds."""
     file = as_file(tiny7b.state)
     del file["blocks.1.ls1.gamma"], file["cls_token"]
-    file["head.weight"] = lazy(np.zeros(3, np.float32))
-    file["norm.bias"] = lazy(np.zeros(7, np.float32))
-    file["norm.weight"] = lazy(np.zeros(256, np.int64), "int64")
-    with pytest.raises(MappingError) as error:
-        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, tiny7b.shapes), file)
-    message = str(error.value)
-    assert "2 missing: cls_token, blocks.1.ls1.gamma" in message
-    assert "1 unexpected: head.weight" in message
-    assert "norm.bias (is [7], must be [256])" in message
-    assert "norm.weight (is int64, must be bfloat16, float16, float32)" in message
-
-
-def test_hundreds_of_problems_are_counted(tiny7b):
-    with pytest.raises(MappingError) as error:
-        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, tiny7b.shapes), {})
-    count = len(tiny7b.state)
-    assert f"{count} missing: " in str(error.value)
-    assert f" and {count - SHOWN} more" in str(error.value)
+    file |= as_file({"head.weight": np.zeros(3), "norm.bias": np.zeros(7)})
+    file["norm.weight"] = LazyTensor((256,), "int64", lambda: np.zeros(256, np.int64))
+    told = problems(tiny7b.shapes, file)
+    assert "2 missing: cls_token, blocks.1.ls1.gamma" in told
+    assert "1 unexpected: head.weight" in told
+    assert "norm.bias (is [7], must be [256])" in told
+    assert "norm.weight (is int64, must be bfloat16, float16, float32)" in told
+    told, count = problems(tiny7b.shapes, {}), len(tiny7b.state)
+    assert f"{count} missing: " in told and f" and {count - SHOWN} more" in told
 
 
 @pytest.mark.sampled(4)
@@ -110,14 +93,10 @@ def test_hundreds_of_problems_are_counted(tiny7b):
 def test_random_weights_have_a_distribution_for_every_leaf(name):
     entry = zoo.info(name)
     for config in (entry.config, *entry.published.values()):
-        assert {kind_of(path) for path in model_shapes(config)} <= set(DRAWS)
+        assert {kind_of(path) for path in model_shapes(config)} <= set(DRAWS) == set(KINDS.values())
     naming = entry.namings[0]
     keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
     assert {kind_of(key) for key in keys} <= set(DRAWS)
-
-
-def test_every_distribution_is_used():
-    assert set(KINDS.values()) == set(DRAWS)
 
 
 def test_random_weights_depend_on_seed_and_name_only(tiny7b):
@@ -135,10 +114,7 @@ def test_random_weights_depend_on_seed_and_name_only(tiny7b):
 
 def test_random_weights_are_pinned():
     weights = random_weights({"norm.weight": (2,), "cls_token": (1, 2)}, 0).arrays
-    norm, token = (
-        [0.9665955305099487, 1.0199953317642212],
-        [0.20857331156730652, 0.2015431821346283],
-    )
+    norm, token = (0.9665955305099487, 1.0199953317642212), (0.20857331156731, 0.20154318213463)
     np.testing.assert_array_equal(weights["norm.weight"], np.float32(norm))
     np.testing.assert_array_equal(weights["cls_token"], np.float32([token]))
 
@@ -166,17 +142,6 @@ def test_rounding_to_bfloat16_is_to_even():
     np.testing.assert_array_equal(round_to_bfloat16(x), want)
 
 
-class Progress:
-    def __init__(self):
-        self.told = []
-
-    def stage(self, text, total=None):
-        self.told.append(text)
-
-    def step(self, size):
-        pass
-
-
 PUBLISHED = Published(
     wanted="w-e3b0c442.pth",
     checkpoint="w-e3b0c442.pth",
@@ -201,7 +166,17 @@ def places(tmp_path, monkeypatch):
     return own, here, torch, equimo
 
 
-def test_places_are_searched_in_order(places):
+class Told(Quiet):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def stage(self, text, total=None):
+        self.told.append(text)
+
+
+def test_places_are_searched_in_order(places, monkeypatch):
     own, here, torch, equimo = places
     order = [
         own / PUBLISHED.checkpoint,
@@ -216,16 +191,18 @@ def test_places_are_searched_in_order(places):
     for path in order:
         path.touch()
     for path in order:
-        listener = Progress()
+        listener = Told()
         assert locate(PUBLISHED, listener).path == path
         assert listener.told[-1:] == [f"weights: {path.name}, from {path.parent}"]
         assert find_named(path.name, PUBLISHED).name == path.name
         path.unlink()
     with pytest.raises(WeightsNotFound) as error:
-        locate(PUBLISHED, Progress())
+        locate(PUBLISHED, Told())
     assert PUBLISHED.wanted in str(error.value) and PUBLISHED.advice in str(error.value)
-    for place in (own, here, torch):
-        assert str(place) in searched()
+    assert all(str(place) in searched() for place in (own, here, torch))
+    assert "ZOO_WEIGHTS_DIR" not in searched()
+    monkeypatch.delenv("ZOO_WEIGHTS_DIR")
+    assert "ZOO_WEIGHTS_DIR is not set" in searched()
     with pytest.raises(WeightsNotFound, match="no other"):
         find_named("other", PUBLISHED)
 
@@ -234,7 +211,7 @@ def test_places_are_searched_in_order(places):
 def test_a_damaged_file_in_a_folder_or_cache(place, places):
     (places[place] / PUBLISHED.checkpoint).write_bytes(b"not nothing")
     with pytest.raises(WrongDigest, match="its sha256 begins with e3b0c442"):
-        locate(PUBLISHED, Progress())
+        locate(PUBLISHED, Quiet())
 
 
 def test_a_file_that_is_named_is_held_to_its_name(tiny7b, tmp_path):
@@ -247,9 +224,3 @@ def test_a_file_that_is_named_is_held_to_its_name(tiny7b, tmp_path):
     (tmp_path / "w-08c60483.pth").write_bytes(whole)
     with pytest.raises(WrongDigest, match=f"begins with 08c60483, but it is {digest[:12]}"):
         load(tmp_path / "w-08c60483.pth", tiny7b.shapes)
-
-
-def test_where_it_is_looked_for_mentions_the_unset_variable(places, monkeypatch):
-    assert "ZOO_WEIGHTS_DIR" not in searched()
-    monkeypatch.delenv("ZOO_WEIGHTS_DIR")
-    assert "ZOO_WEIGHTS_DIR is not set" in searched()

@@ -54,9 +54,14 @@ class Zoo:
 
     def at(self, url: str, **settings: object) -> None:
         """From here on the hub is there; `settings` are constants of huggingface-hub."""
-        places = {"ENDPOINT": url, "HUGGINGFACE_CO_URL_TEMPLATE": url + FILE}
-        for name, value in (places | settings).items():
-            self.patch.setattr(constants, name, value)
+        hub_at(self.patch, url, **settings)
+
+
+def hub_at(patch: pytest.MonkeyPatch, url: str, **settings: object) -> None:
+    """Tell huggingface-hub where the hub is, and other constants of its."""
+    places = {"ENDPOINT": url, "HUGGINGFACE_CO_URL_TEMPLATE": url + FILE}
+    for name, value in (places | settings).items():
+        patch.setattr(constants, name, value)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from tests.conftest import GOLDEN
+from tests.files.programs import EVIL
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
@@ -27,20 +28,16 @@ from weights.containers.bounds import MOST_DIMENSIONS, MOST_TENSORS
 from weights.containers.equimo import LARGEST_METADATA
 from weights.containers.safetensors import MOST_VALUES
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsError, WrongDigest
-from weights.tensors import FLOATS
-
-SECONDS = 5
-"""Of the processor, whatever else it is doing."""
 
 
 def refused(path, message=None, kind=WeightsError):
+    """One printable sentence, in 5 seconds of the processor, and nothing new lies around."""
     began, before = time.process_time(), sorted(path.parent.rglob("*"))
     with pytest.raises(kind, match=message) as error:
         for tensor in open_checkpoint(path).tensors.values():
             tensor.read()
-    assert time.process_time() - began < SECONDS
-    assert str(error.value).isprintable()
-    assert len(str(error.value)) < 3000
+    assert time.process_time() - began < 5
+    assert str(error.value).isprintable() and len(str(error.value)) < 3000
     assert sorted(path.parent.rglob("*")) == before
 
 
@@ -110,10 +107,16 @@ def test_safetensors(name, tmp_path):
     refused(path, "in values" if small_values else "no sound safetensors file")
 
 
-def test_as_many_dimensions_as_are_read(tmp_path):
+def test_as_many_as_are_read(tmp_path):
+    """Dimensions of a tensor and records of a file, and not one more."""
     header = entry(shape=[1] * MOST_DIMENSIONS, data_offsets=[0, 4])
     path = safetensors_file(tmp_path / "w", header, bytes(4))
     assert open_checkpoint(path).tensors["a"].shape == (1,) * MOST_DIMENSIONS
+    path, record = tmp_path / "w.eqx", npy.array_header((2,), "<f4") + bytes(8)
+    path.write_bytes(record * MOST_TENSORS)
+    assert len(open_checkpoint(path).tensors) == MOST_TENSORS
+    path.write_bytes(record * (MOST_TENSORS + 1))
+    refused(path, f"more than {MOST_TENSORS} records")
 
 
 @pytest.mark.parametrize("name", ["../w.safetensors", "/etc/w.safetensors", "a/b.safetensors", "w"])
@@ -126,11 +129,10 @@ def test_an_index_names_files_beside_it_only(name, tmp_path):
 
 
 def test_a_checkpoint_of_many_files(tmp_path):
-    places = {}
+    places = {f"{file}.0": f"{file}.safetensors" for file in range(3)}
     for file in range(3):
         names = [f"{file}.{i}" for i in range(MOST_TENSORS // 2)]
         safetensors_file(tmp_path / f"{file}.safetensors", dict.fromkeys(names, EMPTY))
-        places[names[0]] = f"{file}.safetensors"
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     refused(tmp_path, "its files is said")
 
@@ -157,12 +159,8 @@ def keys_with_one_hash():
 
 PICKLES = {
     "a call": b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.",
-    "a call by protocol 4": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.",
-    "a builtin": b"\x80\x02cbuiltins\neval\nX\x03\x00\x00\x001+1\x85R.",
-    "torch's own evaluator": b"\x80\x02ctorch.hub\nload\n)R.",
-    "an instance": b"\x80\x02ios\nsystem\n(tR.",
+    **{f"evil {n}": b"\x80\x04" + program + b"." for n, program in enumerate(EVIL)},
     "a state": b"\x80\x02X\x01\x00\x00\x00a}b.",
-    "an extension": b"\x80\x02\x82\x01.",
     "a name that clears the screen": b"\x80\x02cos\n\x1b[2J\n)R.",
     "nothing": b"",
     "an end": b".",
@@ -174,8 +172,6 @@ PICKLES = {
     "marks": b"\x80\x02(((((.",
     "noise": b"\xff" * 50,
     "a tensor of nothing": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.",
-    # Hashing it would overflow the interpreter's stack.
-    "a nested key": b"\x80\x02})" + b"\x85" * 200_000 + b"Ns.",
     "many dimensions": many_dimensions(),
     "keys with one hash": keys_with_one_hash(),
 }
@@ -204,22 +200,20 @@ def test_code_is_not_run(tmp_path, monkeypatch):
     refused(tmp_path / "d.npz", "does not describe an array of numbers")
 
 
-@pytest.mark.parametrize("bomb", [False, True])
-def test_compressed_members(bomb, tmp_path):
+@pytest.mark.parametrize(
+    ("size", "message"), [(99, "is compressed"), (300_000_000, "far too many|is compressed")]
+)
+def test_compressed_members(size, message, tmp_path):
     """A zip bomb needs compression, and PyTorch uses none."""
-    torch.save({"a": torch.zeros(99)}, tmp_path / "sound")
-    with (
-        zipfile.ZipFile(tmp_path / "sound") as source,
-        zipfile.ZipFile(tmp_path / "w", "w", zipfile.ZIP_DEFLATED) as archive,
-    ):
-        for info in source.infolist():
-            if not info.filename.endswith("data.pkl"):
-                archive.writestr(info.filename, source.read(info))
-            elif bomb:
-                archive.writestr(info.filename, bytes(300_000_000))
-            else:
-                archive.writestr(info.filename, source.read(info), zipfile.ZIP_STORED)
-    refused(tmp_path / "w", "far too many|is compressed" if bomb else "is compressed")
+    torch.save({"a": torch.zeros(99)}, tmp_path / "w")
+    with zipfile.ZipFile(tmp_path / "w") as source:
+        members = {info.filename: source.read(info) for info in source.infolist()}
+    with zipfile.ZipFile(tmp_path / "w", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            is_program = name.endswith("data.pkl")
+            method = zipfile.ZIP_STORED if is_program and size == 99 else zipfile.ZIP_DEFLATED
+            archive.writestr(name, bytes(size) if is_program and size > 99 else content, method)
+    refused(tmp_path / "w", message)
 
 
 # --------------------------------------------------------------------------------- numpy's archives
@@ -301,12 +295,6 @@ MEMBERS = (
 )
 
 
-@pytest.mark.parametrize("bad", MEMBERS, ids=lambda info: f"{info.name[:20]} {info.type}")
-def test_members_that_do_not_belong(bad, tmp_path):
-    equimo_archive(tmp_path / "w", [(bad, b"")])
-    refused(tmp_path / "w", "no sound Equimo checkpoint")
-
-
 RECORDS = {
     "longer than the file": b"\x93NUMPY\x01\x00\xff\xff",
     "an enormous array": npy.array_header((1 << 40, 1 << 7), "<f4"),
@@ -321,20 +309,14 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
-def test_headers_of_records_that_lie(record, tmp_path):
-    equimo_archive(tmp_path / "w", [(member("weights.eqx"), record)])
+SUSPICIOUS = {f"{info.name[:20]} {info.type}": (info, b"") for info in MEMBERS}
+SUSPICIOUS |= {name: (member("weights.eqx"), record) for name, record in RECORDS.items()}
+
+
+@pytest.mark.parametrize("name", SUSPICIOUS)
+def test_members_that_do_not_belong_and_records_that_lie(name, tmp_path):
+    equimo_archive(tmp_path / "w", [SUSPICIOUS[name]])
     refused(tmp_path / "w", "no sound Equimo checkpoint")
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_as_many_records_as_are_read(more, tmp_path):
-    record = npy.array_header((2,), "<f4") + bytes(8)
-    (tmp_path / "w.eqx").write_bytes(record * (MOST_TENSORS + more))
-    if more:
-        refused(tmp_path / "w.eqx", f"more than {MOST_TENSORS} records")
-    else:
-        assert len(open_checkpoint(tmp_path / "w.eqx").tensors) == MOST_TENSORS
 
 
 @pytest.mark.parametrize("position", [0.1, 0.9])
@@ -413,38 +395,12 @@ def bomb(path, size, *before):
     return path
 
 
-def test_a_frame_that_becomes_far_more_than_it_is(tmp_path):
-    path = bomb(tmp_path / "w.tar.lz4", frames.FREE_CONTENT * frames.RATIO)
-    refused(path, "its content is said to have")
-
-
 def test_bombs_take_no_memory(tmp_path):
     """Two gigabytes of zeros in a frame of eight megabytes, in a process that may have one."""
+    path = bomb(tmp_path / "a.tar.lz4", frames.FREE_CONTENT * frames.RATIO)
+    refused(path, "its content is said to have")
     path = bomb(tmp_path / "w.tar.lz4", 2 << 30, member("metadata.json"))
     assert path.stat().st_size < 10 << 20
     command = [sys.executable, "-c", BOMB, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.getcwd())
     assert done.stdout.startswith("refused: ")
-
-
-# ------------------------------------------------------------------------------------ every format
-
-
-@pytest.mark.parametrize("suffix", ["pth", "npz", "safetensors", "tar.lz4"])
-def test_cut_short(suffix, tmp_path):
-    """An error of ours wherever it ends."""
-    arrays = {"a": np.ones((3, 5), np.float32), "b": np.zeros(300, np.float32)}
-    whole, path = tmp_path / f"whole.{suffix}", tmp_path / f"w.{suffix}"
-    if suffix == "pth":
-        torch.save({key: torch.from_numpy(value) for key, value in arrays.items()}, whole)
-    elif suffix == "npz":
-        np.savez(whole, **arrays)
-    elif suffix == "safetensors":
-        safetensors_file(whole, entry(), bytes(8))
-    else:
-        whole.write_bytes((GOLDEN / "equimo_v1_dinov3_nano.tar.lz4").read_bytes())
-    content = whole.read_bytes()
-    assert all(t.dtype in FLOATS for t in open_checkpoint(whole).tensors.values())
-    for size in (*(len(content) * part // 9 for part in range(9)), len(content) - 1):
-        path.write_bytes(content[:size])
-        refused(path)

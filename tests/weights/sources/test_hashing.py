@@ -22,11 +22,12 @@ def checkpoint(tmp_path):
 
 
 def test_the_digest_of_the_file(checkpoint):
-    usual = sys.getswitchinterval()
     with hashing(checkpoint) as digest:
         assert digest() == hashlib.sha256(checkpoint.path.read_bytes()).hexdigest()
     assert digest() == checkpoint.sha256()
-    assert sys.getswitchinterval() == usual
+    checkpoint.path.unlink()
+    with hashing(checkpoint) as digest, pytest.raises(FileNotFoundError):
+        digest()
 
 
 def test_blocks_that_overlap_leave_the_interval_as_it_was(checkpoint):
@@ -54,9 +55,3 @@ def test_a_block_that_ends_stops_it(checkpoint, monkeypatch):
         while not pieces:
             time.sleep(0.001)
         raise WeightsError("it fits no model")
-
-
-def test_what_goes_wrong_is_told_to_who_asks(checkpoint):
-    checkpoint.path.unlink()
-    with hashing(checkpoint) as digest, pytest.raises(FileNotFoundError):
-        digest()

@@ -1,4 +1,4 @@
-"""Folders that `zoo build` makes: what is in them, resumed, damaged, side by side.
+"""Folders that `zoo build` makes: what is in them and beside networks, resumed, side by side.
 
 Those that are killed are in tests/test_killed.py.
 """
@@ -8,8 +8,10 @@ import json
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import onnx
 import pytest
@@ -19,15 +21,22 @@ from transformers import AutoConfig
 import converter
 from tests.command import PROGRAM, Command
 from tests.zoo.models.test_digits import accuracy
+from weights import bind, random_weights
 from zoo import info
 from zoo.artifacts.build import schedule
+from zoo.artifacts.build.extras import for_transformers_js, golden, golden_sample
 from zoo.artifacts.build.ledger import Ledger, read_ledger
 from zoo.artifacts.build.plan import FolderPlan
+from zoo.checkpoints.load import model_shapes
 from zoo.errors import BadOutput
+from zoo.export.describe import describe_shared
+from zoo.export.make import Maker
 from zoo.export.request import Signature
+from zoo.export.verify import reference
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.read import to_text
+from zoo.models.builder import abstract
 
 MODEL = "vit_digits"
 BUILD = ("build", MODEL, "--out", "out")
@@ -62,15 +71,21 @@ def listed(folder: Path) -> set[str]:
     return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
 
 
+def check_manifest(folder: Path) -> None:
+    """It tells the truth, if there is one."""
+    if (folder / "manifest.json").exists():
+        for item in manifest(folder)["files"]:
+            path = folder / item["name"]
+            assert (item["bytes"], item["sha256"]) == (path.stat().st_size, digest(path))
+
+
 def test_what_is_in_it(built):
     folder, record = built
     assert set(record["built"]) == set(FILES) and record["error"] is None
     content = manifest(folder)
     assert content == record["manifest"] and content["complete"]
     assert {item["name"] for item in content["files"]} | {"manifest.json"} == listed(folder)
-    for item in content["files"]:
-        path = folder / item["name"]
-        assert (item["bytes"], item["sha256"]) == (path.stat().st_size, digest(path))
+    check_manifest(folder)
     assert list(content["variants"]) == list(FILES)
     for name, expected in FILES.items():
         variant = content["variants"][name]
@@ -95,7 +110,7 @@ def test_golden_numbers(built):
     for file, _, precision in RUN.values():
         got = converter.run(folder / file, [golden["pixel_values"]])
         assert set(got) == set(golden) - {"pixel_values"}
-        for name, value in got.items():
+        for name, value in got.outputs.items():
             assert converter.compare(value, golden[name]).cosine >= COSINE[precision]
 
 
@@ -108,13 +123,17 @@ def test_every_variant_still_reads_digits(built):
         assert abs(accuracy(folder / file) - wanted) <= 0.003, file
 
 
+def times(folder):
+    """When files were changed."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.full
 def test_a_build_is_resumed(copied, zoo):
-    every = ("--variant", ",".join(FILES))
-    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
+    every, before = ("--variant", ",".join(FILES)), times(copied)
     (record,) = zoo.json(*BUILD, *every)
     assert record["already_there"] == list(FILES) and not record["built"]
-    assert before == {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
+    assert times(copied) == before
     # What is gone, damaged or left over is made again, or removed; the rest stays.
     (copied / "onnx/model_quantized.onnx").unlink()
     damaged = bytearray((copied / "onnx/model_fused.onnx").read_bytes())
@@ -127,15 +146,13 @@ def test_a_build_is_resumed(copied, zoo):
     for other in others:
         other.mkdir()
     (record,) = zoo.json(*BUILD, *every)
-    assert (record["built"], record["already_there"]) == (
-        ["int8", "fused"],
-        [*FILES][:1] + [*FILES][2:4],
-    )
+    assert record["built"] == ["int8", "fused"]
+    assert record["already_there"] == ["fp32", "fp16", "bf16"]
     for other in others:
         other.rmdir()
-    assert listed(copied) == {path.relative_to(copied).as_posix() for path in before}
-    unchanged = copied / "onnx/model.onnx"
-    assert unchanged.stat().st_mtime_ns == before[unchanged]
+    after = times(copied)
+    assert set(after) == set(before)
+    assert after[copied / "onnx/model.onnx"] == before[copied / "onnx/model.onnx"]
     check_manifest(copied)
 
 
@@ -223,7 +240,7 @@ def test_images_as_input(zoo):
     assert golden["image"].shape == (1, 224, 336, 3) and golden["image"].dtype == np.uint8
     for variant in manifest(folder)["variants"].values():
         got = converter.run(folder / variant["files"][0], [golden["image"]])
-        for name, value in got.items():
+        for name, value in got.outputs.items():
             assert converter.compare(value, golden[name]).cosine >= 0.99
     assert "any height and width" in (folder / "README.md").read_text()
 
@@ -238,13 +255,6 @@ def test_two_builds_of_one_folder(tmp_path):
     assert all(record["manifest"]["complete"] for record in records)
 
 
-def check_manifest(folder):
-    """It tells the truth, if there is one."""
-    if (folder / "manifest.json").exists():
-        for item in manifest(folder)["files"]:
-            assert digest(folder / item["name"]) == item["sha256"], item["name"]
-
-
 @pytest.mark.full
 def test_no_room(tmp_path):
     """One sentence, and nothing but whole files that were finished before."""
@@ -256,3 +266,37 @@ def test_no_room(tmp_path):
     assert process.returncode == 2 and "make room there" in said and "Traceback" not in said
     check_manifest(tmp_path / "out" / MODEL)
     assert not list((tmp_path / "out" / MODEL / "onnx").glob("*"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("size", [None, (336, 448)])
+def test_golden_numbers_are_those_of_the_published_settings(size):
+    """Also of DINOv2, which is verified at 518 x 518 pixels but used at 224 x 224."""
+    entry = info("dinov2_vits14_reg")
+    entry = replace(entry, config=replace(entry.config, dim=32, depth=1, heads=2, hidden=64))
+    model, weights = abstract(entry.config), random_weights(model_shapes(entry.config))
+    signature = Signature(size, 1)
+    samples = reference(entry, model, weights.arrays, signature)
+    maker = Maker(entry, model, weights, signature, lambda: samples)
+    how = describe_shared(entry, signature, weights.provenance).preprocessing.settings
+    assert how.size == (size or (224, 224))
+    got = golden(maker, golden_sample(maker, how))
+    np.testing.assert_array_equal(got.fed, pixel_values([photograph()], how, how.size))
+    run = jax.vmap(bind(model, weights.arrays))(got.fed)
+    assert set(got.outputs) == {"last_hidden_state", "pooler_output"}
+    for name, value in got.outputs.items():
+        np.testing.assert_allclose(value, getattr(run, name), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("variants", "outside", "told"),
+    [
+        (("fp32", "int8"), (), {}),
+        (("fp32", "fused"), (), {"device_config": {"wasm": {"dtype": "fp32"}}}),
+        (("fused", "q4f16", "bf16"), (), {"device_config": {"wasm": {"dtype": "q4f16"}}}),
+        (("fused",), (), {}),
+        (("int8",), ("int8",), {"use_external_data_format": {"model_quantized.onnx": 1}}),
+    ],
+)
+def test_what_transformers_js_is_told(variants, outside, told):
+    assert for_transformers_js(variants, outside) == told

@@ -52,8 +52,7 @@ def described(inputs=(PIXELS,), **changes):
             {"input": "uint8", "reshape": True, "layers": [3]},
             Signature((32, 48), None, (3,), True, "uint8"),
         ),
-        ({"inputs": []}, None),
-        ({"inputs": [PIXELS | {"shape": []}]}, None),
+        *(({"inputs": inputs}, None) for inputs in ([], [PIXELS | {"shape": []}])),
         ({"inputs": [PIXELS | {"shape": [0, 3]}]}, None),
         ({"size": [33, 48]}, None),
         ({"layers": [13]}, None),
@@ -70,9 +69,8 @@ def test_the_signature(changes, signature):
 
 def test_files(tmp_path):
     folders.write(tmp_path, FILES)
-    manifest = described().model_dump_json()
-    (tmp_path / "a.manifest.json").write_text(manifest)
-    (tmp_path / "b.manifest.json").write_text(manifest)
+    for name in "ab":
+        (tmp_path / f"{name}.manifest.json").write_text(described().model_dump_json())
     with pytest.raises(BadFile, match="keep the names"):
         audit_export(tmp_path / "b.onnx", None, CPU, Lines())
     (tmp_path / "a.onnx_data").write_bytes(b"Tensors")
@@ -84,13 +82,9 @@ def test_files(tmp_path):
     assert not findings["files"].passed and not findings["graph"].passed
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return zoo.from_pretrained("vit_digits")
-
-
-def test_a_network_of_the_users_own(digits, tmp_path):
+def test_a_network_of_the_users_own(tmp_path):
     """Its checkpoint is theirs to name; without, all but JAX is checked, and that is said."""
+    digits = zoo.from_pretrained("vit_digits")
     model = jax.tree.map(lambda leaf: leaf * 1.01, digits)
     file, checkpoint = tmp_path / "mine.onnx", tmp_path / "mine.eqx"
     zoo.to_onnx(model, file, size=8)
@@ -98,7 +92,7 @@ def test_a_network_of_the_users_own(digits, tmp_path):
     report, findings = audit(file)
     assert report.passed and "user's own" in findings["JAX"].detail
     assert report.variants[0].verification is None
-    report, findings = audit(file, str(checkpoint))
+    report, _ = audit(file, str(checkpoint))
     compared = report.variants[0].verification
     assert report.passed and compared.measure == "max_rel"
     assert {each.output for each in compared.comparisons} >= {"pooler_output", "logits"}
@@ -109,12 +103,8 @@ def test_a_network_of_the_users_own(digits, tmp_path):
     file.write_bytes(data)
     report, findings = audit(file, str(checkpoint))
     assert not report.passed and not findings["JAX"].passed
-
-
-def test_a_network_that_was_cut(digits, tmp_path):
-    """Nobody knows how, so that the numbers cannot be compared again."""
+    # Nobody knows how a network was cut, so that the numbers cannot be compared again.
     cut = eqx.tree_at(lambda m: m.blocks, digits, digits.blocks[:3])
-    file, checkpoint = tmp_path / "mine.onnx", tmp_path / "mine.eqx"
     zoo.to_onnx(cut, file, size=8, verify=False)
     eqx.tree_serialise_leaves(checkpoint, cut)
     report, findings = audit(file)

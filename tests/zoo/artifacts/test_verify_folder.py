@@ -38,35 +38,34 @@ def listed(folder, **changes):
     path.write_text(json.dumps(content | changes))
 
 
-def failures(report):
-    """One line a failed check."""
+def told(report):
+    """What a failed check says, by the place and the name of the check."""
     files = ((each.name, each.findings) for each in report.variants)
-    return [
-        f"{place}: {finding.check}: {finding.detail}"
+    return {
+        f"{place}: {finding.check}": finding.detail
         for place, findings in (("folder", report.findings), *files)
         for finding in findings
         if not finding.passed
-    ]
+    }
 
 
 def failed(report):
-    return {line.split(": ")[0] + ": " + line.split(": ")[1] for line in failures(report)}
+    return set(told(report))
 
 
 def test_a_sound_folder(built, zoo):
     report = zoo.json("verify", built[0])
-    assert report["passed"]
-    assert report["absent"] == []
+    assert report["passed"] and report["absent"] == []
     assert [v["name"] for v in report["variants"]] == ["fp32", "fused", "fp16", "bf16", "int8"]
     checks = ["graph", "checker", "fused", "loads", "signature", "fallback", "golden"]
+    worst = []
     for variant in report["variants"]:
         assert [finding["check"] for finding in variant["findings"]] == checks
         assert variant["elsewhere"] == {}
-        outputs = [c["output"] for c in variant["verification"]["comparisons"]]
+        comparisons = variant["verification"]["comparisons"]
+        outputs = [each["output"] for each in comparisons]
         assert outputs == ["last_hidden_state", "pooler_output", "logits"]
-    worst = [
-        max(c["max_abs"] for c in v["verification"]["comparisons"]) for v in report["variants"]
-    ]
+        worst.append(max(each["max_abs"] for each in comparisons))
     assert worst[0] < 1e-4 < worst[4]
 
 
@@ -86,17 +85,6 @@ def test_a_pulled_folder_has_some_variants(folder):
     for path in (folder / "onnx").iterdir():
         path.unlink()
     assert failed(audit(folder)) == {"folder: variants"}
-
-
-def test_nodes_that_fall_back(built):
-    """This provider computes only operators of its own, so everything falls back."""
-    report = audit_one(built[0] / MODEL, "AzureExecutionProvider", Lines())
-    nodes = len(onnx.load(built[0] / MODEL).graph.node)
-    (file,) = report.variants
-    assert report.passed
-    # Constants are folded, and functions opened up, before nodes are given to providers.
-    assert 0.8 * nodes < sum(file.elsewhere[CPU].values()) < 1.5 * nodes
-    assert file.elsewhere[CPU]["LayerNormalization"] == 9
 
 
 def test_an_exported_file(zoo):
@@ -120,30 +108,50 @@ def test_an_exported_file(zoo):
     assert {(c["height"], c["width"]) for c in compared["comparisons"]} == {(8, 16)}
 
 
-def test_changed_weights_are_told_by_digest_and_by_numbers(folder):
-    path = folder / MODEL
-    model = onnx.load(path)
+def scaled(folder):
+    """One weight, a fiftieth larger."""
+    model = onnx.load(folder / MODEL)
     weight = next(t for t in model.graph.initializer if t.dims == [64, 192])
     values = onnx.numpy_helper.to_array(weight) * np.float32(1.02)
     weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
-    onnx.save(model, path)
-    assert failed(audit(folder)) == {"folder: files", "fp32: golden"}
-    listed(folder)
-    assert failed(audit(folder)) == {"fp32: golden"}
+    onnx.save(model, folder / MODEL)
 
 
-def test_another_graph(folder, zoo):
-    """Decomposed where it should be fused; other names; and all of it is told at once."""
+def exchanged(folder):
+    """Decomposed where it should be fused, and other names."""
     shutil.copy(folder / MODEL, folder / "onnx/model_fused.onnx")
     model = onnx.load(folder / MODEL)
     model.graph.input[0].name = "images"
     for node in model.graph.node:
         node.input[:] = ["images" if name == "pixel_values" else name for name in node.input]
     onnx.save(model, folder / MODEL)
+
+
+def reaching_out(folder):
+    """A tensor in a file outside of the model's folder."""
+    model = onnx.load(folder / MODEL)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../golden.safetensors")
+    (folder / MODEL).write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (scaled, {"fp32: golden"}),
+        (exchanged, {"fused: fused", "fp32: signature", "fp32: golden"}),
+        (reaching_out, {"fp32: graph"}),
+    ],
+)
+def test_changed_files(change, wanted, folder, zoo):
+    """By digest and by what is in them; all of it is told at once."""
+    change(folder)
+    assert failed(audit(folder)) == wanted | {"folder: files"}
     listed(folder, complete=False)
-    wanted = {"folder: manifest", "fused: fused", "fp32: signature", "fp32: golden"}
-    assert failed(audit(folder)) == wanted
-    assert zoo("verify", folder, code=1).out.count("FAILED") == len(wanted) + 1
+    assert failed(audit(folder)) == wanted | {"folder: manifest"}
+    assert zoo("verify", folder, code=1).out.count("FAILED") == len(wanted) + 2
 
 
 def test_files_that_do_not_belong(folder):
@@ -155,21 +163,12 @@ def test_files_that_do_not_belong(folder):
     (folder / "LICENSE").rename(folder / ".licence")
     (folder / "LICENSE").symlink_to(".licence")
     os.mkfifo(folder / "pipe")
-    lines = "\n".join(failures(audit(folder)))
-    for words in ("onnx/extra.onnx is not", "'note\\n.txt' is", "LICENSE is a sym", "pipe is not"):
+    lines = "\n".join(told(audit(folder)).values())
+    for words in (
+        *("onnx/extra.onnx is not", "'note\\n.txt' is", "pipe is not"),
+        *("LICENSE is a sym", "LICENSE is reached through a symbolic link"),
+    ):
         assert words in lines
-    assert "LICENSE is reached through a symbolic link" in lines
-
-
-def test_tensors_may_not_lie_elsewhere(folder):
-    (folder / "onnx/model.onnx_data").write_bytes(b"\0" * 1024)
-    model = onnx.load(folder / MODEL)
-    tensor = model.graph.initializer[0]
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="../golden.safetensors")
-    (folder / MODEL).write_bytes(model.SerializeToString())
-    assert "fp32: graph" in failed(audit(folder))
 
 
 def test_tensors_in_a_sidecar(folder):
@@ -197,7 +196,7 @@ def test_damaged_files(folder, name):
     # The names of nodes and operators lie before or after the weights.
     where = sound.find(b"LayerNormalization") if name == MODEL else 0
     damaged = [sound[: len(sound) // 2], b"", b"\xff" * 64 + sound]
-    for spot in np.random.default_rng(0).integers(0, 400, 10):
+    for spot in np.random.default_rng(0).integers(0, 400, 5):
         data = bytearray(sound)
         data[where + spot] ^= 1 << (spot % 8)
         damaged.append(bytes(data))

@@ -1,125 +1,147 @@
 """`zoo weights download`: to the cache, to a folder, and what a dry run says."""
 
-import json
+import time
 
 import pytest
 
+from tests import folders
 from tests.command import Command
 from tests.hub_server import COMMIT, Hub, serving
-from zoo.registry.lookup import info as zoo_info
+from zoo.registry.lookup import info
 
 MODEL, NAME = "siglip2_vitb16_224", "model.safetensors"
 TITLE = "siglip2-base-patch16-224"
 REPOSITORY = f"google/{TITLE}"
+FROM_THE_HUB = f"the hub ({REPOSITORY}/{NAME})"
 CONTENT = bytes(range(256)) * 1000
+DOWNLOAD = ("weights", "download", MODEL)
 
 
-@pytest.fixture
-def hub():
+def hub_of(**behaviour) -> Hub:
     files = {f"{REPOSITORY}@{COMMIT}/{NAME}": CONTENT}
-    with serving(Hub(files, branches={f"{REPOSITORY}@main": [COMMIT]})) as server:
-        yield server
+    return Hub(files, branches={f"{REPOSITORY}@main": [COMMIT]}, **behaviour)
 
 
 @pytest.fixture
-def zoo(tmp_path, hub):
-    return Command(tmp_path, hub.url)
+def hub(at):
+    return at(serving(hub_of()))
 
 
-def told(zoo, *options, **variables) -> list[dict]:
-    return json.loads(zoo("weights", "download", *options, "--json", **variables))
+@pytest.fixture
+def root(zoo):
+    """The cache."""
+    return zoo.home / ".cache" / "jax-onnx-zoo"
 
 
 def record(path, source, size) -> dict:
     return {"model": MODEL, "path": str(path), "source": str(source), "bytes": size}
 
 
-def test_to_the_cache(zoo, hub):
-    root = zoo.folder / ".cache" / "jax-onnx-zoo"
+def test_to_the_cache(zoo, hub, root):
     path = root / "checkpoints" / f"google--{TITLE}" / COMMIT / NAME
-    expected = [record(path, f"the hub ({REPOSITORY}/{NAME})", len(CONTENT))]
-    assert told(zoo, MODEL, "--dry-run") == expected
+    expected = [record(path, FROM_THE_HUB, len(CONTENT))]
+    assert zoo.json(*DOWNLOAD, "--dry-run") == expected
     assert not root.exists()
     assert not hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}")
-    assert told(zoo, MODEL) == expected
+    assert zoo.json(*DOWNLOAD) == expected
     assert path.read_bytes() == CONTENT
     count = len(hub.asked)
     there = [record(path, f"{root} ({REPOSITORY}/{NAME})", 0)]
-    assert told(zoo, MODEL) == told(zoo, MODEL, "--dry-run") == there
-    line = f"{MODEL}: {path} (already there)\n"
-    assert zoo("weights", "download", MODEL, MODEL) == 2 * line
+    assert zoo.json(*DOWNLOAD) == zoo.json(*DOWNLOAD, "--dry-run") == there
+    assert zoo(*DOWNLOAD, MODEL).out == 2 * f"{MODEL}: {path} (already there)\n"
     assert len(hub.asked) == count
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("from_cache", [False, True])
-def test_to_a_folder(from_cache, zoo, hub):
-    if from_cache:
-        told(zoo, MODEL)
-    cache = zoo.folder / ".cache" / "jax-onnx-zoo" / "checkpoints"
-    kept = cache / f"google--{TITLE}" / COMMIT
-    source = kept if from_cache else f"the hub ({REPOSITORY}/{NAME})"
-    out = zoo.folder / "out"
+@pytest.mark.parametrize("kept", [False, True])
+def test_to_a_folder(kept, zoo, hub, root):
+    """Of the hub, or of the cache; who names that folder finds it there."""
+    if kept:
+        zoo(*DOWNLOAD)
+    place = root / "checkpoints" / f"google--{TITLE}" / COMMIT
+    out, to_folder = zoo.here / "out", (*DOWNLOAD, "--out", zoo.here / "out")
     path = out / TITLE / NAME
-    expected = [record(path, source, len(CONTENT))]
-    assert told(zoo, MODEL, "--out", str(out), "--dry-run") == expected
-    assert not out.exists()
-    assert told(zoo, MODEL, "--out", str(out)) == expected
-    assert path.read_bytes() == CONTENT
-    assert cache.exists() == from_cache
+    expected = [record(path, place if kept else FROM_THE_HUB, len(CONTENT))]
+    assert zoo.json(*to_folder, "--dry-run") == expected and not out.exists()
+    assert zoo.json(*to_folder) == expected
+    assert path.read_bytes() == CONTENT and place.exists() == kept
     assert [item.name for item in out.rglob("*")] == [TITLE, NAME]
-    assert told(zoo, MODEL, "--out", str(out), "--dry-run")[0]["bytes"] == 0
-    # Who names that folder finds it there.
-    found = told(zoo, MODEL, ZOO_WEIGHTS_DIR=str(out))
-    assert found == [record(path.parent, out, 0)]
-    again = zoo("weights", "download", MODEL, "--out", str(out))
-    assert f"{MODEL}: {path} (" in again
+    assert zoo.json(*to_folder, "--dry-run")[0]["bytes"] == 0
     path.write_bytes(CONTENT[::-1])
-    assert "is another file" in zoo("weights", "download", MODEL, "--out", str(out), code=2)
+    assert "is another file" in zoo(*to_folder, code=2).error
     assert path.read_bytes() == CONTENT[::-1]
+    zoo.patch.setenv("ZOO_WEIGHTS_DIR", str(out))
+    assert zoo.json(*DOWNLOAD) == [record(path.parent, out, 0)]
+
+
+def test_killed_and_continued_by_another_process(tmp_path):
+    part = f"checkpoints/google--{TITLE}/{COMMIT}/.{NAME}.part"
+    with serving(hub_of(stall=100_000)) as hub:
+        zoo = Command(tmp_path, hub.url)
+        process, begun = zoo.start(*DOWNLOAD), time.monotonic()
+        path = tmp_path / ".cache" / "jax-onnx-zoo" / part
+        while not path.exists() or path.stat().st_size < 50_000:
+            assert time.monotonic() - begun < 30
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+        have = path.stat().st_size
+        hub.stall = None
+        hub.go.set()
+        zoo(*DOWNLOAD)
+        assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}") == [None, f"bytes={have}-"]
+    assert path.with_name(NAME).read_bytes() == CONTENT and not path.exists()
+
+
+def test_two_at_once(tmp_path):
+    """The second one waits, and finds it there."""
+    with serving(hub_of(stall=100_000)) as hub:
+        both = [Command(tmp_path, hub.url).start(*DOWNLOAD) for _ in range(2)]
+        begun = time.monotonic()
+        while len(hub.asked) < 3:
+            assert time.monotonic() - begun < 30
+            time.sleep(0.02)
+        time.sleep(0.3)
+        hub.stall = None
+        hub.go.set()
+        told = [process.communicate(timeout=60)[1] for process in both]
+        # The one that was stalled had its connection closed, and went on.
+        assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}").count(None) == 1
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum("waiting for another process" in err for err in told) == 1
 
 
 def test_a_folder_is_copied_whole(zoo, hub):
-    source = zoo.folder / "mine" / TITLE
-    source.mkdir(parents=True)
-    for name in (NAME, "config.json"):
-        (source / name).write_bytes(CONTENT)
-    own = {"ZOO_WEIGHTS_DIR": str(source.parent)}
-    place = zoo.folder / "out" / TITLE
-    assert told(zoo, MODEL, "--out", "out", **own) == [
-        record(f"out/{TITLE}", source.parent, 2 * len(CONTENT))
-    ]
-    assert {path.name: path.read_bytes() for path in place.iterdir()} == {
-        NAME: CONTENT,
-        "config.json": CONTENT,
-    }
-    assert told(zoo, MODEL, "--out", "out", **own)[0]["bytes"] == 0
+    source, files = zoo.here / "mine", {NAME: CONTENT, "config.json": CONTENT}
+    folders.write(source / TITLE, files)
+    zoo.patch.setenv("ZOO_WEIGHTS_DIR", str(source))
+    expected = record(f"out/{TITLE}", source, 2 * len(CONTENT))
+    assert zoo.json(*DOWNLOAD, "--out", "out") == [expected]
+    copied = (zoo.here / "out" / TITLE).iterdir()
+    assert {path.name: path.read_bytes() for path in copied} == files
+    assert zoo.json(*DOWNLOAD, "--out", "out")[0]["bytes"] == 0
     assert not hub.asked
 
 
 def test_an_archive_is_known_by_its_name(zoo, hub):
     """Its folders on the hub do not matter in ours."""
-    (archive,) = zoo_info("dinov3_vits16").mirrors
+    (archive,) = info("dinov3_vits16").mirrors
     hub.files[f"{archive.repository}@{archive.revision}/{archive.name}"] = CONTENT
-    download = ("weights", "download", "dinov3_vits16", "--out", "out")
+    download = ("weights", "download", "dinov3_vits16")
     # Nobody gets the copy of somebody else who has not asked for it.
-    message = zoo(*download, code=2)
+    message = zoo(*download, "--out", "out", code=2).error
     assert "facebook/dinov3-vits16-pretrain-lvd1689m/model.safetensors was not" in message
     assert "`zoo info dinov3_vits16` says where to get it" in message
     assert not any("poiretclement" in request for request, _ in hub.requests)
-    assert "was recorded" in zoo(*download, "--mirror", code=2)
-    out = zoo.folder / "out" / archive.name.split("/")[-1]
-    out.parent.mkdir()
-    out.write_bytes(CONTENT)
-    found = told(zoo, "dinov3_vits16", ZOO_WEIGHTS_DIR="out")
-    assert [item["path"] for item in found] == [f"out/{out.name}"]
+    assert "was recorded" in zoo(*download, "--out", "out", "--mirror", code=2).error
+    name = archive.name.split("/")[-1]
+    folders.write(zoo.here / "out", {name: CONTENT})
+    zoo.patch.setenv("ZOO_WEIGHTS_DIR", "out")
+    assert [item["path"] for item in zoo.json(*download)] == [f"out/{name}"]
 
 
 def test_what_there_is_not(zoo, hub):
     hub.status = 401
-    message = zoo("weights", "download", MODEL, "--dry-run", code=2)
-    assert "refuses it (401)" in message
-    assert "--weights PATH" in message
-    assert "did you mean" in zoo("weights", "download", "siglip2_vitb16_225", code=2)
+    message = zoo(*DOWNLOAD, "--dry-run", code=2).error
+    assert "refuses it (401)" in message and "--weights PATH" in message
     # The package brings this one along.
-    assert told(zoo, "vit_digits")[0]["bytes"] == 0
+    assert zoo.json("weights", "download", "vit_digits")[0]["bytes"] == 0

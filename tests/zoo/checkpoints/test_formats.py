@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from transformers import DINOv3ViTModel, SiglipConfig, SiglipModel, SiglipTextConfig
 
 import zoo
 from tests.conftest import GOLDEN
-from tests.formats import NAMES, NANO, in_transformers, leaves, small, timm_state, write
+from tests.formats import NAMES, NANO, in_equimo, in_transformers, leaves, small, timm_state, write
 from tests.loading import naming_of
 from tests.references.convnext import equimo_outputs
 from tests.references.running import file_state, weights_of
@@ -31,11 +32,8 @@ from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints import convert
 from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_shapes, namings
-from zoo.checkpoints.settings.huggingface import transformers_processor
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
-from zoo.images.photograph import photograph
-from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import abstract
 from zoo.models.config import ConvNeXtConfig, LearnedPositions
 
@@ -51,9 +49,10 @@ def read(path, naming, config):
     return load_weights(open_checkpoint(path), naming, model_shapes(config))
 
 
-def assert_leaves(got, want):
+def assert_leaves(got, want, but=()):
+    """The same bits in every leaf, some left out."""
     assert set(got) == set(want)
-    for path in want:
+    for path in set(want) - set(but):
         np.testing.assert_array_equal(got[path], want[path], err_msg=path)
 
 
@@ -89,11 +88,7 @@ def test_what_its_library_writes(name, naming, tmp_path):
     assert loaded.provenance.rope_periods == (periods if PERIODS in want else None)
     unused = {leaf for leaf in want if leaf.startswith(("mask_token", "local_cls_norm"))}
     assert set(loaded.filled) <= (unused if who in ("huggingface", "timm") else set())
-    left_out = set(loaded.filled) | ({PERIODS} if computed else set())
-    assert_leaves(
-        {path: loaded.arrays[path] for path in want if path not in left_out},
-        {path: want[path] for path in want if path not in left_out},
-    )
+    assert_leaves(loaded.arrays, want, but={*loaded.filled, *([PERIODS] if computed else [])})
 
 
 @pytest.mark.sampled(4)
@@ -113,8 +108,7 @@ def test_what_we_write(name, form, tmp_path):
     config, values = entry.config_for(naming.name), leaves(name, naming.name)
     written(entry, Loaded(config, weights_of(values)), form, tmp_path / "w")
     got = read(tmp_path / "w", naming, config)
-    kept = [leaf for leaf in values if leaf not in got.filled and leaf != PERIODS]
-    assert_leaves({leaf: got.arrays[leaf] for leaf in kept}, {leaf: values[leaf] for leaf in kept})
+    assert_leaves(got.arrays, values, but={*got.filled, PERIODS})
     image = make_image(3, *native(config))
     want = forward(bind(abstract(config), values), image)._asdict()
     for output, value in IN[form](name, entry, config, tmp_path / "w", image).items():
@@ -129,20 +123,21 @@ def written(entry, loaded, form, path):
     return naming
 
 
-def in_torch(name, entry, config, path, image):
+def by_torch(name, entry, config, path, image):
     """The tensors and types that the original's file has."""
     (path.parent / "theirs").mkdir()
     theirs = write(path.parent / "theirs", name, entry.namings[0])
-    theirs = torch.load(theirs, weights_only=True)
+    wanted = kinds(torch.load(theirs, weights_only=True))
     for mmap in (False, True):
-        ours = torch.load(path, weights_only=True, mmap=mmap)
-        assert {key: (value.shape, value.dtype) for key, value in ours.items()} == {
-            key: (value.shape, value.dtype) for key, value in theirs.items()
-        }
+        assert kinds(torch.load(path, weights_only=True, mmap=mmap)) == wanted
     return {}
 
 
-def in_equimo(name, entry, config, path, image):
+def kinds(tensors):
+    return {key: (value.shape, value.dtype) for key, value in tensors.items()}
+
+
+def by_equimo(name, entry, config, path, image):
     """The model of the metadata, with the leaves of the file."""
     from equimo.io import load_model, load_weights
     from equimo.models.convnext import ConvNeXt
@@ -164,7 +159,7 @@ def in_equimo(name, entry, config, path, image):
     return {"last_hidden_state": tokens} | ({"logits": logits} if config.classes else {})
 
 
-def in_transformers_of(name, entry, config, path, image):
+def by_transformers(name, entry, config, path, image):
     """As `zoo golden make --reference transformers` runs what was written."""
     from transformers import AutoModelForImageClassification
 
@@ -177,7 +172,7 @@ def in_transformers_of(name, entry, config, path, image):
     return outputs
 
 
-IN = {"pytorch": in_torch, "equimo": in_equimo, "huggingface": in_transformers_of}
+IN = {"pytorch": by_torch, "equimo": by_equimo, "huggingface": by_transformers}
 
 
 # ------------------------------------------------------------------- what only some files have
@@ -186,8 +181,6 @@ IN = {"pytorch": in_torch, "equimo": in_equimo, "huggingface": in_transformers_o
 @pytest.mark.parametrize("key_bias", [False, True])
 def test_biases_of_the_keys(key_bias, tmp_path):
     """Published files of DINOv3 have none: transformers is told whether there are any."""
-    from transformers import DINOv3ViTModel
-
     entry, state = small("dinov3_vits16"), state_of(NANO, meta_names.DINOV3_VIT, 3)
     if key_bias:
         state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
@@ -203,36 +196,42 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     assert {k: t.shape for k, t in ours.items()} == {k: t.shape for k, t in theirs.items()}
 
 
-@pytest.mark.parametrize("form", ["in several files", "with the names of the model in memory"])
-def test_other_files_of_transformers(form, tmp_path):
-    name = "dinov3_vits16"
-    config, values = small(name).config, leaves(name, "huggingface")
-    model = in_transformers(name, config, values)
-    if form == "in several files":
-        model.save_pretrained(tmp_path / "w", max_shard_size="60KB")
-        assert len(list((tmp_path / "w").glob("*.safetensors"))) > 1
-    else:
-        save_file({k: np.array(v) for k, v in model.state_dict().items()}, tmp_path / "w")
-    got = read(tmp_path / "w", huggingface_names.DINOV3_VIT, config).arrays
-    used = [leaf for leaf in values if leaf != PERIODS]
-    assert_leaves({leaf: got[leaf] for leaf in used}, {leaf: values[leaf] for leaf in used})
+def in_several_files(folder, model):
+    model.save_pretrained(folder, max_shard_size="60KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
 
 
-def test_a_model_with_the_tower_for_texts(tmp_path):
+def in_memory(folder, model):
+    """With the names of the model itself."""
+    folder.mkdir()
+    save_file({k: np.array(v) for k, v in model.state_dict().items()}, folder / "model.safetensors")
+
+
+def with_a_tower_for_texts(folder, model):
     """The fixed sizes of SigLIP 2 are published as a `SiglipModel`."""
-    from transformers import SiglipConfig, SiglipModel, SiglipTextConfig
-
-    name = "siglip2_vitb16_224"
-    config, values = small(name).config, leaves(name, "huggingface")
-    vision = in_transformers(name, config, values)
-    sizes = {"hidden_size": config.dim, "num_hidden_layers": 1, "num_attention_heads": 2}
-    ids = {"vocab_size": 9, "max_position_embeddings": 4, "bos_token_id": 0, "eos_token_id": 1}
-    text = SiglipTextConfig(**sizes, **ids, intermediate_size=16)
-    settings = SiglipConfig(text_config=text.to_dict(), vision_config=vision.config.to_dict())
+    sizes = {"hidden_size": model.config.hidden_size, "num_hidden_layers": 1}
+    sizes |= {"num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 9}
+    ids = {"max_position_embeddings": 4, "bos_token_id": 0, "eos_token_id": 1}
+    text = SiglipTextConfig(**sizes, **ids).to_dict()
+    settings = SiglipConfig(text_config=text, vision_config=model.config.to_dict())
     both = SiglipModel(settings)
-    both.vision_model.load_state_dict(vision.state_dict())
-    both.save_pretrained(tmp_path / "hf")
-    assert_leaves(read(tmp_path / "hf", huggingface_names.SIGLIP_VIT, config).arrays, values)
+    both.vision_model.load_state_dict(model.state_dict())
+    both.save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [
+        ("dinov3_vits16", in_several_files),
+        ("dinov3_vits16", in_memory),
+        ("siglip2_vitb16_224", with_a_tower_for_texts),
+    ],
+)
+def test_other_files_of_transformers(name, save, tmp_path):
+    config, values = small(name).config_for("huggingface"), leaves(name, "huggingface")
+    save(tmp_path / "hf", in_transformers(name, config, values))
+    naming = naming_of(zoo.info(name), "huggingface")
+    assert_leaves(read(tmp_path / "hf", naming, config).arrays, values, but=[PERIODS])
 
 
 def test_a_pooler_that_a_classifier_does_not_use(tmp_path):
@@ -295,8 +294,6 @@ def test_half_precision(tmp_path):
     """bfloat16 leaves of Equimo and half precision in safetensors, every value kept."""
     from equimo.io import save_model
     from safetensors.torch import save_file
-
-    from tests.formats import in_equimo
 
     name, leaf = "dinov3_vits16", "blocks.1.mlp.fc1.weight"
     config, values = small(name).config, leaves(name, "equimo")
@@ -369,8 +366,6 @@ def test_equimos_own_archives(name, config, naming):
 def test_an_archive_that_is_unpacked_and_a_bias_that_must_be_zero(tmp_path):
     """Equimo 1.x gives the 7B model biases that the published file does not have."""
     from equimo.io import save_model
-
-    from tests.formats import in_equimo
 
     name = "dinov3_vit7b16"
     config, values = small(name).config, leaves(name, "equimo")
@@ -492,18 +487,3 @@ def test_positions_that_transformers_interpolates_in_another_way(name):
     image = np.zeros((1, 3, 5 * config.patch_size, 5 * config.patch_size), np.float32)
     with pytest.raises(BadRequest, match="interpolates these positions by another rule"):
         run_transformers(entry, Loaded(config, weights_of(values_of(config))), image)
-
-
-@pytest.mark.parametrize("name", ["dinov2_vits14", "siglip2_vitb16_224"])
-def test_processors_are_those_of_transformers(name, tmp_path):
-    """The settings give the pixels that the zoo computes."""
-    import transformers
-
-    how = zoo.info(name).preprocessing
-    settings = transformers_processor(how)
-    # The class of the settings' name wants torchvision, whose resize is not Pillow's.
-    kind = getattr(transformers, settings["image_processor_type"] + "Pil")
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
-    want = kind.from_pretrained(tmp_path)(photograph(), return_tensors="np")["pixel_values"]
-    got = pixel_values([photograph()], how, how.size)
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)

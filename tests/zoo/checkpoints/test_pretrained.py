@@ -1,4 +1,10 @@
-"""`zoo.from_pretrained`: the right numbers in the right places, whatever the source is called."""
+"""`zoo.from_pretrained`: the right numbers in the right places, and whose a file is.
+
+A name that was given is proven, contradicted, or only said.
+"""
+
+import importlib
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -6,64 +12,96 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import zoo
+import zoo as package
 from weights import array_leaves
 from weights.errors import MappingError, WeightsNotFound
+from weights.files import sha256
+from weights.progress import Quiet
+from zoo.checkpoints.load import open_weights
 from zoo.errors import BadRequest, UnknownModel
+from zoo.export.describe import describe_shared
+from zoo.export.request import Signature
+from zoo.manifest.words import doubt, origin
+
+load = package.from_pretrained
 
 
-def test_auto_random_and_paths():
-    model = zoo.from_pretrained("vit_digits")
+@pytest.fixture(scope="module")
+def model():
+    return load("vit_digits")
+
+
+def test_auto_and_random(model):
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model))
-    one, same, other = (
-        zoo.from_pretrained("vit_digits", weights) for weights in ("random:7", "random:7", "random")
-    )
+    one, same, other = (load("vit_digits", each) for each in ("random:7", "random:7", "random"))
     assert eqx.tree_equal(one, same) and not eqx.tree_equal(one, other)
-    assert jax.tree.structure(one) == jax.tree.structure(zoo.create("vit_digits", abstract=True))
+    assert jax.tree.structure(one) == jax.tree.structure(
+        package.create("vit_digits", abstract=True)
+    )
 
 
-def test_types_of_parameters():
-    model = zoo.from_pretrained("vit_digits", dtype=jnp.bfloat16)
-    kinds = {path: leaf.dtype for path, leaf in array_leaves(model).items()}
+def test_types_of_parameters(model):
+    halves = load("vit_digits", dtype=jnp.bfloat16)
+    kinds = {path: leaf.dtype for path, leaf in array_leaves(halves).items()}
     assert kinds.pop("local_pos_embed.periods") == jnp.float32
     assert set(kinds.values()) == {jnp.dtype(jnp.bfloat16)}
-    exact = zoo.from_pretrained("vit_digits")
-    np.testing.assert_array_equal(
-        model.head.weight, np.asarray(exact.head.weight.astype(jnp.bfloat16))
-    )
+    rounded = np.asarray(model.head.weight.astype(jnp.bfloat16))
+    np.testing.assert_array_equal(halves.head.weight, rounded)
 
 
-def test_plain_equinox_reads_and_writes(tmp_path):
+def test_plain_equinox_reads_and_writes(model, zoo):
     """An `.eqx` of ours is Equinox's own, to the byte, and the other way round."""
-    from typer.testing import CliRunner
-
-    from zoo.cli.app import app
-
-    model = zoo.from_pretrained("vit_digits")
-    eqx.tree_serialise_leaves(tmp_path / "theirs.eqx", model)
-    for source, target in (("theirs.eqx", "a.pth"), ("a.pth", "ours.eqx")):
-        places = [str(tmp_path / source), str(tmp_path / target)]
-        done = CliRunner().invoke(app, ["weights", "convert", *places])
-        assert done.exit_code == 0, done.output
-    assert (tmp_path / "ours.eqx").read_bytes() == (tmp_path / "theirs.eqx").read_bytes()
-    skeleton = zoo.create("vit_digits", abstract=True)
-    assert eqx.tree_equal(eqx.tree_deserialise_leaves(tmp_path / "ours.eqx", skeleton), model)
-    assert eqx.tree_equal(zoo.from_pretrained("vit_digits", tmp_path / "theirs.eqx"), model)
-
-
-def test_leaves_of_another_model(tmp_path):
-    eqx.tree_serialise_leaves(tmp_path / "digits.eqx", zoo.from_pretrained("vit_digits"))
+    eqx.tree_serialise_leaves("theirs.eqx", model)
+    zoo("weights", "convert", "theirs.eqx", "a.pth")
+    zoo("weights", "convert", "a.pth", "ours.eqx")
+    ours, theirs = (zoo.here / f"{who}.eqx" for who in ("ours", "theirs"))
+    assert ours.read_bytes() == theirs.read_bytes()
+    skeleton = package.create("vit_digits", abstract=True)
+    assert eqx.tree_equal(eqx.tree_deserialise_leaves(ours, skeleton), model)
+    assert eqx.tree_equal(load("vit_digits", theirs), model)
     with pytest.raises(MappingError, match="looks like vit_digits"):
-        zoo.from_pretrained("dinov3_vits16", tmp_path / "digits.eqx")
+        load("dinov3_vits16", theirs)
 
 
-def test_wrong_use(tmp_path):
-    with pytest.raises(UnknownModel, match="did you mean"):
-        zoo.from_pretrained("dinov3_vits61")
-    with pytest.raises(BadRequest, match="no seed"):
-        zoo.from_pretrained("vit_digits", "random:x")
-    with pytest.raises(WeightsNotFound, match="does not exist"):
-        zoo.from_pretrained("vit_digits", tmp_path / "nothing.pth")
-    for dtype in ("int8", "nothing", bool, 7):
-        with pytest.raises(BadRequest, match="no floating-point type"):
-            zoo.from_pretrained("vit_digits", dtype=dtype)
+@pytest.mark.parametrize(
+    ("arguments", "kind", "told"),
+    [
+        (("dinov3_vits61",), UnknownModel, "did you mean"),
+        (("vit_digits", "random:x"), BadRequest, "no seed"),
+        (("vit_digits", "nothing.pth"), WeightsNotFound, "does not exist"),
+        *((("vit_digits", "auto", t), BadRequest, "no floating") for t in ("int8", "no", bool, 7)),
+    ],
+)
+def test_wrong_use(arguments, kind, told):
+    name, *weights = arguments[:2]
+    with pytest.raises(kind, match=told):
+        load(name, *weights, **({"dtype": arguments[2]} if len(arguments) > 2 else {}))
+
+
+loading = importlib.import_module("zoo.checkpoints.load")
+DINO, EUPE = package.info("dinov3_vits16"), package.info("eupe_vits16")
+
+
+def recorded(path, entry):
+    weights = open_weights(path, entry, Quiet()).weights
+    return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
+
+
+def test_a_name_that_nothing_proves(vits16):
+    """Both families have files of these tensors, under different terms: the manifest says so."""
+    for entry, other in ((DINO, EUPE), (EUPE, DINO)):
+        found = recorded(vits16.path, entry)
+        assert found.also_fits == (other.name,)
+        assert f"it fits {other.name} too, which has other terms" in origin(found)
+
+
+def test_a_digest_settles_it(vits16, monkeypatch):
+    digest = sha256(vits16.path)[:8]
+    monkeypatch.setitem(loading.MODELS, DINO.name, replace(DINO, digest=digest))
+    found = recorded(vits16.path, loading.MODELS[DINO.name])
+    assert found.also_fits is None and found.is_published_file
+    assert doubt(found) == ""
+    with pytest.raises(
+        MappingError, match=r"published file of dinov3_vits16, not of eupe_vits16: exp"
+    ):
+        open_weights(vits16.path, EUPE, Quiet())

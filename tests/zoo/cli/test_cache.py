@@ -3,37 +3,55 @@
 import io
 import os
 import sys
+import time
 
 import pytest
 
 from tests import folders
 from tests.hub_server import COMMIT
+from weights.sources import cache
 
 OTHER = "e" * 40
-NAMES = (
+DINOV2, DINOV3 = "checkpoints/facebook--dinov2-small", "models/somebody--dinov3_vits16"
+ENTRIES = {
+    f"{DINOV2}/{COMMIT}/deep/.w.bin.part": 100_000,
+    f"{DINOV2}/{COMMIT}/file": 200_000,
+    f"{DINOV2}/{OTHER}/file": 300_000,
+    f"{DINOV3}/{COMMIT}/onnx/model.onnx": 400_000,
+}
+NAMES = [
+    f"checkpoints/facebook/dinov2-small/{COMMIT}/deep/w.bin",
     f"checkpoints/facebook/dinov2-small/{COMMIT}/file",
     f"checkpoints/facebook/dinov2-small/{OTHER}/file",
     f"models/somebody/dinov3_vits16/{COMMIT}",
-)
+]
+OURS = {f"{DINOV2}/refs/main": 40}
+"""What goes with the last entry beside it."""
+
+MINE = {f"{DINOV3}/notes/mine.txt": 1, f"other/a--b/{COMMIT}/mine.txt": 1, "mine.txt": 1}
 
 
 @pytest.fixture
 def root(zoo):
-    """A cache with three entries and a file of somebody's."""
+    """A cache with four entries, one of them a part of a file, and what is not ours."""
     root = zoo.home / ".cache" / "jax-onnx-zoo"
-    for number, name in enumerate(NAMES, start=1):
-        kind, owner, model, commit, *_ = name.split("/")
-        folder = root / kind / f"{owner}--{model}" / commit
-        folders.write(folder, {"file": bytes(number * 100_000)})
-        for path in (folder / "file", folder):
-            os.utime(path, (86400 * 365 * number,) * 2)
-    (root / "mine.txt").write_text("")
+    files = {place: bytes(size) for place, size in (ENTRIES | OURS | MINE).items()}
+    folders.write(root, files)
+    for number, place in enumerate(ENTRIES, start=1):
+        os.utime(root / place, (86400 * 365 * number,) * 2)
+    # Links are not followed.
+    (root / "models" / "somebody--linked").symlink_to(root / "other" / "a--b")
+    (root / DINOV3 / OTHER).symlink_to(root / "other")
+    (root / DINOV3 / COMMIT / "link").symlink_to(root / "other")
+    os.utime(root / DINOV3 / COMMIT, (86400 * 365 * 4,) * 2)
     return root
 
 
-def count(root):
-    assert (root / "mine.txt").exists()
-    return sum(path.is_file() for path in root.rglob("*")) - 1
+def there(root):
+    """Files that are kept, of ours and of others."""
+    found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+    assert set(MINE) <= found
+    return found - set(MINE)
 
 
 def answered(zoo, text, *arguments) -> str:
@@ -46,35 +64,40 @@ def answered(zoo, text, *arguments) -> str:
 
 def test_list(zoo, root):
     lines = zoo("cache", "list").out.splitlines()
-    assert [line.split()[-1] for line in lines[:3]] == list(NAMES)
+    assert [line.split()[-1] for line in lines[:4]] == NAMES
     assert lines[1].split()[:5] == ["0.2", "MB", "last", "used", "1972-01-01"]
-    assert lines[3] == f"3 entries of 0.6 MB in {root}"
+    assert lines[4] == f"4 entries of 1.0 MB in {root}"
     entry = {
         "kind": "models",
-        "name": NAMES[2],
-        "path": f"{root}/models/somebody--dinov3_vits16/{COMMIT}",
-        "bytes": 300_000,
-        "last_used": "1972-12-31T00:00:00+00:00",
+        "name": NAMES[3],
+        "path": f"{root}/{DINOV3}/{COMMIT}",
+        "bytes": 400_000,
+        "last_used": "1973-12-31T00:00:00+00:00",
     }
-    found = zoo.json("cache", "list", "*vits16*")
+    found = zoo.json("cache", "list", "*vits16*", "nothing")
     assert found == {"root": str(root), "entries": [entry]}
-    assert "0 entries" in zoo("cache", "list", "nothing").out
+    cache.touch(root / DINOV3 / COMMIT)
+    assert abs(cache.entries()[3].used - time.time()) < 60
     zoo.patch.setenv("ZOO_CACHE_DIR", "none")
     assert zoo.json("cache", "list") == {"root": "none", "entries": []}
 
 
 def test_nothing_is_removed_without_a_yes(zoo, root):
+    """Entries and nothing else, and no empty folders stay."""
+    everything = {*ENTRIES, *OURS}
     zoo.patch.setattr(sys, "stdin", io.StringIO(""))
     assert "nobody answered" in zoo("cache", "clear", code=2).error
     assert "nothing was removed" in answered(zoo, "n\n", "cache", "clear")
     told = zoo.json("cache", "clear", "*small*", "--dry-run")
     assert not told["removed"]
-    assert [entry["name"] for entry in told["entries"]] == list(NAMES[:2])
-    assert count(root) == 3
-    told = zoo.json("cache", "clear", f"*/{OTHER}/*", "--yes")
+    assert [entry["name"] for entry in told["entries"]] == NAMES[:3]
+    assert there(root) == everything
+    told = zoo.json("cache", "clear", f"*/{OTHER}/*", "*/w.bin", "models/*", "--yes")
     assert told["removed"]
-    assert [entry["name"] for entry in told["entries"]] == [NAMES[1]]
-    assert count(root) == 2
+    assert [entry["name"] for entry in told["entries"]] == [NAMES[0], *NAMES[2:]]
+    assert there(root) == {f"{DINOV2}/{COMMIT}/file", *OURS}
+    gone = (f"{DINOV2}/{OTHER}", f"{DINOV2}/{COMMIT}/deep", f"{DINOV3}/{COMMIT}")
+    assert not any((root / place).exists() for place in gone)
     assert "all of this was removed" in answered(zoo, "y\n", "cache", "clear")
-    assert count(root) == 0
+    assert there(root) == set() and not (root / DINOV2).exists()
     assert "0 entries" in zoo("cache", "clear").out

@@ -1,13 +1,14 @@
-"""Values of options, as people write them, and which models a command is about."""
+"""Values of options, which models a command is about, and what is known of them."""
 
 from itertools import pairwise
 
 import pytest
 
+import zoo as package
 from zoo.cli.options import join_opsets, parse_opsets, split_commas
 from zoo.cli.values import read_batch, read_layers, read_sides, read_size
 from zoo.errors import BadRequest, UnknownModel
-from zoo.registry.lookup import MODELS, fitting, select
+from zoo.registry.lookup import MODELS, fitting, info, select
 
 
 @pytest.mark.parametrize(
@@ -53,8 +54,7 @@ def test_bad_values(read, texts, told):
         (["m", "--opset", "18", "23", "24"], [18, 23, 24]),
         (["m", "--opset", "18", "--opset", "23"], [18, 23]),
         (["m", "--opset=18,23", "24"], [18, 23, 24]),
-        (["--opset", "18", "m", "--size", "224"], [18]),
-        (["--size", "224", "23", "--opset", "18"], [18]),
+        (["--size", "224", "23", "--opset", "18", "m"], [18]),
     ],
 )
 def test_opset_takes_any_number_of_values(given, read):
@@ -76,19 +76,15 @@ def test_opset_takes_any_number_of_values(given, read):
 )
 def test_patterns_fit_names_aliases_and_families(patterns, names):
     """For commands as for the list."""
-    assert [model.name for model in fitting(patterns)] == names
     assert select([], False, patterns) == select([], True, patterns) == names
     assert sorted(select([*patterns, *patterns], False)) == sorted(names)
 
 
 def test_selections():
     """A whole name is that model alone, though others begin with it."""
-    assert select(["dinov3_vits16"], False) == ["dinov3_vits16"]
+    two = ["vit_digits", "dinov3_vits16"]
     assert select(["FACEBOOK/dinov2-small"], False) == ["dinov2_vits14"]
-    assert select(["vit_digits", "dinov3_vits16_pretrain_lvd1689m", "vit_digits"], False) == [
-        "vit_digits",
-        "dinov3_vits16",
-    ]
+    assert select([two[0], "dinov3_vits16_pretrain_lvd1689m", *two], False) == two
     assert select([], True) == list(MODELS)
     assert select(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
     for arguments in ((["vit_digits"], True), (["vit_digits"], False, ["*"]), ([], False)):
@@ -96,3 +92,57 @@ def test_selections():
             select(*arguments)
     with pytest.raises(UnknownModel, match="did you mean dinov3_vits16"):
         fitting(["dinov3_vits61*"])
+
+
+def test_list(zoo):
+    told = zoo("list", "*vitl*", "vit_digits", "vit5_small", "vit_huge_patch14_224").out
+    assert "dinov3_vits16" not in told
+    rows = {line.split()[0]: line for line in told.splitlines() if line}
+    digits = "vit_digits digits 0.2 M 8 apache-2.0 this package"
+    assert rows["vit_digits"].split() == digits.split()
+    assert "303.2 M" in rows["dinov3_vitl16"] and "dinov3_vitl16_sat493m" in rows
+    assert rows["vit5_small"].rstrip().endswith("by hand")
+    assert rows["vit_huge_patch14_224"].rstrip().endswith("nobody")
+
+
+def test_json_has_all_that_the_registry_knows(zoo):
+    found = {each["name"]: each for each in zoo.json("list")}
+    assert list(found) == package.list_models()
+    for name, each in found.items():
+        entry = MODELS[name]
+        assert set(vars(entry)) < set(each)
+        assert each["parameters"] == entry.parameters
+        assert tuple(each["input_size"]) == entry.preprocessing.size
+        assert each["licence"]["page"] == entry.licence.page
+        assert each["namings"] == [naming.name for naming in entry.namings]
+    assert zoo.json("info", "dinov3_vits16_pretrain_lvd1689m") == found["dinov3_vits16"]
+    weights = {name: each["weights"] for name, each in found.items()}
+    assert weights["vit_digits"]["from"] == "package"
+    assert weights["vit_digits"]["here"].endswith("zoo/data/vit_digits.safetensors")
+    place = "facebook/dinov3-vitl16-pretrain-lvd1689m"
+    assert weights["dinov3_vitl16"] == {"from": "hub", "place": place, "here": None}
+    # There is code for it, and a file for who accepts the licence, but no repository.
+    assert weights["dinov3_vitl16plus"]["from"] == "publisher"
+    assert weights["vit5_small"]["from"] == "publisher"
+    assert weights["vit5_small"]["place"].startswith("https://")
+    assert weights["vit_huge_patch14_224"] == {"from": "nobody", "place": "", "here": None}
+
+
+def test_weights_that_are_here_already(zoo, tmp_path):
+    """An empty file does, since nothing is read; all places are in tests/weights."""
+    assert "this machine" not in zoo("list", "dinov3_vits16").out
+    path = tmp_path / "here" / info("dinov3_vits16").checkpoint
+    path.touch()
+    assert "this machine" in zoo("list", "dinov3_vits16").out
+    assert str(path) in zoo("info", "dinov3_vits16").out
+    assert zoo.json("info", "dinov3_vits16")["weights"]["here"] == str(path)
+
+
+def test_info(zoo, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "21,601,152" in zoo("info", "dinov3_vits16_pretrain_lvd1689m").out
+    assert "poiretclement/equimo, which is not the publisher's" in zoo("info", "dinov3_vitl16").out
+    # Addresses stay whole.
+    for name, entry in MODELS.items():
+        told = zoo("info", name).out
+        assert entry.licence.page in told and entry.licence.download in told

@@ -102,6 +102,7 @@ HEADINGS = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_eighty_columns_hold_every_heading_and_number(name, monkeypatch, capsys):
+    """Those of benchmarks have two lines, and long paths may wrap there."""
     monkeypatch.setenv("COLUMNS", "80")
     show_everything(name)
     told = capsys.readouterr().out
@@ -112,6 +113,11 @@ def test_eighty_columns_hold_every_heading_and_number(name, monkeypatch, capsys)
     for number in ("12345", "26864.2", "cosine 0.999999", "26,864,200,000", "26,864.2", "x 12.34"):
         assert number in told
     assert sum(name in line for line in lines) >= 8
+    show_benchmark(f"artifacts/{name}/onnx/model_fused.onnx")
+    told = capsys.readouterr().out
+    assert "…" not in told
+    words = "first products p50 p95 load peak kept 26864 12345.6 123.45"
+    assert all(word in told for word in words.split())
 
 
 def test_a_pipe_gets_whole_lines(monkeypatch, capsys):
@@ -122,18 +128,9 @@ def test_a_pipe_gets_whole_lines(monkeypatch, capsys):
     assert f"artifacts/{LONGEST}/onnx/model_fused.onnx" in told
 
 
-def test_a_benchmark(monkeypatch, capsys):
-    """Headings of two lines; long paths may wrap."""
-    monkeypatch.setenv("COLUMNS", "80")
+def show_benchmark(path):
     product = TimedProduct("MatMul", (1, 5330, 4096), (4096, 8192), constant=True)
     floor = Floor(Products(Counter({product: 40})), {product: 0.25})
-    spec = Spec("pixel_values", "float32", (1, 3, 1022, 1022))
-    taken = Footprint(123.45, BYTES, BYTES)
-    path = f"artifacts/{LONGEST}/onnx/model_fused.onnx"
-    bench_table.show_bench(
-        Bench(BenchOptions(), [Contender(path, [spec], [12.3456], taken)] * 2, floor)
-    )
-    told = capsys.readouterr().out
-    assert "…" not in told
-    words = "first products p50 p95 load peak kept 26864 12345.6 123.45"
-    assert all(word in told for word in words.split())
+    spec, taken = Spec("pixel_values", "float32", (1, 3, 8, 8)), Footprint(123.45, BYTES, BYTES)
+    contenders = [Contender(path, [spec], [12.3456], taken)] * 2
+    bench_table.show_bench(Bench(BenchOptions(), contenders, floor))

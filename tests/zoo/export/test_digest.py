@@ -1,22 +1,26 @@
-"""An export writes while its checkpoint is hashed, and leaves nothing that its digest refuses."""
+"""Checkpoints of exports by their digest: downloaded, kept, and refused if it is another's."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from tests.hub_server import COMMIT, Hub, serving
 from weights.errors import MappingError, WrongDigest
+from weights.files import sha256
 from weights.progress import Quiet
+from weights.sources.hub import HubFile
 from zoo import info
 from zoo.export.request import Options, read_request
 from zoo.export.run import run_export
-from zoo.registry.lookup import MODELS
+from zoo.registry import lookup
 
-NAME = "dinov3_vits16"
+MODEL, NAME, REPOSITORY = "dinov3_vits16", "w.pth", "somebody/models"
 
 
 def export(checkpoint, folder):
     asked = Options(weights=str(checkpoint), out=folder, verify=False)
-    return run_export(read_request(info(NAME), asked), Quiet())
+    return run_export(read_request(info(MODEL), asked), Quiet())
 
 
 def test_a_name_that_promises_another_digest(vits16, tmp_path):
@@ -28,10 +32,36 @@ def test_a_name_that_promises_another_digest(vits16, tmp_path):
 
 
 def test_the_digest_of_another_model(vits16, tmp_path, monkeypatch):
-    (made,) = export(vits16.path, tmp_path / "first")
-    digest = made.manifest.weights.sha256
-    other = next(each for each in MODELS.values() if each.digest and each.name != NAME)
-    monkeypatch.setitem(MODELS, other.name, replace(other, digest=digest))
+    digest = sha256(vits16.path)
+    other = next(e for e in lookup.MODELS.values() if e.digest and e.name != MODEL)
+    monkeypatch.setitem(lookup.MODELS, other.name, replace(other, digest=digest))
     with pytest.raises(MappingError, match=f"is the published file of {other.name}"):
-        export(vits16.path, tmp_path / "second")
-    assert list((tmp_path / "second").iterdir()) == []
+        export(vits16.path, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_download_then_cache_then_offline(vits16, zoo, at, monkeypatch):
+    file = HubFile(REPOSITORY, NAME, revision=COMMIT, sha256=sha256(vits16.path))
+    entry = replace(info(MODEL), hub=(file,))
+    monkeypatch.setitem(lookup._BY_NAME, MODEL, entry)
+    hub = at(serving(Hub({f"{REPOSITORY}@{COMMIT}/{NAME}": vits16.path.read_bytes()})))
+    command = ("export", MODEL, "--no-verify", "--size", 32, "--force")
+    assert "--offline forbids" in zoo(*command, "--offline", code=2).error
+    zoo.at(hub.url, HF_HUB_OFFLINE=True)
+    assert "HF_HUB_OFFLINE forbids" in zoo(*command, code=2).error
+    zoo.at(hub.url, HF_HUB_OFFLINE=False)
+    assert not hub.requests and not list(zoo.here.iterdir())
+    said = zoo(*command, "--json")
+    assert f"downloading {REPOSITORY}/{NAME}" in said.err
+    (record,) = json.loads(said.out)
+    weights = record["weights"]
+    assert (weights["sha256"], weights["kind"]) == (file.sha256, "meta")
+    assert (weights["repository"], weights["revision"]) == (REPOSITORY, COMMIT)
+    assert weights["publisher"] == "somebody"
+    asked = [request for request, _ in hub.asked]
+    assert asked and all(f"@{COMMIT}/" in request for request in asked)
+    count = len(hub.requests)
+    kept = f"{zoo.home}/.cache/jax-onnx-zoo ({REPOSITORY}/{NAME})"
+    for options in ((), ("--offline",)):
+        assert kept in zoo(*command, *options).err
+    assert len(hub.requests) == count

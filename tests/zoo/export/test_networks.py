@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import converter
-import zoo
-from converter.verify.sessions import run
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
@@ -57,6 +55,10 @@ def exported(config, size, opset, layout=None):
     return convert_model(abstract(config), opset, Signature(size, None), layout)
 
 
+def pixels(height, width):
+    return np.random.default_rng(7).standard_normal((2, 3, height, width)).astype(np.float32)
+
+
 def fused(report):
     return {operator: count for operator, count in report.fused.items() if count}
 
@@ -96,27 +98,23 @@ def test_what_is_shared_and_named():
     assert_names(exported(config, (224, 224), 23).model.graph, config, set())
 
 
+def test_sizes_that_are_open():
+    """Nothing is computed twice, and all is fused."""
+    made = exported(NETWORKS["dinov3_vits16"], None, 23)
+    counts = made.report.histogram
+    assert not STRAY & set(counts)
+    assert (counts["Sin"], counts["Cos"]) == (1, 1)
+    assert fused(made.report) == ROTARY
+    tokens = next(iter(made.model.graph.outputs)).shape
+    assert [getattr(dim, "value", dim) for dim in tokens] == ["batch_size", "sequence_length", 384]
+
+
 def assert_names(graph, config, unused):
     """Those of the leaves, but the factors of LayerScale, which are in what is before them."""
     names, leaves = set(graph.initializers), set(model_shapes(config))
     folded = {name for name in leaves if name.endswith("gamma")}
     assert folded and not folded & names
     assert leaves - unused - folded <= names
-
-
-def test_sizes_that_are_open():
-    """Nothing is computed twice, and all is fused."""
-    made = convert_model(abstract(NETWORKS["dinov3_vits16"]), 23, Signature(None, None))
-    counts = made.report.histogram
-    assert not STRAY & set(counts)
-    assert (counts["Sin"], counts["Cos"]) == (1, 1)
-    assert fused(made.report) == ROTARY
-    values = (*made.model.graph.inputs, *made.model.graph.outputs)
-    assert [[getattr(dim, "value", dim) for dim in value.shape] for value in values] == [
-        ["batch_size", 3, "height", "width"],
-        ["batch_size", "sequence_length", 384],
-        ["batch_size", 384],
-    ]
 
 
 @pytest.mark.sampled(8)
@@ -136,33 +134,6 @@ def test_a_fixed_batch_of_one(name, opset):
         assert one <= many if operator in MOVES else one == many, operator
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [
-        ("dinov3_vith16plus", 32),
-        ("dinov3_vit7b16", 40),
-        ("dinov2_vitg14", 40),
-        ("tips_vitg14_hr", 40),
-        ("tips_vitso400m14_hr", 27),
-        ("siglip2_vitso400m14_378", 28),
-        ("siglip2_vitgiantopt16_384", 41),
-        ("vit_huge_patch14_224", 32),
-        ("vit5_xlarge", 28),
-        *((name, 0) for name in zoo.list_models("*convnext*")),
-    ],
-)
-def test_the_large_ones_convert_without_weights(name, layers):
-    config = zoo.info(name).config
-    report = exported(config, native(config), 23).report
-    assert report.fused.get("Attention", 0) == layers
-    assert layers or fused(report) == {
-        "LayerNormalization": config.depth + 5,
-        "Gelu": config.depth,
-    }
-    assert report.near_misses == []
-
-
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", SMALL)
@@ -171,33 +142,28 @@ def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
     config = SMALL[name]
     size = (3 * config.stride, 5 * config.stride)
     exported(config, size, opset).save(tmp_path / "model.onnx", values_of(config))
-    pixels = np.random.default_rng(7).standard_normal((2, 3, *size)).astype(np.float32)
-    want = forward(model_of(config), pixels)._asdict()
-    for output, values in run(tmp_path / "model.onnx", [pixels]).items():
-        np.testing.assert_allclose(values, want[output], rtol=0, atol=ATOL, err_msg=output)
+    want = partial(forward, model_of(config))
+    for output, error in converter.check(tmp_path / "model.onnx", want, [pixels(*size)]).items():
+        assert error.max_abs <= ATOL, (output, error)
 
 
 @pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", SMALL)
 def test_one_file_for_every_size(name, tmp_path):
     """Of other grids than its positions' and of their own; with hidden states; the same bytes."""
-    config = SMALL[name]
-    model = model_of(config)
-    layers = (1,)
-    made = convert_model(abstract(config), 23, Signature(None, None, layers))
-    assert not STRAY & set(made.report.histogram)
+    config, signature = SMALL[name], Signature(None, None, (1,))
     for copy in ("one", "two"):
+        made = convert_model(abstract(config), 23, signature)
         made.save(tmp_path / copy, values=values_of(config, 1))
-        made = convert_model(abstract(config), 23, Signature(None, None, layers))
+    assert not STRAY & set(made.report.histogram)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     live = converter.session(tmp_path / "one")
+    want = partial(forward, model_of(config), layers=(1,))
     for height, width in ((4, 4), (9, 2)):
         # A rest at the edges is no patch.
-        size = (height * config.stride + 1, width * config.stride + 1)
-        pixels = np.random.default_rng(7).standard_normal((2, 3, *size)).astype(np.float32)
-        wanted = partial(forward, model, layers=layers)
-        for output, error in converter.check(live, wanted, [pixels]).items():
-            assert error.max_abs <= ATOL, (output, size, error)
+        image = pixels(height * config.stride + 1, width * config.stride + 1)
+        for output, error in converter.check(live, want, [image]).items():
+            assert error.max_abs <= ATOL, (output, image.shape, error)
 
 
 def test_positions_for_another_size_are_weights():
@@ -210,16 +176,3 @@ def test_positions_for_another_size_are_weights():
     small = exported(replace(NETWORKS["siglip2_vitb16_224"], depth=2), (224, 224), 23).report
     assert large.histogram["MatMul"] - small.histogram["MatMul"] in (1, 2)
     assert "Resize" not in large.histogram
-
-
-def test_interpolated_positions_are_values_of_the_leaf(tmp_path):
-    """Saved with other values, the same export has another table."""
-    config = replace(SMALL["dinov2_vits14"], depth=1)
-    size = (3 * config.patch_size, 5 * config.patch_size)
-    export = exported(config, size, 18)
-    pixels = np.zeros((1, 3, *size), np.float32)
-    for seed in (1, 2):
-        export.save(tmp_path / f"{seed}.onnx", values=values_of(config, seed))
-        (got, *_) = run(tmp_path / f"{seed}.onnx", [pixels]).values()
-        want = forward(model_of(config, seed), pixels).last_hidden_state
-        np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)

@@ -70,17 +70,6 @@ def test_a_variant_then_another_then_nothing_new(zoo, at):
     assert content(zoo.here / "elsewhere") == content(folder)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["", "a server that only sends whole files"])
-def test_cut_and_continued_at_the_byte(whole, zoo, at):
-    size = len(FILES[LARGE])
-    places = [400_000] if whole else [0, 1, 2, size // 3, size - 1]
-    name = f"{REPOSITORY}@{COMMIT}/{LARGE}"
-    hub = at(hub_of(cuts={name: list(places)}, whole=whole))
-    zoo(*FP16)
-    assert hub.gets(name) == [None, *(f"bytes={at}-" if at else None for at in places)]
-    assert content(zoo.here / MODEL) == expected("fp16")
-
-
 def test_wrong_bytes_are_removed_and_fetched_again(zoo, at):
     hub, name = at(hub_of()), f"{REPOSITORY}@{COMMIT}/onnx/model.onnx"
     right = hub.files[name]
@@ -148,8 +137,7 @@ def test_offline(zoo, at):
     count = len(hub.asked)
     assert "0 files" in zoo(*PULL, "--offline").out
     told = zoo(*PULL, "--offline", "--variant", "fused", code=2).error
-    assert "model_fused.onnx is neither in" in told
-    assert len(hub.asked) == count
+    assert "model_fused.onnx is neither in" in told and len(hub.asked) == count
     assert content(zoo.here / MODEL) == expected("fp32")
 
 
@@ -180,9 +168,6 @@ def manifest_with(verification) -> bytes:
     ("behaviour", "arguments", "message"),
     [
         ({"status": 401}, (), "refuses it (401)"),
-        ({"status": 500}, (), "answered with an error (500)"),
-        ({"statuses": [429]}, (), "asked too often (429)"),
-        ({"token": "t0ken"}, (), "HF_TOKEN"),
         ({}, ("--revision", "v9"), "not that revision of it (404)"),
         ({}, ("--variant", "fp8"), "has no variant 'fp8' there: choose among fp32, fused, fp16"),
         ({}, ("--out", "file"), "cannot write"),
@@ -220,15 +205,6 @@ def test_another_owner_and_no_server(zoo):
     assert "refused" in told or "cannot be reached" in told
     zoo.patch.setenv("ZOO_HUB", "../a")
     assert "ZOO_HUB is" in zoo(*PULL, code=2).error
-
-
-@pytest.mark.full
-def test_a_stalled_download_and_one_that_met_an_error_are_asked_for_again(zoo, at):
-    hub = at(hub_of(stall=250_000, statuses=[502]))
-    zoo.at(hub.url, HF_HUB_DOWNLOAD_TIMEOUT=1)
-    zoo(*FP16)
-    assert len(hub.gets(f"{REPOSITORY}@{COMMIT}/{LARGE}")) == 3
-    assert content(zoo.here / MODEL) == expected("fp16")
 
 
 def test_a_token_is_not_shown_to_another_host(zoo, at):

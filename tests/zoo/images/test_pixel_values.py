@@ -1,14 +1,143 @@
-"""Photographs to pixel values."""
+"""Photographs to pixel values, in numpy and as a graph, beside torch's and transformers' own."""
 
 import json
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
+import torch
+import transformers
+from PIL import Image
 
-import zoo
+import converter
+import zoo as package
+from converter.verify.sessions import run
+from tests.seeded import nano, values_of
 from zoo.checkpoints.settings.huggingface import transformers_processor
+from zoo.export.make import convert_model
+from zoo.export.request import Signature
+from zoo.export.verify import reference, verify_file
+from zoo.images.in_graph import front
 from zoo.images.photograph import photograph, photographs
 from zoo.images.pixel_values import pixel_values, resized_size
+from zoo.models.builder import abstract
+from zoo.models.config import Preprocessing
+
+HOW = {name: package.info(name).preprocessing for name in package.list_models()}
+DISTINCT = {how: name for name, how in reversed(HOW.items())}.values()
+"""A model of every preprocessing of the zoo."""
+
+
+SIZES = ((61, 700), (7, 5), (900, 500), (224, 301))
+"""(width, height): a tall one, a tiny one, a large one, and one of the width that is made."""
+
+
+def noisy(size: tuple[int, int]) -> Image.Image:
+    """The photograph in another size, with details as fine as they can be."""
+    image = photograph().resize(size)
+    noise = np.random.default_rng(0).integers(-40, 40, (size[1], size[0], 3))
+    return Image.fromarray(np.clip(np.asarray(image) + noise, 0, 255).astype(np.uint8))
+
+
+def expected(image: Image.Image, how: Preprocessing, folder) -> np.ndarray:
+    """What transformers' processor gives; for DINOv3 the function of torch that it calls."""
+    if not how.rescale_first:
+        text = json.dumps(transformers_processor(how))
+        (folder / "preprocessor_config.json").write_text(text)
+        processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+        return processor(image, return_tensors="np")["pixel_values"]
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
+    resized = torch.nn.functional.interpolate(pixels, how.size, mode="bilinear", antialias=True)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (how.mean, how.std))
+    return ((resized - mean) / std).numpy()
+
+
+PICTURES = [photograph(), *map(noisy, SIZES)]
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_pixels_are_the_image_processors(name, tmp_path):
+    """One level of 8 bits is 0.0039 at least; rounding alone is left."""
+    sizes = [HOW[name].size] + [(96, 480)] * HOW[name].rescale_first
+    for how in map(HOW[name].at, sizes):
+        for image in PICTURES:
+            got, want = pixel_values([image], how, how.size), expected(image, how, tmp_path)
+            assert got.dtype == np.float32
+            limit = 5e-5 if how.rescale_first else 1e-6
+            np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(image.size))
+
+
+FULL = pytest.mark.full
+BY_DEFAULT = {"dinov3_vits16", "siglip2_vitb16_224", "dinov2_vits14"}
+
+
+@pytest.mark.parametrize(
+    ("name", "opset"),
+    [
+        ("dinov3_vits16", 18),
+        ("siglip2_vitb16_224", 23),
+        # To convert one that crops takes long.
+        ("dinov2_vits14", 23),
+        *(pytest.param("dinov3_vits16", opset, marks=FULL) for opset in (17, 20, 23)),
+        *(pytest.param("dinov2_vits14", opset, marks=FULL) for opset in (17, 18, 20)),
+        *(pytest.param(name, 23, marks=FULL) for name in sorted({*DISTINCT} - BY_DEFAULT)),
+    ],
+)
+def test_a_graph_gives_the_same(name, opset, tmp_path):
+    how = HOW[name]
+    made = front(how, how.size, opset)
+    onnx.checker.check_model(ir.to_proto(made.model), full_check=True)
+    assert not set(made.report.histogram) & {"If", "Loop", "Scan", "Resize"}
+    types = {value.dtype for node in made.model.graph for value in node.outputs}
+    assert ir.DataType.DOUBLE not in types
+    live = converter.session(made)
+    turned = photograph().transpose(Image.Transpose.ROTATE_180)
+    for images in ([photograph(), turned], *([image] for image in PICTURES)):
+        got = run(live, [np.stack([np.asarray(image) for image in images])])["pixel_values"]
+        np.testing.assert_allclose(got, pixel_values(images, how, how.size), rtol=0, atol=2e-6)
+        want = np.concatenate([expected(image, how, tmp_path) for image in images])
+        limit = 5e-5 if how.rescale_first else 1e-6
+        np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(images[0].size))
+
+
+@pytest.mark.full
+def test_a_wrong_level_is_seen(tmp_path):
+    """The check fails if pixels are off by one level of 8 bits, whatever the outputs say."""
+    entry = package.info("dinov2_vits14")
+    model, values = abstract(nano(entry.config)), values_of(nano(entry.config))
+    signature = Signature((56, 56), None, input="uint8")
+    samples = reference(entry, model, values, signature)
+    assert [sample.images.shape for sample in samples] == [(1, 224, 336, 3), (3, 310, 206, 3)]
+    for level, passes in ((0, True), (1, False)):
+        mean = tuple(value + level / 255 for value in entry.preprocessing.mean)
+        how = Preprocessing(mean, entry.preprocessing.std, resize=256, resample="bicubic")
+        made = convert_model(model, 23, signature)
+        converter.join(front(how, (56, 56), 23).model, made.model)
+        made.save(tmp_path / "model.onnx", values)
+        result = verify_file(tmp_path / "model.onnx", samples)
+        assert result.passed == passes
+        assert {item.output for item in result.comparisons} >= {"pixel_values", "pooler_output"}
+
+
+def test_the_command(zoo, tmp_path):
+    """The file makes of an image what the model in it makes of the image processor's pixels."""
+    (record,) = zoo.json("export", "vit_digits", "--opset", 18, "--input", "uint8")
+    variant, how = record["variants"]["fp32"], record["preprocessing"]
+    shape = ["batch_size", "height", "width", 3]
+    assert variant["inputs"] == [{"name": "image", "dtype": "uint8", "shape": shape}]
+    assert (record["input"], how["in_file"], how["size"]) == ("uint8", True, [8, 8])
+    tried = {(item["height"], item["width"]) for item in variant["verification"]["comparisons"]}
+    assert tried == {(224, 336), (310, 206)}
+    file = zoo.here / "vit_digits-opset18.onnx"
+    onnx.checker.check_model(file, full_check=True)
+    assert "pixel_values" in zoo("verify", file).out
+    image = noisy((224, 336))
+    got = run(file, [np.asarray(image)[None]])
+    rest = ir.convenience.extract(ir.load(file).graph, ["pixel_values"], list(got))
+    pixels = expected(image, HOW["vit_digits"], tmp_path)
+    for output, want in run(ir.Model(rest, ir_version=8), [pixels]).items():
+        np.testing.assert_allclose(got[output], want, rtol=0, atol=1e-5)
 
 
 def test_the_photograph():
@@ -19,48 +148,12 @@ def test_the_photograph():
     assert images[0].tobytes() == image.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("name", "size"), [("dinov3_vits16", (224, 224)), ("dinov3_vitl16_sat493m", (96, 480))]
-)
-def test_resize_is_the_reference_processors(name, size):
-    torch = pytest.importorskip("torch")
-    how = zoo.info(name).preprocessing
-    image = photograph()
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
-    resized = torch.nn.functional.interpolate(pixels, size, mode="bilinear", antialias=True)
-    mean, std = (torch.tensor(values)[:, None, None] for values in (how.mean, how.std))
-    got = pixel_values([image], how, size)
-    assert (got.shape, got.dtype) == ((1, 3, *size), np.float32)
-    np.testing.assert_allclose(got, ((resized - mean) / std).numpy(), rtol=0, atol=5e-5)
-
-
-def pictures():
-    """A wide one, a tall one, a small one and one with an odd rest to crop."""
-    image = photograph()
-    return [image, image.transpose(2), image.resize((97, 61)), image.crop((0, 0, 301, 223))]
-
-
-@pytest.mark.parametrize("name", ["dinov2_vits14", "siglip2_vitb16_256", "vit_tiny_patch16_224"])
-def test_pixels_are_those_of_transformers(name, tmp_path):
-    """Of its processors in Pillow, given the settings that our folders hold."""
-    transformers = pytest.importorskip("transformers")
-    how = zoo.info(name).preprocessing
-    text = json.dumps(transformers_processor(how))
-    (tmp_path / "preprocessor_config.json").write_text(text)
-    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
-    for image in pictures():
-        want = processor(image, return_tensors="np")["pixel_values"]
-        got = pixel_values([image], how, how.size)
-        assert got.dtype == np.float32
-        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
-
-
 def test_timms_resize_and_crop():
     """ViT: 224 / 0.9 for the shorter edge, bicubic; Pillow's own functions as timm calls them."""
-    how = zoo.info("vit_tiny_patch16_224").preprocessing
     image = photograph()  # 336 x 224
     resized = image.resize((372, 248), 3).crop((74, 12, 298, 236))
     want = (np.asarray(resized, np.float32).transpose(2, 0, 1) / 255 - 0.5) / 0.5
+    how = HOW["vit_tiny_patch16_224"]
     np.testing.assert_allclose(pixel_values([image], how, how.size)[0], want, rtol=0, atol=1e-6)
 
 
@@ -68,8 +161,7 @@ def test_timms_resize_and_crop():
 @pytest.mark.parametrize("image", [(224, 336), (100, 1000), (7, 5)])
 def test_a_crop_of_another_size_is_covered(size, image):
     """It shows at most the share that it would at the model's own size, along no edge more."""
-    how = zoo.info("dinov2_vits14").preprocessing
-    resized = resized_size(image, how, size)
+    resized = resized_size(image, HOW["dinov2_vits14"], size)
     shares = [part / whole for part, whole in zip(size, resized, strict=True)]
     assert max(shares) == pytest.approx(224 / 256, abs=0.02)
     stretched = (resized[0] / image[0]) / (resized[1] / image[1])
@@ -85,11 +177,11 @@ def test_a_crop_of_another_size_is_covered(size, image):
     ],
 )
 def test_settings_for_another_size(name, size, resize):
-    how = zoo.info(name).preprocessing
+    how = HOW[name]
     other = how.at(size)
     assert (other.size, other.resize) == (size, resize)
     assert how.at(how.size) == how
     if size[0] == size[1] or resize is None:
-        for image in pictures():
+        for image in PICTURES:
             want = pixel_values([image], how, size)
             np.testing.assert_array_equal(pixel_values([image], other, size), want)

@@ -1,10 +1,8 @@
 """Manifests: what is read from them, what is not believed, and the schema that is published."""
 
-import hashlib
 import json
 import random
-import subprocess
-import sys
+import runpy
 import time
 from pathlib import Path
 
@@ -23,7 +21,6 @@ PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 SCHEMA = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
 
 FILES = folders.contents()
-LARGE = "onnx/model_fp16.onnx_data"
 
 FILE = {"name": "a.onnx", "bytes": 1, "sha256": "0" * 64}
 HOW = folders.manifest(FILES)["preprocessing"]
@@ -50,48 +47,29 @@ HOSTILE = [
     *((listing(name=name), "`files.0.name` is") for name in NAMES),
     (listing(name="../a"), "`files.0.name` is '../a': it should be a plain"),
     ({"files": [{"name": "a"}]}, "`files.0.bytes` is missing"),
-    ({"files": [None]}, ""),
     ({"files": {"a": 1}}, ""),
     (listing(name="Manifest.json"), "it lists a file twice, or itself"),
     ({"files": [FILE, FILE | {"name": "A.onnx"}]}, "it lists a file twice, or itself"),
     ({"files": [FILE, FILE | {"name": "a.onnx/b"}]}, "inside of another file"),
     ({"files": [FILE] * 1001}, "it should have at most 1000 items"),
-    *((listing(bytes=value), "`files.0.bytes` is") for value in (-1, 1 << 41, True, 1.5)),
-    (listing(sha256="Z" * 64), "`files.0.sha256` is"),
+    *((listing(bytes=value), "`files.0.bytes` is") for value in (True, 1.5)),
     ({"format_version": 1}, "`format_version` is 1: it should be 2"),
-    ({"format_version": 3}, ""),
-    ({"format": "jax-onnx-zoo folder"}, ""),
     ({"model": "dinov3_vitb16"}, "it is of dinov3_vitb16, not of dinov3_vits16"),
     ({"model": "\x1b[2J"}, ""),
     ({"source": "\ud800"}, ""),
-    ({"complete": 1}, ""),
     ({"variants": {}}, ""),
-    ({"variants": {"../x": VARIANT}}, ""),
     ({"variants": {"\n" * 20: 1}}, "should be small letters, digits and `_`"),
     ({"variants": {"all": VARIANT}}, ""),
     (variant(files=["b"]), "variant fp32 needs 'b', which is not"),
-    (variant(files=[[]]), ""),
     (variant(files=["LICENSE"]), ""),
-    (variant(verification=True), ""),
-    (variant(precision="float32"), ""),
-    (variant(attention_layout="5d"), ""),
     (variant(fused={"Gelu": 10**400}), ""),
-    (variant(inputs=[TENSOR | {"shape": [None]}]), ""),
     (variant(inputs=[TENSOR | {"shape": [True]}]), ""),
     ({"weights": {"kind": "random"}}, ""),
-    ({"weights": {"kind": "random", "seed": -1}}, ""),
-    ({"input": "float64"}, ""),
-    ({"input": ["float32"]}, ""),
-    ({"size": [0, 32]}, "`size.0` is 0: it should be greater than or equal to 1"),
-    ({"size": [1 << 30, 1 << 30]}, ""),
     (how(rescale=float("nan")), ""),
-    (how(rescale=10**400), ""),
-    (how(mean=["a", 1, 2]), ""),
     (how(mean=[1e999, 1, 2]), ""),
     (how(std=[1, 0, 1]), "`preprocessing.std` has a zero"),
-    (how(resize=1 << 40), ""),
-    (how(resample="nearest"), ""),
 ]
+"""What else than the types and limits of the schema, which is published and compared below."""
 
 
 def refused(text, **options):
@@ -99,9 +77,7 @@ def refused(text, **options):
     with pytest.raises(BadFile, match="cannot be used") as caught:
         parse(text, "the manifest", **options)
     told = str(caught.value)
-    assert len(told) < 400
-    assert told.isprintable()
-    assert told.endswith(".")
+    assert len(told) < 400 and told.isprintable() and told.endswith(".")
     return told
 
 
@@ -138,9 +114,9 @@ def test_what_is_no_manifest(text):
     ids=["variants", "aliases", "files"],
 )
 def test_many_mistakes_take_no_time(many):
-    began = time.monotonic()
+    began = time.process_time()
     refused(json.dumps(folders.manifest(FILES, **many)).encode())
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 def test_a_good_manifest():
@@ -149,9 +125,10 @@ def test_a_good_manifest():
     assert set(manifest.listed) == set(FILES)
     needed = {file.name for file in manifest.needed(manifest.pick(["fp16"]))}
     assert needed == folders.COMMON | set(folders.VARIANTS["fp16"])
-    assert manifest.listed[LARGE].sha256 == hashlib.sha256(FILES[LARGE]).hexdigest()
     assert manifest.one("fp16").file == folders.VARIANTS["fp16"][0]
     assert json.loads(to_text(manifest)) == json.loads(text)
+    unchecked = folders.manifest(FILES, **variant(verification=None))
+    assert not parse(json.dumps(unchecked).encode(), "the manifest").one("fp32").passed
 
 
 @pytest.mark.parametrize("model", ["", "my own model", "ein Größeres"])
@@ -163,23 +140,13 @@ def test_models_that_are_not_of_the_zoo(model):
     assert "later" not in to_text(manifest)
 
 
-def test_a_file_that_was_not_checked():
-    variants = {"fp32": VARIANT | {"verification": None}}
-    text = json.dumps(folders.manifest(FILES, variants=variants)).encode()
-    assert not parse(text, "the manifest").one("fp32").passed
-
-
-def test_a_folder_without(tmp_path):
-    with pytest.raises(BadFile, match=r"has no manifest\.json"):
-        read_folder_manifest(tmp_path)
-    with pytest.raises(BadFile, match="does not exist"):
-        read_folder_manifest(tmp_path / "none")
-
-
 def test_manifests_near_a_file(tmp_path):
     """Beside it, or else in the folder above; what makes no sense counts as nothing."""
     file = tmp_path / "onnx" / "model.onnx"
     assert near(file) is None
+    for place, message in ((tmp_path, r"has no manifest\.json"), (file, "does not exist")):
+        with pytest.raises(BadFile, match=message):
+            read_folder_manifest(place)
     folders.write(tmp_path, folders.published(FILES))
     assert near(file).preprocessing.size == folders.SIZE
     (tmp_path / "manifest.json").write_bytes(b"{}")
@@ -191,6 +158,7 @@ def test_manifests_near_a_file(tmp_path):
 
 COMPARISON = {"batch": 1, "height": 2, "width": 3, "output": "x", "max_abs": 0.5, "max_rel": None}
 CHECKED = folders.VERIFICATION | {"comparisons": [COMPARISON | {"cosine": 1.0}]}
+SPEEDS = {"runtime": "", "machine": "", "input": [1, 3, 4, 4], "rounds": 1}
 FULL = folders.manifest(
     FILES,
     **variant(
@@ -199,13 +167,7 @@ FULL = folders.manifest(
         near_misses=[{"pattern": "Gelu", "reason": "another one"}],
         verification=CHECKED | {"measure": "cosine"},
     ),
-    speeds={
-        "runtime": "",
-        "machine": "",
-        "input": [1, 3, 4, 4],
-        "rounds": 1,
-        "variants": {"fp32": {"p50_ms": 1.0, "ratio": None}},
-    },
+    speeds=SPEEDS | {"variants": {"fp32": {"p50_ms": 1.0, "ratio": None}}},
 )
 
 
@@ -228,21 +190,17 @@ def test_any_change(count):
     assert read > count / 20
 
 
-def test_the_published_schema_is_this_one():
-    command = [sys.executable, "-m", "zoo.manifest"]
-    done = subprocess.run(
-        command, cwd=PUBLISHED.parents[1], capture_output=True, text=True, check=True
-    )
-    assert PUBLISHED.read_text() == done.stdout
+def test_the_published_schema_is_this_one(capsys):
+    runpy.run_module("zoo.manifest", run_name="__main__")
+    assert PUBLISHED.read_text() == capsys.readouterr().out
     jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
 
 
-@pytest.mark.parametrize("name", [None, *SCHEMA.schema["$defs"]])
-def test_every_field_is_described(name):
-    part = SCHEMA.schema if name is None else SCHEMA.schema["$defs"][name]
-    assert part["description"]
-    for field, content in part["properties"].items():
-        assert content["description"].endswith("."), field
+def test_every_field_is_described():
+    for part in (SCHEMA.schema, *SCHEMA.schema["$defs"].values()):
+        assert part["description"]
+        for field, content in part["properties"].items():
+            assert content["description"].endswith("."), field
 
 
 def test_changes_are_checked():

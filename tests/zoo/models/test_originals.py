@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import equinox as eqx
 import numpy as np
@@ -100,26 +101,20 @@ def assert_file(name, file, size):
     original(name).assert_outputs(hidden, pooled, case, ONNX_ATOL)
 
 
+FILES = [
+    *product(["dinov3_tiny7b"], OPSETS, ["4d", "3d"], ["256x384"]),
+    *product(["dinov3_vits16"], OPSETS, ["4d"], ["224x224"]),
+    ("dinov3_vits16", 23, "3d", "230x250"),
+    ("dinov3_vits16", 23, "4d", "512x512"),
+    *product(["dinov2_vits14", "dinov2_vits14_reg"], (18, 23), [None], ["280x420", "224x224"]),
+    *product(["dinov3_convnext_tiny"], (18, 20, 23, 24), [None], ["224x224"]),
+    *product(["dinov3_convnext_tiny"], (18, 23), [None], ["256x384"]),
+    ("dinov3_convnext_tiny", 23, None, "230x250"),
+]
+
+
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize(
-    ("name", "opset", "layout", "size"),
-    [
-        *(("dinov3_tiny7b", o, "4d", "256x384") for o in OPSETS),
-        *(("dinov3_tiny7b", o, "3d", "256x384") for o in OPSETS),
-        *(("dinov3_vits16", o, "4d", "224x224") for o in OPSETS),
-        ("dinov3_vits16", 23, "3d", "230x250"),
-        ("dinov3_vits16", 23, "4d", "512x512"),
-        *(("dinov2_vits14", o, None, size) for size in ("280x420", "224x224") for o in (18, 23)),
-        *(
-            ("dinov2_vits14_reg", o, None, size)
-            for size in ("280x420", "224x224")
-            for o in (18, 23)
-        ),
-        *(("dinov3_convnext_tiny", o, None, "224x224") for o in (18, 20, 23, 24)),
-        *(("dinov3_convnext_tiny", o, None, "256x384") for o in (18, 23)),
-        ("dinov3_convnext_tiny", 23, None, "230x250"),
-    ],
-)
+@pytest.mark.parametrize(("name", "opset", "layout", "size"), FILES)
 def test_in_a_file(name, opset, layout, size, tmp_path):
     """In a batch that is open."""
     signature = Signature(tuple(map(int, size.split("x"))), None)
@@ -131,9 +126,11 @@ def test_in_a_file(name, opset, layout, size, tmp_path):
     ("name", "opset"),
     [
         ("dinov3_tiny7b", 23),
-        pytest.param("dinov3_vits16", 18, marks=pytest.mark.full),
-        pytest.param("dinov2_vits14", 23, marks=pytest.mark.full),
         ("dinov3_convnext_tiny", 18),
+        *(
+            pytest.param(*row, marks=pytest.mark.full)
+            for row in (("dinov3_vits16", 18), ("dinov2_vits14", 23))
+        ),
     ],
 )
 def test_in_one_file_for_every_size(name, opset, tmp_path):

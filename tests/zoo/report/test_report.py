@@ -107,8 +107,8 @@ def test_votes_are_those_of_scikit_learn():
 
 
 def test_images_with_a_split(tmp_path):
-    pictures_of_classes(tmp_path / "photos" / "train", 3)
-    pictures_of_classes(tmp_path / "photos" / "val", 2)
+    for part, count in (("train", 3), ("val", 2)):
+        pictures_of_classes(tmp_path / "photos" / part, count)
     task = neighbours.read_task(tmp_path / "photos")
     assert (task.told.known, task.told.asked, task.told.nearest) == (6, 4, 6)
     np.testing.assert_array_equal(task.asked.labels, [0, 0, 1, 1])

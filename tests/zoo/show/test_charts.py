@@ -1,8 +1,10 @@
-"""`zoo bench --plot` and `zoo verify --plot`: bars, maps and histograms of what was measured."""
+"""`zoo bench --plot` and `zoo verify --plot`: bars, maps and histograms of what was measured.
+
+The commands are run by tests/test_pages.py.
+"""
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from zoo.show.chart import COLOURS, LENGTH, bars, histogram
 from zoo.show.residuals import draw_residuals, patch_means, summary
@@ -52,20 +54,3 @@ def test_errors_are_drawn_where_they_are():
     as_map = np.moveaxis(errors[:, 2:].reshape(1, 3, 5, 4), 3, 1)
     np.testing.assert_array_equal(patch_means(as_map, (3, 5)), patch_means(errors, (3, 5)))
     assert patch_means(np.ones((1, 7), np.float32), (3, 5)).shape == (1, 7)
-
-
-@pytest.mark.full
-def test_the_commands(zoo):
-    """A file that was exported and a built folder; a picture that is there stays."""
-    file, folder = "vit_digits-opset23.onnx", "artifacts/vit_digits"
-    zoo("export", "vit_digits", "--size", "8x12")
-    zoo("build", "vit_digits", "--variant", "fp32,int8")
-    zoo("verify", file, "--plot", "file.png")
-    assert '"residuals"' not in zoo("verify", folder, "--plot", "folder.png", "--json").out
-    with Image.open("file.png") as one, Image.open("folder.png") as two:
-        assert two.width == one.width and two.height == 2 * one.height
-    command = ["bench", file, f"{folder}/onnx/model.onnx", "--rounds", "2", "--plot", "bench.png"]
-    zoo(*command)
-    before = (zoo.here / "bench.png").read_bytes()
-    assert "bench.png is there already: name another file" in zoo(*command, code=2).error
-    assert (zoo.here / "bench.png").read_bytes() == before
