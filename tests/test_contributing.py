@@ -24,7 +24,7 @@ SOURCES = ("converter", "weights", "zoo", "tests", "benchmarks")
 WITHOUT_CODE = {"zoo": ["data"]}
 """Folders of a package that hold no modules, and so are no rooms to import."""
 
-MADE = {"dist/", ".venv/bin/mypy"}
+MADE = {"dist/", ".venv/bin/mypy", "onnx/"}
 """What is there once something has made it."""
 
 
@@ -42,9 +42,13 @@ def table(package):
 
 
 def folders(package):
-    """The folders of a package, but those that Python makes."""
-    there = {path.name for path in (ROOT / package).iterdir() if path.is_dir()}
-    return there - {"__pycache__"}
+    """The folders of a package, but those that hold what Python made alone."""
+    places = (path for path in (ROOT / package).iterdir() if path.is_dir())
+    return {
+        place.name
+        for place in places
+        if any(path.is_file() and path.suffix != ".pyc" for path in place.rglob("*"))
+    }
 
 
 def is_there(path):

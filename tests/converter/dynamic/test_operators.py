@@ -51,6 +51,19 @@ def test_each_sample_with_its_own_kernel():
         assert converter.check(made, fn).passed
 
 
+def test_nothing_spread_apart_is_nothing():
+    """An entry less than a named size may be none."""
+
+    def fn(x):
+        less = x[1:]
+        window = (less, -jnp.inf, lax.max, (1,), (2,), ((0, 1),), (2,))
+        return lax.pad(less, 0.0, [(0, 1, 2)]), lax.reduce_window(*window)
+
+    made = converter.to_onnx(fn, [("B",)])
+    assert converter.check(made, fn).passed
+    assert converter.check(made, fn, [np.ones(1, np.float32)]).passed
+
+
 @pytest.mark.full
 def test_windows_over_whole_axes_are_reductions():
     def pooled(x):

@@ -110,7 +110,7 @@ def test_golden_numbers(built):
     for file, _, precision in RUN.values():
         got = converter.run(folder / file, [golden["pixel_values"]])
         assert set(got) == set(golden) - {"pixel_values"}
-        for name, value in got.outputs.items():
+        for name, value in got.items():
             assert converter.compare(value, golden[name]).cosine >= COSINE[precision]
 
 
@@ -240,7 +240,7 @@ def test_images_as_input(zoo):
     assert golden["image"].shape == (1, 224, 336, 3) and golden["image"].dtype == np.uint8
     for variant in manifest(folder)["variants"].values():
         got = converter.run(folder / variant["files"][0], [golden["image"]])
-        for name, value in got.outputs.items():
+        for name, value in got.items():
             assert converter.compare(value, golden[name]).cosine >= 0.99
     assert "any height and width" in (folder / "README.md").read_text()
 
