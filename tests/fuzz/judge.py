@@ -28,7 +28,8 @@ FINE = (
 )
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion
 is right or says so too. `overflows`: something outgrows float16 in JAX, which norms and attention
-compute in float32 in the file, or is a subnormal float16, which XLA takes for zero. `invalid`: JAX
+compute in float32 in the file, or is a subnormal float16, which XLA takes for zero; or a square
+outgrows float32, whose variance a norm of the file computes from centred numbers. `invalid`: JAX
 itself does not run it. `too small`: a window does not fit into an axis of named size; ONNX Runtime
 says so, where JAX has no elements. `promised`: an index leaves the array in the derivative of
 `x.at[i].min`, `max` or `set`, where JAX promises that none does. `subnormal`: the file is right
@@ -139,6 +140,8 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
     ):
         if re.search(word, str(program)) and _meets(program, sample, what):
             return Outcome(kind)
+    if "Normalization" in str(export.report.fused) and _meets(program, sample, _overflows):
+        return Outcome("overflows")
     if _meets(program, sample, _is_huge) and converter.check(export, _dividing(program)).passed:
         return Outcome("reciprocal")
     if is_open(program, verdict.differences[0]):
@@ -205,6 +208,11 @@ def _is_extreme(array: np.ndarray) -> bool:
         return False
     normal = (array == 0) | (abs(array) >= np.finfo(np.float16).smallest_normal)
     return not (np.isfinite(array) & normal).all()
+
+
+def _overflows(array: np.ndarray) -> bool:
+    """A float32 that is infinite or no number."""
+    return array.dtype == np.float32 and not np.isfinite(array).all()
 
 
 def _is_huge(array: np.ndarray) -> bool:
