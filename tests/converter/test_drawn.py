@@ -6,25 +6,27 @@ import pytest
 import converter
 from converter.pipeline import passes
 from tests.fuzz import steps
-from tests.fuzz.draw import draw
+from tests.fuzz.draw import Limits, draw
 from tests.fuzz.judge import judge
-from tests.fuzz.pool import Limits
 from tests.fuzz.program import Program, function
-from tests.fuzz.steps import contract, elementwise, macros, reduce, shape, window
 
-IMAGES = (
-    *(window.convolution,) * 4,
-    *(window.convolution_transpose, window.reduce_window, window.average_pool, window.resize),
-    *(elementwise.unary_float, elementwise.binary, macros.batch_norm, macros.softmax),
-    *(shape.transpose, shape.concatenate, shape.split, shape.pad, shape.flip, shape.reshape),
-    *(contract.linear, reduce.reduce, reduce.cumulative),
-)
+IMAGES = {
+    "convolution": 4,
+    **dict.fromkeys(("convolution_transpose_2", "reduce_window", "average_pool", "resize"), 1),
+    **dict.fromkeys(("unary_float", "binary", "batch_norm", "softmax_0"), 1),
+    **dict.fromkeys(("transpose", "concatenate", "split", "pad", "flip", "reshape"), 1),
+    **dict.fromkeys(("linear", "reduce", "cumulative"), 1),
+}
+"""How often each kind of step is tried."""
 
 
 def drawn(seed: str, monkeypatch: pytest.MonkeyPatch) -> Program:
-    monkeypatch.setattr(steps, "STEPS", IMAGES)
-    monkeypatch.setattr(steps, "WEIGHTS", [1] * len(IMAGES))
-    return draw(seed, Limits((4, 9), (2, 3, 4, 6)))
+    chosen = {step.__name__: step for step in steps.STEPS if step.__name__ in IMAGES}
+    assert chosen.keys() == IMAGES.keys()
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "STEPS", [chosen[name] for name in IMAGES])
+        patched.setattr(steps, "WEIGHTS", list(IMAGES.values()))
+        return draw(seed, Limits((4, 9), (2, 3, 4, 6)))
 
 
 SEEDS = [
