@@ -19,6 +19,7 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
     from filelock import FileLock, Timeout
 
     path = _lock_file(destination)
+    own = not path.exists() or not path.stat().st_size  # ours are empty
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -26,15 +27,17 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
     except Timeout:
         progress.stage(f"waiting for another process that writes {destination}")
         lock.acquire()
-    _HELD.add(path)
+    if own:
+        _HELD.add(path)
     try:
         yield
     finally:
         _HELD.discard(path)
         # Removed while it is held: who has opened it before sees that it lost its name (filelock
         # looks at the count of links once it has the lock), and begins again with a new file.
-        with suppress(OSError):
-            path.unlink()
+        if own:
+            with suppress(OSError):
+                path.unlink()
         lock.release()
 
 

@@ -110,3 +110,13 @@ def test_a_folder_in_one_that_cannot_be_written():
         "[]",
         "Permission denied",
     ]
+
+
+def test_a_file_that_is_called_like_a_lock_stays(tmp_path):
+    """Ours are empty."""
+    for content in (b"mine", b""):
+        path = tmp_path / ".place.lock"
+        path.write_bytes(content)
+        with locked(tmp_path / "place", Quiet()):
+            assert path.read_bytes() == content
+        assert path.exists() == bool(content)

@@ -26,6 +26,9 @@ MOST_VALUES = 20 * MOST_TENSORS
 INDEX = "model.safetensors.index.json"
 """The table that says which file holds which tensor."""
 
+MOST_TABLES = 4 * LARGEST_TABLE
+"""Bytes of the headers of all files of an index."""
+
 KIND = "safetensors file"
 
 DTYPES = {
@@ -137,7 +140,10 @@ def read_sharded(index: Path) -> Checkpoint:
         if missing:
             raise Damaged(f"{missing[0]} is missing beside it")
         shards: dict[str, Checkpoint] = {}
+        tables = 0
         for name, path in files.items():
+            tables += int.from_bytes(read_at_most(path, 8), "little")
+            within("its files' tables (in bytes)", tables, MOST_TABLES)
             shards[name] = read_safetensors(path)
             within("its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS)
         lost = [key for key, name in places.items() if key not in shards[name].tensors]

@@ -89,7 +89,7 @@ def ask(file: HubFile, advice: str) -> HubFile:
                 raise unreachable(file, error, advice) from error
             time.sleep(pause)
     commit, size = answer.commit_hash or "", answer.size
-    if not COMMIT.fullmatch(commit) or size is None:
+    if not COMMIT.fullmatch(commit) or size is None or size < 1:
         raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
     digest = answer.etag if DIGEST.fullmatch(answer.etag or "") else None
     if digest and file.sha256 and digest != file.sha256:

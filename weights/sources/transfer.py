@@ -3,6 +3,7 @@
 huggingface-hub's own download keeps what it has only while the process lives.
 """
 
+import errno
 import time
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -60,6 +61,8 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     assert size is not None
     listener.stage(f"downloading {file}", size)
     part.parent.mkdir(parents=True, exist_ok=True)
+    if part.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(part))
     if not part.exists() or part.stat().st_size > size:
         part.write_bytes(b"")
     listener.step(part.stat().st_size)

@@ -135,6 +135,8 @@ def _collecting(folder: Path) -> Generator[Path]:
     parts = folder / COLLECTING
     refuse_links(folder, [f"{COLLECTING}/{MANIFEST}"])
     parts.mkdir(parents=True, exist_ok=True)
+    if found := [path for path in parts.rglob("*") if path.is_symlink()]:
+        raise BadOutput(f"{found[0]} is a link: remove it, or name another folder with --out.")
     try:
         yield parts
     finally:

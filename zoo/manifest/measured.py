@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from zoo.manifest.fields import Count, Label, Model
+from zoo.manifest.fields import Count, Label, Line, Model, Text
 
 Measure = Literal["max_abs", "max_rel", "cosine"]
 
@@ -20,7 +20,7 @@ class Comparison(Model):
     batch: Count = Field(description="Images at once.")
     height: Count = Field(description="Of the images, in pixels.")
     width: Count = Field(description="Of the images, in pixels.")
-    output: str = Field(description="Which output was compared.")
+    output: Text = Field(description="Which output was compared.")
     max_abs: float | None = Field(description="The largest absolute difference.")
     max_rel: float | None = Field(description="The same, divided by the largest value in JAX.")
     cosine: float | None = Field(description="Cosine similarity of all values together.")
@@ -38,7 +38,7 @@ class Comparison(Model):
 class Verification(Model):
     """What a file was compared with and what was asked of it."""
 
-    input: str = Field(description="What it was run on.")
+    input: Text = Field(description="What it was run on.")
     measure: Measure = Field(description="Which error counts.")
     limit: float = Field(description="The largest error that is right, or the least `cosine`.")
     passed: bool = Field(description="Whether all comparisons are within the limit.")
@@ -64,8 +64,8 @@ class Speed(Model):
 class Speeds(Model):
     """How fast the variants are beside each other, measured in interleaved rounds."""
 
-    runtime: str = Field(description="What ran them.")
-    machine: str = Field(description="Processor and operating system.")
+    runtime: Line = Field(description="What ran them.")
+    machine: Line = Field(description="Processor and operating system.")
     input: tuple[Count, ...] = Field(description="Shape of what they were run on.")
     rounds: Count = Field(description="How often each was run.")
     variants: dict[Label, Speed] = Field(description="By name; those that cannot run are left out.")

@@ -12,7 +12,7 @@ from weights.opening import State, open_inside
 from zoo.errors import BadRequest
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
-from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Three
+from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text, Three
 from zoo.manifest.measured import Speeds, Verification
 from zoo.models import config
 
@@ -23,10 +23,10 @@ MANIFEST = "manifest.json"
 class StatedLicence(Model):
     """Terms of the weights, and so of everything that is made from them."""
 
-    name: str = Field(description="What it is called.")
-    text: str = Field(description="The file with its words in the zoo; in a folder, `LICENSE`.")
-    page: str = Field(description="A page with its words.")
-    download: str = Field(description="The page that gives out the weights, or nothing.")
+    name: Line = Field(description="What it is called.")
+    text: Line = Field(description="The file with its words in the zoo; in a folder, `LICENSE`.")
+    page: Line = Field(description="A page with its words.")
+    download: Line = Field(description="The page that gives out the weights, or nothing.")
 
 
 class StatedPreprocessing(Model):
@@ -61,7 +61,7 @@ class StatedWeights(Model):
     """A checkpoint, or random numbers."""
 
     kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
-    name: str | None = Field(default=None, description="The checkpoint's own name, no folder.")
+    name: Line | None = Field(default=None, description="The checkpoint's own name, no folder.")
     sha256: Digest | None = Field(default=None, description="Digest of the checkpoint.")
     repository: Line | None = Field(default=None, description="The hub's, as `owner/name`.")
     revision: Line | None = Field(default=None, description="The commit that was downloaded.")
@@ -71,7 +71,7 @@ class StatedWeights(Model):
     seed: Annotated[int, Field(ge=0, lt=10**40)] | None = Field(
         default=None, description="What random weights were drawn with."
     )
-    rope_periods: str | None = Field(
+    rope_periods: Line | None = Field(
         default=None, description="`file`, or `float32` if they are not in it and were computed."
     )
     is_published_file: bool | None = Field(default=None, description="Whether it is the authors'.")
@@ -126,9 +126,9 @@ class File(Model):
 class Tensor(Model):
     """An input or output of an ONNX file."""
 
-    name: str = Field(description="As in the graph.")
-    dtype: str = Field(description="As numpy calls it, such as `float32`.")
-    shape: tuple[Count | str, ...] = Field(description="Sizes; open ones have names.")
+    name: Text = Field(description="As in the graph.")
+    dtype: Line = Field(description="As numpy calls it, such as `float32`.")
+    shape: tuple[Count | Line, ...] = Field(description="Sizes; open ones have names.")
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -137,8 +137,8 @@ class Tensor(Model):
 class NearMiss(Model):
     """Operators that look like a single one of a newer opset, and could not be fused into it."""
 
-    pattern: str = Field(description="The operator that it would have become.")
-    reason: str = Field(description="Why it did not.")
+    pattern: Line = Field(description="The operator that it would have become.")
+    reason: Text = Field(description="Why it did not.")
     count: Count = Field(1, description="How many of them there are.")
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class NearMiss(Model):
 class Variant(Model):
     """One ONNX file and what lies beside it."""
 
-    files: tuple[str, ...] = Field(
+    files: tuple[Name, ...] = Field(
         description="Names among the manifest's `files`: one that ends in `.onnx`, and where that "
         "is larger than 2 GB the one with its tensors."
     )
@@ -165,8 +165,8 @@ class Variant(Model):
     inputs: tuple[Tensor, ...] = Field(description="What it takes.")
     outputs: tuple[Tensor, ...] = Field(description="What it gives.")
     nodes: Count = Field(description="How many operators it has.")
-    histogram: dict[str, Count] = Field(description="How many of each operator.")
-    fused: dict[str, Count] = Field(description="How many of each that older opsets do not have.")
+    histogram: dict[Line, Count] = Field(description="How many of each operator.")
+    fused: dict[Line, Count] = Field(description="How many of each that older opsets do not have.")
     near_misses: tuple[NearMiss, ...] = Field(description="What could not be fused, and why.")
     verification: Verification | None = Field(description="How it was checked; null if not at all.")
 
@@ -190,8 +190,8 @@ class Manifest(Model):
     format: Literal["jax-onnx-zoo manifest"] = Field(description="What this is.")
     format_version: Literal[2] = Field(description="A new one where old readers would be misled.")
     model: Line = Field(description="A model of the zoo, somebody's own name, or nothing.")
-    aliases: tuple[str, ...] = Field(description="Other names of the model in the zoo.")
-    source: str = Field(description="Where the architecture was published.")
+    aliases: tuple[Line, ...] = Field(description="Other names of the model in the zoo.")
+    source: Text = Field(description="Where the architecture was published.")
     licence: StatedLicence = Field(description="Terms of the weights.")
     parameters: Count = Field(description="How many numbers training adjusts.")
     input: Input = Field(
@@ -201,14 +201,14 @@ class Manifest(Model):
     size: tuple[Side, Side] | None = Field(
         description="Height and width, in pixels, that the network gets; null if both are open."
     )
-    sizes: str = Field(description="What happens at which image size, in words.")
+    sizes: Text = Field(description="What happens at which image size, in words.")
     layers: tuple[Count, ...] = Field(description="Blocks, from 1, whose states are outputs too.")
     reshape: bool = Field(description="Whether those are maps `[batch, channels, height, width]`.")
     preprocessing: StatedPreprocessing = Field(
         description="From an image to what the network gets."
     )
     weights: StatedWeights = Field(description="Where the weights come from.")
-    tools: dict[str, str] = Field(description="Versions of what made the files.")
+    tools: dict[Line, Line] = Field(description="Versions of what made the files.")
     files: tuple[File, ...] = Field(max_length=1000, description="All files beside the manifest.")
     variants: dict[Label, Variant] = Field(
         description="The ONNX files by name. One that was exported alone is called by its "
@@ -224,7 +224,7 @@ class Manifest(Model):
         if len(names) < len(self.files) or MANIFEST in names:
             raise ValueError("it lists a file twice, or itself")
         for name in names:
-            if any(str(parent) in names for parent in PurePosixPath(name).parents):
+            if any(str(parent) in {MANIFEST, *names} for parent in PurePosixPath(name).parents):
                 raise ValueError(f"it lists {name!r} inside of another file")
         for label, variant in self.variants.items():
             lost = [name for name in variant.files if name not in self.listed]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
 from zoo.artifacts.audit.listed import AGAIN, check_listed, present
@@ -12,6 +12,10 @@ from zoo.manifest.read import read_folder_manifest
 from zoo.manifest.schema import File, Manifest, Variant
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
+
+SERVED = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
+"""Endings of a folder's files, which a browser gets from the site's own origin: no page and no
+program is among them."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,9 @@ def _read(folder: Path, progress: Progress) -> Built:
         if not variant.passed:
             raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
     files = manifest.needed(variants)
+    odd = [file.name for file in files if PurePosixPath(file.name).suffix not in SERVED]
+    if odd:
+        raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {AGAIN}.")
     checked = check_listed(folder, files, progress)
     if not checked.passed:
         raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")

@@ -1,6 +1,7 @@
 """Writing a site: all of it in a hidden folder first, then in one step in its place."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from weights.opening import open_inside, read_at_most
 from weights.progress import Progress
 from zoo.artifacts.audit.listed import AGAIN
 from zoo.errors import BadFile, BadOutput
-from zoo.files.staging import locked_output, staged, write_text, writing
+from zoo.files.staging import PREFIX, locked_output, staged, write_text, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
 from zoo.site.browser_runtime import put_runtime
@@ -44,6 +45,9 @@ def write_site(
     refuse_strangers(out, force)
     models = read_all(folders, progress)
     with staged(out.parent) as stage, locked_output(out, progress), writing(out):
+        old = out.with_name(f"{PREFIX}{out.name}.old")
+        if old.is_dir() and not os.path.lexists(out):
+            old.rename(out)  # of a process that was killed between the two renames
         new = stage / "new"
         new.mkdir()
         put_runtime(runtime, new / RUNTIME, stage, progress)
@@ -58,9 +62,11 @@ def write_site(
         write_text(new / CATALOGUE, to_text(found.record(names)))
         size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
         refuse_strangers(out, force)
+        shutil.rmtree(old, ignore_errors=True)
         if out.exists():
-            out.rename(stage / "old")
+            out.rename(old)
         new.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
     return Site(out, found, own, size)
 
 
@@ -68,7 +74,8 @@ def refuse_strangers(out: Path, force: bool) -> None:
     """**Raises** `BadOutput` where something is that must not be replaced."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise BadOutput(f"{out} is no folder: name another one with --out.")
-    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir()}
+    places = (path for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
+    there = {path.relative_to(out).as_posix() for path in places}
     if not there:
         return
     known = _listed(out)

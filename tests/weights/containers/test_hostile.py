@@ -404,3 +404,13 @@ def test_bombs_take_no_memory(tmp_path):
     command = [sys.executable, "-c", BOMB, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.getcwd())
     assert done.stdout.startswith("refused: ")
+
+
+def test_the_headers_of_all_files_of_an_index(tmp_path):
+    header = json.dumps({"__metadata__": {"": " " * (4_000_000 - 40)}}).encode()
+    places = {f"t{i}": f"model-{i}.safetensors" for i in range(5)}
+    for name in places.values():
+        (tmp_path / name).write_bytes(len(header).to_bytes(8, "little") + header)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    refused(index, "its files' tables")

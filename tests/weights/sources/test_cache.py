@@ -17,6 +17,7 @@ from weights.errors import WeightsError
 from weights.progress import Quiet
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published, locate
+from weights.sources.transfer import fetch
 
 REPOSITORY, NAME = "somebody/models", "w.bin"
 CONTENT = np.random.default_rng(5).bytes(700_000)
@@ -218,3 +219,11 @@ def test_what_another_program_downloaded(home):
         (library / "blobs" / DIGEST).write_bytes(CONTENT[::-1])
         assert "was removed" in home.locate(hub)
         assert home.locate(hub)[0] == str(home.file)
+
+
+def test_nothing_is_downloaded_through_a_link(tmp_path):
+    part = tmp_path / ".x.part"
+    part.symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="it is a link"):
+        fetch(HubFile("a/b", "x", COMMIT, None, 3), part, "", Quiet())
+    assert not (tmp_path / "mine").exists()

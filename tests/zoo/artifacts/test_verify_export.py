@@ -102,7 +102,7 @@ def test_a_network_of_the_users_own(tmp_path):
     data[-100] ^= 1
     file.write_bytes(data)
     report, findings = audit(file, str(checkpoint))
-    assert not report.passed and not findings["JAX"].passed
+    assert not report.passed and "not read" in findings["graph"].detail
     # Nobody knows how a network was cut, so that the numbers cannot be compared again.
     cut = eqx.tree_at(lambda m: m.blocks, digits, digits.blocks[:3])
     zoo.to_onnx(cut, file, size=8, verify=False)

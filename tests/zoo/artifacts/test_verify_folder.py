@@ -146,9 +146,10 @@ def reaching_out(folder):
     ],
 )
 def test_changed_files(change, wanted, folder, zoo):
-    """By digest and by what is in them; all of it is told at once."""
+    """By digest, and then nothing of them is read; and by what is in them, all told at once."""
     change(folder)
-    assert failed(audit(folder)) == wanted | {"folder: files"}
+    unread = {"fp32: graph", "fused: graph"} if change is exchanged else {"fp32: graph"}
+    assert failed(audit(folder)) == unread | {"folder: files"}
     listed(folder, complete=False)
     assert failed(audit(folder)) == wanted | {"folder: manifest"}
     assert zoo("verify", folder, code=1).out.count("FAILED") == len(wanted) + 2
@@ -183,9 +184,9 @@ def test_tensors_in_a_sidecar(folder):
     assert audit(folder).passed
     assert audit_one(folder / MODEL, CPU, Lines()).passed
     sidecar.write_bytes(sidecar.read_bytes()[:-5000])
-    assert {"folder: files", "fp32: loads"} <= failed(audit(folder))
+    assert {"folder: files", "fp32: graph"} <= failed(audit(folder))
     sidecar.unlink()
-    assert {"folder: files", "fp32: loads"} <= failed(audit(folder))
+    assert {"folder: files", "fp32: graph"} <= failed(audit(folder))
 
 
 @pytest.mark.parametrize("name", ["golden.safetensors", MODEL])
@@ -202,8 +203,9 @@ def test_damaged_files(folder, name):
         damaged.append(bytes(data))
     for number, data in enumerate(damaged):
         path.write_bytes(data)
+        assert "folder: files" in failed(audit_one(folder / MODEL, CPU, Lines()))
+        listed(folder)
         report = audit_one(folder / MODEL, CPU, Lines())
-        assert "folder: files" in failed(report)
         print_json(report_record(report))
         cut = failed(report) & {"folder: golden numbers", "fp32: graph", "fp32: loads"}
         assert cut or number > 2

@@ -120,11 +120,11 @@ def test_a_file_that_differs(zoo, at):
     assert terms.exists()
 
 
-@pytest.mark.parametrize("name", ["onnx", ".zoo-pull"])
+@pytest.mark.parametrize("name", ["onnx", ".zoo-pull", ".zoo-pull/manifest.json", ".zoo-pull/a/b"])
 def test_nothing_goes_through_a_link(name, zoo, at):
     at(hub_of())
     folders.write(zoo.here / "elsewhere", {"model.onnx": b"mine"})
-    (zoo.here / MODEL).mkdir()
+    (zoo.here / MODEL / name).parent.mkdir(parents=True)
     (zoo.here / MODEL / name).symlink_to(zoo.here / "elsewhere")
     assert f"{MODEL}/{name} is a link" in zoo(*PULL, "--force", code=2).error
     assert content(zoo.here / "elsewhere") == {"model.onnx": b"mine"}
@@ -172,6 +172,7 @@ def manifest_with(verification) -> bytes:
         ({}, ("--variant", "fp8"), "has no variant 'fp8' there: choose among fp32, fused, fp16"),
         ({}, ("--out", "file"), "cannot write"),
         ({"files": {}}, (), "does not have it (404)"),
+        ({"files": {"manifest.json": b""}}, (), "the answer is not a hub's"),
     ],
     ids=str,
 )

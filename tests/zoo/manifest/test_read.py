@@ -51,6 +51,8 @@ HOSTILE = [
     (listing(name="Manifest.json"), "it lists a file twice, or itself"),
     ({"files": [FILE, FILE | {"name": "A.onnx"}]}, "it lists a file twice, or itself"),
     ({"files": [FILE, FILE | {"name": "a.onnx/b"}]}, "inside of another file"),
+    ({"files": [FILE, FILE | {"name": "manifest.json/b"}]}, "inside of another file"),
+    ({"source": "here\n```python\nevil()\n```"}, "it should be a line of text"),
     ({"files": [FILE] * 1001}, "it should have at most 1000 items"),
     *((listing(bytes=value), "`files.0.bytes` is") for value in (True, 1.5)),
     ({"format_version": 1}, "`format_version` is 1: it should be 2"),

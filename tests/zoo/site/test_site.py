@@ -6,14 +6,40 @@ import shutil
 
 import pytest
 
+from tests import folders as folders_of_files
+from zoo.errors import BadFile, BadOutput, ZooError
 from zoo.progress import Lines
 from zoo.site.browser_runtime import FILES
+from zoo.site.folders import read_all
 from zoo.site.write import write_site
 
 from .conftest import PICTURES
 
 LIMIT = 200_000
 """Bytes of pages, styles and programs, for some models."""
+
+
+def test_pages_and_programs_of_a_folder_are_not_served(tmp_path):
+    """They would have the site's own origin."""
+    held = folders_of_files.contents() | {"evil.html": b"<script>"}
+    speeds = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": {}}
+    told = json.dumps(folders_of_files.manifest(held, speeds=speeds)).encode()
+    folder = folders_of_files.write(tmp_path / "built", held | {"manifest.json": told})
+    with pytest.raises(BadFile, match=r"lists evil\.html, which no build makes"):
+        read_all([folder], Lines())
+
+
+def test_what_stands_where_a_site_goes(tmp_path):
+    """A link is the user's, and a site that was moved aside by a process that died comes back."""
+    out, old = tmp_path / "site", tmp_path / ".zoo-site.old"
+    out.mkdir()
+    (out / "link").symlink_to(tmp_path)
+    with pytest.raises(BadOutput, match=r"files that are of no site \(link\)"):
+        write_site([], out, None, True, Lines())
+    out.rename(old)
+    with pytest.raises(ZooError):
+        write_site([], out, tmp_path, True, Lines())
+    assert (out / "link").is_symlink() and not old.exists()
 
 
 @pytest.mark.full

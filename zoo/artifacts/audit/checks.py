@@ -1,5 +1,6 @@
 """`zoo verify`: a folder, or a file, against its manifest and the numbers that it should give."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -8,7 +9,7 @@ from zoo import runtime
 from zoo.artifacts.audit import golden_check, jax
 from zoo.artifacts.audit.findings import AuditReport, FileReport, Finding
 from zoo.artifacts.audit.golden_check import Compare
-from zoo.artifacts.audit.listed import check_listed, check_others, present
+from zoo.artifacts.audit.listed import as_listed, check_others, present, wrong_files
 from zoo.artifacts.audit.onnx_file import (
     check_fused,
     check_model,
@@ -29,17 +30,19 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
     runtime.check_provider(provider)
     manifest = read_folder_manifest(folder)
     there = present(folder, manifest)
+    items = manifest.needed(there)
+    wrong = wrong_files(folder, items, progress)
     readable, compare = golden_check.compare_golden(folder, manifest.preprocessing.size)
     told = "complete" if manifest.complete else "the build of this folder was not finished"
     findings = [
         Finding("manifest", manifest.complete, told),
         # A pulled folder has the variants that somebody asked for.
-        check_listed(folder, manifest.needed(there), progress),
+        as_listed(items, wrong),
         check_others(folder, manifest),
         readable,
         Finding("variants", bool(there), ", ".join(there) or "not one is there"),
     ]
-    report = _report(folder, manifest, findings, there, compare, provider, progress)
+    report = _report(folder, manifest, findings, there, wrong, compare, provider, progress)
     return replace(report, absent=[name for name in manifest.variants if name not in there])
 
 
@@ -55,9 +58,11 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
     manifest = read_folder_manifest(folder)
     name = _find(manifest, file.absolute().relative_to(folder).as_posix())
     wanted = {*manifest.variants[name].files, GOLDEN}
-    listed = check_listed(folder, [i for i in manifest.files if i.name in wanted], progress)
+    items = [item for item in manifest.files if item.name in wanted]
+    wrong = wrong_files(folder, items, progress)
     readable, compare = golden_check.compare_golden(folder, manifest.preprocessing.size)
-    return _report(folder, manifest, [listed, readable], [name], compare, provider, progress)
+    findings = [as_listed(items, wrong), readable]
+    return _report(folder, manifest, findings, [name], wrong, compare, provider, progress)
 
 
 def audit_export(file: Path, weights: str | None, provider: str, progress: Progress) -> AuditReport:
@@ -68,12 +73,13 @@ def audit_export(file: Path, weights: str | None, provider: str, progress: Progr
     runtime.check_provider(provider)
     manifest = read_manifest(manifest_path(file))
     name = _find(manifest, file.name)
-    listed = check_listed(file.parent, manifest.files, progress)
+    wrong = wrong_files(file.parent, manifest.files, progress)
+    listed = as_listed(manifest.files, wrong)
     if listed.passed:
         compare = jax.compare_with_jax(file, manifest, weights, provider, progress)
     else:
         compare = jax.skip(False, "this is not the file that was exported")
-    return _report(file.parent, manifest, [listed], [name], compare, provider, progress)
+    return _report(file.parent, manifest, [listed], [name], wrong, compare, provider, progress)
 
 
 def _find(manifest: Manifest, file: str) -> str:
@@ -92,16 +98,25 @@ def _report(
     manifest: Manifest,
     findings: list[Finding],
     names: list[str],
+    wrong: Mapping[str, str],
     compare: Compare,
     provider: str,
     progress: Progress,
 ) -> AuditReport:
     files = [
         audit_file(folder, name, manifest.variants[name], compare, provider, progress)
+        if wrong.keys().isdisjoint(manifest.variants[name].files)
+        else _not_run(name, manifest.variants[name])
         for name in names
     ]
     passed = all(f.passed for f in findings) and all(f.passed for f in files)
     return AuditReport(str(folder), manifest.model, provider, passed, findings, files)
+
+
+def _not_run(name: str, variant: Variant) -> FileReport:
+    """A variant whose files are not those that are listed: nothing of them is read or run."""
+    told = Finding("graph", False, "not read: its files are not those of the manifest")
+    return FileReport(name, variant.file, False, [told])
 
 
 def audit_file(

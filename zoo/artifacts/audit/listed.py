@@ -1,7 +1,7 @@
 """The files of a folder: all that are listed, as they are listed, and no others."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from weights.files import digest_of
@@ -41,9 +41,18 @@ def present(folder: Path, manifest: Manifest) -> list[str]:
 
 def check_listed(folder: Path, items: Collection[File], progress: Progress) -> Finding:
     """Presence, size and digest of files."""
+    return as_listed(items, wrong_files(folder, items, progress))
+
+
+def wrong_files(folder: Path, items: Collection[File], progress: Progress) -> dict[str, str]:
+    """What is wrong with those that are not as they are listed, by name."""
     progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
-    wrong = [line for item in items if (line := _wrong(folder, item, progress))]
-    return Finding("files", not wrong, "; ".join(wrong) or f"{len(items)} as listed")
+    return {item.name: line for item in items if (line := _wrong(folder, item, progress))}
+
+
+def as_listed(items: Collection[File], wrong: Mapping[str, str]) -> Finding:
+    """Whether all files are as they are listed."""
+    return Finding("files", not wrong, "; ".join(wrong.values()) or f"{len(items)} as listed")
 
 
 def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
