@@ -43,7 +43,7 @@ number compiled than step by step, as for the derivative of a maximum of equals 
 axes, or for inputs that are one rounding away, as for the derivative of a root next to zero."""
 
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
-SIGNED = "bitcast|signbit|copysign"
+SIGNED = "bitcast|signbit|copysign|arctan2"
 PROMISING = re.compile(r"(\.at\[.*\]\.|segment_)(min|max|set)\(")
 DERIVATIVE = re.compile(r"jax\.(grad|value_and_grad|jac\w+|jvp|vjp|linearize)\(")
 TOO_SMALL = re.compile(
@@ -134,6 +134,7 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
     sample = verdict.differences[0].sample
     for word, what, kind in (
         ("float16", _is_extreme, "overflows"),
+        ("-1e9", _is_below_masks, "deviates"),
         ("top_k", _is_negative_nan, "sign of NaN"),
         (SIGNED, _holds_nan, "sign of NaN"),
         (f"{SIGNED}|top_k", _has_both_zeros, "sign of zero"),
@@ -213,6 +214,11 @@ def _is_extreme(array: np.ndarray) -> bool:
 def _overflows(array: np.ndarray) -> bool:
     """A float32 that is infinite or no number."""
     return array.dtype == np.float32 and not np.isfinite(array).all()
+
+
+def _is_below_masks(array: np.ndarray) -> bool:
+    """Scores that a mask of -1e9 does not hide, where the file takes it to."""
+    return array.dtype == np.float32 and bool((array < -1e8).any() and (array != -1e9).any())
 
 
 def _is_huge(array: np.ndarray) -> bool:
