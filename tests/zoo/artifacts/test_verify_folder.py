@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from zoo.artifacts.audit.checks import audit_folder, audit_one
+from zoo.artifacts.audit.onnx_file import read_graph
 from zoo.cli.console import print_json
 from zoo.cli.verify_command import report_record
 from zoo.progress import Lines
@@ -224,3 +225,34 @@ def test_golden_numbers_of_something_else(folder):
         save_file({k: np.ascontiguousarray(v) for k, v in (arrays | changed).items()}, path)
         listed(folder)
         assert "fp32: golden" in failed(audit(folder)), changed
+
+
+def doubling(depth, first):
+    """Functions of which each calls the one before twice; the first one has these nodes."""
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
+    bodies = [first] + [
+        [
+            onnx.helper.make_node(f"f{number}", ["x"], ["a"], domain="own"),
+            onnx.helper.make_node(f"f{number}", ["a"], ["y"], domain="own"),
+        ]
+        for number in range(depth)
+    ]
+    functions = [
+        onnx.helper.make_function("own", f"f{number}", ["x"], ["y"], body, opsets)
+        for number, body in enumerate(bodies)
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy")
+    call = onnx.helper.make_node(f"f{depth}", ["x"], ["y"], domain="own")
+    graph = onnx.helper.make_graph([call], "", [x], [y])
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=functions)
+
+
+@pytest.mark.parametrize("depth", [3, 40, 2000])
+@pytest.mark.parametrize("calls_itself", [False, True])
+def test_functions_that_become_a_great_many_nodes(depth, calls_itself, tmp_path):
+    name, domain = (f"f{depth}", "own") if calls_itself else ("Identity", "")
+    first = [onnx.helper.make_node(name, ["x"], ["y"], domain=domain)]
+    file = tmp_path / "model.onnx"
+    file.write_bytes(doubling(depth, first).SerializeToString())
+    found, _ = read_graph(file, [])
+    assert found.passed == (depth == 3 and not calls_itself)

@@ -1,7 +1,7 @@
 """Checks of one ONNX file, each for itself: a failure hides none of the others."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import onnx_ir as ir
@@ -16,6 +16,12 @@ from zoo.errors import first_line
 from zoo.export.precision import runnable
 from zoo.manifest.choices import Precision
 from zoo.manifest.schema import Tensor
+
+MOST_NODES = 1_000_000
+"""More than any network has, once functions are expanded."""
+
+DEEPEST = 100
+"""Functions that call each other in a row."""
 
 UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)
 """What reading a damaged file may raise."""
@@ -46,6 +52,8 @@ def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model
         return Finding("graph", False, first_line(error)), None
     if not all(isinstance(node.op_type, str) for node in model.graph.all_nodes()):
         return Finding("graph", False, "the name of an operator is no text"), None
+    if (total := expanded_nodes(model)) > MOST_NODES:
+        return Finding("graph", False, f"its functions become {total} nodes"), None
     places = {
         str(value.const_value.location)
         for graph in (model.graph, *model.graph.subgraphs())
@@ -56,6 +64,27 @@ def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model
     if strange:
         return Finding("graph", False, f"it has tensors in {ascii(strange)[:200]}"), None
     return Finding("graph", True, f"opset {model.opset_imports.get('')}"), model
+
+
+def expanded_nodes(model: ir.Model) -> int:
+    """How many nodes a model has once its functions are expanded, which may double each other.
+
+    It is more than `MOST_NODES` where a function calls itself, or calls nest too deeply.
+    """
+    counts: dict[ir.OperatorIdentifier, int] = {}
+
+    def total(nodes: Iterable[ir.Node], above: tuple[ir.OperatorIdentifier, ...]) -> int:
+        found = 0
+        for node in nodes:
+            name = node.op_identifier()
+            if name in above or len(above) == DEEPEST:
+                return MOST_NODES + 1
+            if name in model.functions and name not in counts:
+                counts[name] = total(model.functions[name].all_nodes(), (*above, name))
+            found += counts.get(name, 1)
+        return found
+
+    return total(model.graph.all_nodes(), ())
 
 
 def check_fused(model: ir.Model, wanted: Mapping[str, int]) -> Finding:
