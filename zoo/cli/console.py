@@ -51,6 +51,10 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
     everything else that is raised is a mistake of ours and keeps its traceback.
     """
     try:
+        os.getcwd()
+    except FileNotFoundError:
+        return _complain("the current folder was removed: go to another one.")
+    try:
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
         return _complain(str(error))

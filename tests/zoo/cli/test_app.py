@@ -66,6 +66,13 @@ def test_no_memory_is_one_sentence(error, capfd):
     assert told.err.startswith("error: the memory of this machine")
 
 
+def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert call(app, ["info", "vit_digits"]) == 2
+    assert capfd.readouterr().err == "error: the current folder was removed: go to another one.\n"
+
+
 def test_mistakes_of_ours_keep_their_traceback():
     with pytest.raises(RuntimeError, match="something else"):
         call(failing(RuntimeError("something else")), [])
