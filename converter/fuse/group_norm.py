@@ -9,12 +9,13 @@ space. ``w`` has a number for each channel. The third lets scales and biases in 
 before the channels are merged again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, pair, proved, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
-from converter.ir.moves import above, rearrange, write
+from converter.ir.moves import rearrange, write
 from converter.ir.rewrite import Editor, Takes
 from converter.ir.scalars import scalar
 
@@ -45,50 +46,50 @@ def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) 
 # ------------------------------------------------------------------------------- groups of channels
 
 
-def prove_groups(node: Node, uses: Uses) -> tuple[View, Groups] | None:
-    """A norm over the second half of split channels and others; what is normed as a view of x."""
-    if not is_bare(node, uses.takes):
+def prove_groups(node: Node, uses: Uses) -> Groups | None:
+    """A norm over the second half of a split axis, and others."""
+    order, source = _group_norm_turned(node.inputs[0])
+    axis = split_axis(source)
+    if not is_bare(node, uses.takes) or axis is None:
         return None
-    seen: View | None = along(node.inputs[0])
-    while seen is not None and (found := split_axes(seen)) is None:
-        seen = above(seen)
-    if seen is None or found is None:
+    first = node.params["axis"]
+    batch, normed = order[:first], order[first:]
+    space = [a for a in normed if a != axis + 1]
+    if axis not in batch or axis + 1 not in normed or not space:
         return None
-    (channel, outer, inner), first, x = found, node.params["axis"], seen.base
-    places = range(len(seen.groups))
-    axes = [seen.axes[i] for i in places if i >= first and i != inner]
-    space = [a for a in axes if a is not None]
-    lead = [a for a in range(x.rank) if a != channel and a not in space]  # those of one, too
-    apart = outer < first <= inner and space and len(space) == len(axes)
-    if not apart or not dims.is_static(x.shape[channel]):
+    assert source.node is not None
+    x = source.node.inputs[0]
+    lead = [a for a in batch if a != axis]
+    places = tuple(a if a <= axis else a - 1 for a in (*lead, axis, *space))
+    groups = source.shape[axis]
+    fixed = dims.is_static(x.shape[axis]) and dims.is_static(groups)
+    return Groups(x, places, len(lead), groups) if fixed else None
+
+
+def build_groups(node: Node, found: Groups, editor: Editor) -> Value:
+    order, source = _group_norm_turned(node.inputs[0])
+    normed = written(found, None, node.params["epsilon"], editor)
+    return editor.transpose(editor.reshape(normed, source.shape), order)
+
+
+def _group_norm_turned(value: Value) -> tuple[Sequence[int], Value]:
+    """A value as the transposition of another."""
+    node = value.node
+    if node is not None and node.op is ops.transpose:
+        return node.params["permutation"], node.inputs[0]
+    return range(value.rank), value
+
+
+def split_axis(value: Value) -> int | None:
+    """The axis that a reshape has split into itself and the next."""
+    if value.node is None or value.node.op is not ops.reshape:
         return None
-    order = (*lead, channel, *space)
-    groups = seen.groups[outer][0].size
-    return (seen, Groups(x, order, len(lead), groups)) if dims.is_static(groups) else None
-
-
-def build_groups(node: Node, found: tuple[View, Groups], editor: Editor) -> Value:
-    seen, groups = found
-    normed = written(groups, None, node.params["epsilon"], editor)
-    return write(editor, seen._replace(base=normed), node.out.shape)
-
-
-def split_axes(seen: View) -> tuple[int, int, int] | None:
-    """The axis of the base that two axes of a view split, and those two; others go along whole
-    axes."""
-    split = None
-    for axis, size in enumerate(seen.base.shape):
-        own = [i for i, group in enumerate(seen.groups) if any(f.axis == axis for f in group)]
-        parts = seen.nested(axis)
-        if parts is None or not dims.same(dims.size_product([f.size for f in parts]), size):
-            return None
-        if len(parts) == 2 and len(own) == 2 and split is None:
-            outer = next(i for i in own if parts[0] in seen.groups[i])
-            split = axis, outer, next(i for i in own if i != outer)
-        elif len(parts) > 1:
-            return None
-    alone = all(len(group) < 2 for group in seen.groups)
-    return split if alone and not any(f.axis is None for g in seen.groups for f in g) else None
+    before, after = value.node.inputs[0].shape, value.shape
+    for axis in range(len(before)):
+        pair = dims.size_product(after[axis : axis + 2])
+        if dims.same_shape(before, (*after[:axis], pair, *after[axis + 2 :])):
+            return axis
+    return None
 
 
 def is_bare(node: Node, takes: Takes) -> bool:
@@ -147,24 +148,20 @@ def prove_inside(node: Node, uses: Uses) -> tuple[Value, View] | None:
     view = along(node.out)
     for index in (0, 1):
         value = node.inputs[index]
-        seen = above(along(value)) if value.made_by(ops.reshape) else None
-        found = split_axes(seen) if seen is not None else None
-        if seen is None or found is None or not dims.same_shape(value.shape, node.out.shape):
+        axis = split_axis(value)
+        if value.node is None or axis is None or not dims.same_shape(value.shape, node.out.shape):
             continue
         other = pair(view)[index][1]
-        if _is_normed(seen.base) and other.covers(found[1:]) and uses.single_use(value):
-            ranks = range(len(seen.groups))
-            parts = [
-                [i for i in ranks if any(f.axis == axis for f in seen.groups[i])]
-                for axis in range(seen.base.rank)
-            ]
-            return seen.base, other.merge(parts, dict(enumerate(value.shape)))
+        if _is_normed(value) and other.covers((axis, axis + 1)) and uses.single_use(value):
+            parts = [(i, i + 1) if i == axis else (i + (i > axis),) for i in range(value.rank - 1)]
+            return value.node.inputs[0], other.merge(parts, dict(enumerate(value.shape)))
     return None
 
 
-def _is_normed(value: Value) -> bool:
-    """Whether a value is a group norm, perhaps scaled already."""
-    found = whole(value)
+def _is_normed(split: Value) -> bool:
+    """Whether what is split is a group norm, perhaps scaled already."""
+    assert split.node is not None
+    found = whole(split.node.inputs[0])
     inner = [whole(v) for v in found.node().inputs] if found.op() is ops.mul else []
     return any(v.op() is ops.group_norm for v in (found, *inner))
 

@@ -94,6 +94,8 @@ KNOWN: dict[Runtime, dict[str, str]] = {
     },
     "openvino": {
         "control scan of length zero 23": "A constant without elements",
+        "window nothing left of a window 18": "A constant without elements",
+        "window nothing left of a window 23": "A constant without elements",
         "control scan without carry 23": OUTER,
         "control scan constant output 23": "A scan that gives a constant",
         "control scan inside scan 23": OUTER,
