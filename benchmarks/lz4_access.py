@@ -2,10 +2,10 @@
 
     python benchmarks/lz4_access.py [MODEL]
 
-Each way runs in a process of its own that reads every tensor once, in the order of the model's
-leaves: in place, where each piece is decompressed twice (for the digest, then for its values); from
-a folder that has to be unpacked first; and from one that was unpacked before. Seconds, memory that
-the process took at most, bytes on the disk beside the archive, and the ratio to reading in place.
+Each way runs in a process of its own that opens the checkpoint and reads every tensor once: in
+place, where opening decompresses all of it already; from a folder that has to be unpacked first;
+and from one that was unpacked before. Seconds, memory that the process took at most, bytes on the
+disk beside the archive, and the ratio to reading in place.
 """
 
 import argparse

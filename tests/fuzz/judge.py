@@ -43,7 +43,7 @@ number compiled than step by step, as for the derivative of a maximum of equals 
 axes, or for inputs that are one rounding away, as for the derivative of a root next to zero."""
 
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
-SIGNED = "bitcast|signbit|copysign|arctan2"
+SIGNED = "bitcast|signbit|copysign"
 PROMISING = re.compile(r"(\.at\[.*\]\.|segment_)(min|max|set)\(")
 DERIVATIVE = re.compile(r"jax\.(grad|value_and_grad|jac\w+|jvp|vjp|linearize)\(")
 TOO_SMALL = re.compile(
@@ -212,13 +212,16 @@ def _is_extreme(array: np.ndarray) -> bool:
 
 
 def _overflows(array: np.ndarray) -> bool:
-    """A float32 that is infinite or no number."""
-    return array.dtype == np.float32 and not np.isfinite(array).all()
+    """Float32 numbers whose squares are infinite, and that are no fill of a mask."""
+    if array.dtype != np.float32:
+        return False
+    size = abs(array)
+    return bool(((size > 1.8e19) & (size < 3e38) & (size != np.float32(1e30))).any())
 
 
 def _is_below_masks(array: np.ndarray) -> bool:
     """Scores that a mask of -1e9 does not hide, where the file takes it to."""
-    return array.dtype == np.float32 and bool((array < -1e8).any() and (array != -1e9).any())
+    return array.dtype == np.float32 and bool(((array < -1e8) & (abs(array + 1e9) > 1e7)).any())
 
 
 def _is_huge(array: np.ndarray) -> bool:

@@ -167,13 +167,17 @@ def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
 
     **Raises** `BadFile` if it has changed since then.
     """
+    changed = BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
     content: bytes | Path = folder / row.name
-    if row.bytes <= HELD:
-        with open_inside(folder, row.name) as file:
-            content = file.read()
-    added = CommitOperationAdd(row.name, content)
+    try:
+        if row.bytes <= HELD:
+            with open_inside(folder, row.name) as file:
+                content = file.read()
+        added = CommitOperationAdd(row.name, content)
+    except (OSError, ValueError) as error:  # the library's own, of a path without a file
+        raise changed from error
     if added.upload_info.sha256.hex() != row.sha256:
-        raise BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
+        raise changed
     return added
 
 

@@ -61,7 +61,7 @@ class StatedWeights(Model):
     """A checkpoint, or random numbers."""
 
     kind: Label = Field(description="Who named the checkpoint's tensors, as `meta`; or `random`.")
-    name: Line | None = Field(default=None, description="The checkpoint's own name, no folder.")
+    name: Text | None = Field(default=None, description="The checkpoint's own name, no folder.")
     sha256: Digest | None = Field(default=None, description="Digest of the checkpoint.")
     repository: Line | None = Field(default=None, description="The hub's, as `owner/name`.")
     revision: Line | None = Field(default=None, description="The commit that was downloaded.")
@@ -117,10 +117,12 @@ class File(Model):
 
     def is_at(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
         """Whether the folder has just this file; `step` is told how many bytes were compared."""
-        if not self.is_complete(folder):
+        try:
+            with open_inside(folder, self.name) as file:
+                same = State.of(file).size == self.bytes
+                return same and digest_of(file, step) == self.sha256
+        except OSError:
             return False
-        with open_inside(folder, self.name) as file:
-            return digest_of(file, step) == self.sha256
 
 
 class Tensor(Model):

@@ -12,10 +12,13 @@ from pydantic import ValidationError
 
 from tests import folders
 from tests.files import changes
+from weights.tensors import Provenance
 from zoo.errors import BadFile, BadRequest
+from zoo.export.describe import weights_origin
 from zoo.manifest.measured import Comparison
 from zoo.manifest.read import MOST_VALUES, near, parse, read_folder_manifest, to_text
 from zoo.manifest.schema import File, Manifest
+from zoo.registry.lookup import info
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 SCHEMA = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
@@ -239,3 +242,9 @@ def test_errors_that_are_no_numbers():
     values = {"max_abs": float("inf"), "max_rel": float("nan"), "cosine": 0.5}
     found = Comparison(batch=1, height=8, width=8, output="x", **values)
     assert (found.error("max_abs"), found.error("cosine")) == (None, 0.5)
+
+
+@pytest.mark.parametrize("name", ["a\n\x9b[2J.eqx", "\udcff.eqx", "a" * 255])
+def test_a_checkpoint_may_be_called_anything(name):
+    told = weights_origin(Provenance("eqx", name), info(folders.MODEL)).name
+    assert told.isprintable() and told.endswith(name[-4:])
