@@ -61,14 +61,16 @@ def fold_constants(graph: Graph) -> bool:
     """Evaluate nodes that depend on constants alone; only results that something needs."""
     known = computable(graph, ("const",))
     needed: dict[int, Value] = {}
-    for value in boundary(graph, known):
+    for value in boundary(graph, known) if known else ():
         source = source_behind(value, (ops.broadcast_in_dim,))  # growing one is left to its reader
         if id(source) in known and size_in_bytes(source) <= CEILING:
             needed[id(source)] = source
+    if not needed:
+        return False
     memo: dict[int, Any] = {}
     table = {i: const(compute(value, lambda v: v.const, memo)) for i, value in needed.items()}
     graph.replace_operands(lambda v: table.get(id(v), v))
-    return bool(table)
+    return True
 
 
 def computable(graph: Graph, kinds: Container[str]) -> set[int]:

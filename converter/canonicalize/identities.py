@@ -154,7 +154,7 @@ def _fill(graph: Graph, table: dict[int, Value]) -> None:
 
 def is_empty(value: Value) -> bool:
     """Whether a value has no elements, whatever its named sizes are."""
-    return any(dims.is_static(d) and d == 0 for d in value.shape)
+    return any([dims.is_static(d) and d == 0 for d in value.shape])
 
 
 def over_nothing(node: Node, editor: Editor) -> Value | None:

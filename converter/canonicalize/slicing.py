@@ -19,7 +19,8 @@ def _slicing_slice(node: Node, editor: Editor) -> Value | None:
     source, params = node.inputs[0], node.params
     if dims.same_shape(source.shape, node.out.shape):
         return source  # no stride shortens nothing: a full slice of equal shape is the whole
-    if not has_strides(node):
+    cut_through = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
+    if cut_through and not has_strides(node):
         seen, inner = above(along(node.out)), source.made_by(ops.slice)
         if seen is not None and (found := above(seen) if _cuts_alike(inner, node) else part(seen)):
             return editor.cut(found.base, found.starts, node.out.shape)

@@ -7,7 +7,7 @@ what JAX's primitive does to the keys or complex numbers themselves.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import jax
@@ -38,7 +38,12 @@ WRITTEN = "key<fry>"
 
 def is_key(array: Any) -> bool:
     """Whether these are keys: an array, its type or a variable's."""
-    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
+    return _is_extended(array.dtype)
+
+
+@cache
+def _is_extended(dtype: Any) -> bool:
+    return bool(jax.numpy.issubdtype(dtype, jax.dtypes.extended))
 
 
 def graph_type(aval: Any) -> tuple[Shape, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -128,7 +128,7 @@ class Inliner:
 
     def inside(self, source: Any) -> Inliner:
         """What writes the jaxpr of an equation that comes from there."""
-        return replace(self, sources=(source, *self.sources))
+        return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
 
     def write(self, node: Node, nodes: list[Node]) -> list[Value]:
         """Append a node; returns its outputs."""

@@ -76,6 +76,8 @@ class View(NamedTuple):
     def nested(self, axis: int) -> list[Factor] | None:
         """The factors along an axis of the base, the slowest first, if none leaves a gap."""
         factors = self.factors(axis)
+        if len(factors) < 2:
+            return factors
         ends = [f.stride * f.size for f in factors]
         fastest = [f for f in factors if not any(dims.same(f.stride, end) for end in ends)]
         found = fastest[:1]
@@ -162,7 +164,7 @@ def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
     shape = base.shape
     chosen = range(len(shape)) if axes is None else axes
     groups = [
-        () if a is None or dims.same(shape[a], 1) else (Factor(a, 1, shape[a]),) for a in chosen
+        () if a is None or dims.is_one(shape[a]) else (Factor(a, 1, shape[a]),) for a in chosen
     ]
     return View(base, tuple(groups), (0,) * len(shape))
 
@@ -173,7 +175,7 @@ def as_group(factors: Iterable[Factor]) -> Group:
     for f in factors:
         if found and found[-1].axis == f.axis and dims.same(found[-1].stride, f.stride * f.size):
             found[-1] = Factor(f.axis, f.stride, dims.as_dim(found[-1].size * f.size))
-        elif not dims.same(f.size, 1):
+        elif not dims.is_one(f.size):
             found.append(f)
     return tuple(found) if any(f.axis is not None for f in found) else ()
 
@@ -189,26 +191,26 @@ def _renamed(outer: View, inner: View) -> View:
             axis, stride, _ = group[0]
             starts[axis or 0] = dims.as_dim(starts[axis or 0] + stride * at)
 
-    groups = [_renamed_group(group, inner.groups) if group else () for group in outer.groups]
-    return View(inner.base, tuple(groups), tuple(starts))
+    groups = tuple([_renamed_group(group, inner.groups) if group else () for group in outer.groups])
+    return View(inner.base, groups, tuple(starts))
 
 
 def _renamed_group(group: Group, inner: tuple[Group, ...]) -> Group:
     if len(group) > 1:
-        return as_group([_renamed_factor(factor, inner) for factor in group])
+        return as_group([factor for one in group for factor in _renamed_factor(one, inner)])
     renamed = _renamed_factor(group[0], inner)
-    return () if renamed.axis is None else (renamed,)
+    return () if renamed[0].axis is None else renamed
 
 
-def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Factor:
+def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
     axis, stride, size = factor
     found = () if axis is None else inner[axis]
     if not found:
-        return Factor(None, 0, size)
+        return (Factor(None, 0, size),)
     own, unit, _ = found[0]
     if unit != 1:
-        stride = dims.as_dim(unit * stride)
-    return factor if own == axis and unit == 1 else Factor(own, stride, size)
+        return (Factor(own, dims.as_dim(unit * stride), size),)
+    return (factor,) if own == axis else (Factor(own, stride, size),)
 
 
 def _composed(outer: View, inner: View) -> View | None:

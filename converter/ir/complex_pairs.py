@@ -1,5 +1,6 @@
 """A complex array as two real ones, and as one with a trailing axis of two."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,9 @@ class Pair(NamedTuple):
     im: jax.Array
 
 
+@cache
 def is_complex(dtype: Any) -> bool:
+    """Whether a dtype is of complex numbers; every value of every equation is asked."""
     return bool(jnp.issubdtype(dtype, jnp.complexfloating))
 
 

@@ -54,6 +54,11 @@ def same(a: Dim, b: Dim) -> bool:
     return is_static(a) == is_static(b) and bool(a == b)
 
 
+def is_one(dim: Dim) -> bool:
+    """Provably one."""
+    return is_static(dim) and bool(dim == 1)
+
+
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     return a is b or (len(a) == len(b) and all(map(same, a, b)))
 

@@ -88,8 +88,9 @@ class Node:
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
         self.inputs = [resolve(v) for v in self.inputs]
-        for body in self.bodies.values():
-            body.replace_operands(resolve)
+        if self.bodies:
+            for body in self.bodies.values():
+                body.replace_operands(resolve)
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,9 @@ class Graph:
         """Every node, those of nested bodies included."""
         for node in self.nodes:
             yield node
-            for body in node.bodies.values():
-                yield from body.walk()
+            if node.bodies:
+                for body in node.bodies.values():
+                    yield from body.walk()
 
     def claimed(self) -> frozenset[str]:
         """The names of users' own primitives and of what their recognisers found."""

@@ -244,8 +244,9 @@ def drop_dead(graph: Graph) -> None:
     kept: list[Node] = []
     for node in reversed(graph.nodes):
         if not live.isdisjoint(map(id, node.outputs)):
-            for body in node.bodies.values():
-                drop_dead(body)
+            if node.bodies:
+                for body in node.bodies.values():
+                    drop_dead(body)
             live.update(map(id, node.operands() if node.bodies else node.inputs))
             kept.append(node)
     graph.nodes = kept[::-1]

@@ -56,7 +56,8 @@ def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], None]:
 
 def _swept(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
     changed = sweep(graph, rules)
-    drop_dead(graph)
+    if changed:
+        drop_dead(graph)
     return changed
 
 
@@ -240,8 +241,7 @@ def be_exact(graph: Graph, settings: Settings) -> None:
 def avoid_quirks(graph: Graph, settings: Settings) -> None:
     """One after the other, as one may write what the next is about."""
     for quirk in settings.runtime.quirks:
-        sweep(graph, quirk.rules)
-    drop_dead(graph)
+        _swept(graph, quirk.rules)
 
 
 def use_kernels(graph: Graph, settings: Settings) -> None:
