@@ -1,17 +1,22 @@
-"""Commands that are stopped at the n-th thing they do to the files of a folder.
+"""Commands that are watched, and stopped at the n-th thing they do to the files of a folder.
 
 A server imports everything once and forks for each command, since an import takes longer than most
-of them.
+of them. A command has no more rights than the owner of its files, whoever runs the tests.
 """
 
+import ctypes
 import errno
 import os
+import resource
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, forkserver, get_context
+from typing import NamedTuple
 from unittest import mock
 
 PRELOADED = (
@@ -24,12 +29,29 @@ WRITES = REMOVALS | {"os.rename", "os.mkdir", "os.truncate", "os.utime", "open"}
 
 @dataclass(frozen=True)
 class Order:
-    """A command, and at which change of the folder's files it is stopped; 0 is never."""
+    """A command, and at which change of the folder's files it is stopped; 0 is never.
+
+    After `-c` there is a program instead, with its arguments in `sys.argv`.
+    What it prints goes to `output`.out and `output`.err, if that is given. `limits` are numbers of
+    `resource` and what they are set to. After so many seconds it is killed.
+    """
 
     folder: str
     arguments: list[str]
     action: str = "SIGKILL"
     at: int = 0
+    output: str = ""
+    limits: tuple[tuple[int, int], ...] = ()
+    seconds: float = 300
+
+
+class Outcome(NamedTuple):
+    """An exit status, negative for a signal, and what the command did to the folder and took."""
+
+    status: int
+    changes: int
+    seconds: float
+    megabytes: float
 
 
 class Watch:
@@ -56,45 +78,72 @@ class Watch:
             os.kill(os.getpid(), getattr(signal, self.order.action))
 
 
+CAPABILITIES = 0x20080522
+"""The version of the structures that Linux's `capset` takes."""
+
+
+def give_up_privileges() -> None:
+    """Let permissions hold for root, too; its own files stay its own."""
+    if sys.platform == "linux" and os.geteuid() == 0:
+        header, none = (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
+        assert ctypes.CDLL(None).capset(header, none) == 0
+
+
 def perform(order: Order, told: connection.Connection) -> None:
     """Run the command in this process, which ends with it."""
     from zoo import cli
 
     os.chdir(order.folder)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
+    for number, kind in ((1, ".out"), (2, ".err")):
+        place = order.output + kind if order.output else os.devnull
+        os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    give_up_privileges()
+    for limit, number in order.limits:
+        resource.setrlimit(limit, (number, number))
     sys.argv = ["zoo", *order.arguments]
     code = 99  # of what has a traceback
     try:
         sys.addaudithook(Watch(order, told))
-        cli.main()
+        if order.arguments[0] == "-c":
+            sys.argv = order.arguments
+            exec(order.arguments[1], {})
+            code = 0
+        else:
+            cli.main()
     except SystemExit as left:
         code = int(left.code or 0)
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        told.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         os._exit(code)
 
 
 @contextmanager
-def commands(**variables: str) -> Iterator[Callable[[Order], tuple[int, int]]]:
-    """A function that runs one: an exit status, negative for a signal, and how many changes."""
+def commands(**variables: str) -> Iterator[Callable[[Order], Outcome]]:
+    """A function that runs one."""
     context = get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
 
-    def run(order: Order) -> tuple[int, int]:
+    def run(order: Order) -> Outcome:
         seen, told = context.Pipe(duplex=False)
         process = context.Process(target=perform, args=(order, told))
+        start = time.monotonic()
         process.start()
         told.close()
-        count = 0
+        count, megabytes = 0, 0.0
         try:
-            while True:
-                seen.recv()
-                count += 1
+            while seen.poll(order.seconds - time.monotonic() + start):
+                said = seen.recv()
+                count += said is None
+                megabytes = said or megabytes
+            process.kill()
         except EOFError:
-            process.join()
+            pass
+        process.join()
         assert process.exitcode is not None
-        return process.exitcode, count
+        return Outcome(process.exitcode, count, time.monotonic() - start, megabytes)
 
     with mock.patch.dict(os.environ, variables):
         forkserver.ensure_running()  # the variables are read where modules are imported

@@ -54,7 +54,7 @@ def content(folder, hidden=False):
 def stopped(run, name, points, folder):
     """Stop a command at so many points, in turn by each action."""
     folder.joinpath("whole").mkdir()
-    status, whole = run(Order(str(folder / "whole"), COMMANDS[name]))
+    status, whole, *_ = run(Order(str(folder / "whole"), COMMANDS[name]))
     assert status == 0 and whole > 3
     new = content(folder / "whole")
     old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
@@ -63,7 +63,7 @@ def stopped(run, name, points, folder):
         place = folders.write(folder / str(point), old)
         place.mkdir(exist_ok=True)
         at = 1 + point * whole // points
-        status, _ = run(Order(str(place), COMMANDS[name], action, at))
+        status, *_ = run(Order(str(place), COMMANDS[name], action, at))
         check(content(place), old, new)
         left = content(place, hidden=True)
         assert all(Path(file).parts[0].startswith(".") or ".zoo-" in file for file in left), left

@@ -1,7 +1,14 @@
 """What can be wrong with weights. Each message: what was wrong, what was received, what to do."""
 
 
-class WeightsError(Exception):
+class Sentence(Exception):
+    """One sentence, on one line whatever names of files are in it."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace("\n", "\\n")
+
+
+class WeightsError(Sentence):
     """Base of everything that this package raises about its input."""
 
 

@@ -64,9 +64,9 @@ def discard_locks() -> None:
 
 def _lock_file(destination: Path) -> Path:
     """`.NAME.lock` beside a place; in it, if it is a folder whose parent is not ours to write."""
-    parent, name = destination.parent.resolve(), destination.name
+    parent, name = Path(os.path.realpath(destination.parent)), destination.name
     if destination.is_dir():
-        folder = destination.resolve()
+        folder = Path(os.path.realpath(destination))
         parent, name = folder.parent, folder.name
         if not os.access(parent, os.W_OK):
             parent = folder

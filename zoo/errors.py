@@ -1,11 +1,13 @@
 """Wrong use of the zoo. Each message says what was wrong, what was received and what to do."""
 
+from weights.errors import Sentence
+
 FAILED_CHECK = 1
 WRONG_USE = 2
 """Exit codes of commands; an outcome of many knows its own."""
 
 
-class ZooError(Exception):
+class ZooError(Sentence):
     """Base of everything that the zoo raises about its input; the CLI exits with 2."""
 
 

@@ -1,5 +1,7 @@
 """ONNX Runtime as it is installed here: its providers, what it raises, which nodes run where."""
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 import converter
+from weights.opening import open_regular
 from zoo.errors import BadRequest, MissingLibrary
 
 try:
@@ -58,6 +61,8 @@ def session(model: Path | ir.Model, provider: str = CPU) -> Session:
 
     **Raises** one of `ERRORS`, or `BadRequest` where the provider finds no device.
     """
+    if isinstance(model, Path):
+        _check_file(model)
     live = converter.session(model, list(dict.fromkeys([provider, CPU])), RECORDED | RESTING)
     check_started(live, provider)
     return live
@@ -75,12 +80,23 @@ def open_session(
     It has so many threads, or as many as there are cores, and falls back to no other providers.
     **Raises** one of `ERRORS`.
     """
+    if isinstance(model, Path):
+        _check_file(model)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)
     return ort.InferenceSession(model, options, providers=list(providers), enable_fallback=0)
+
+
+def _check_file(model: Path) -> None:
+    """**Raises** `OSError` for a pipe, which ONNX Runtime waits for, and a name it cannot take."""
+    open_regular(model).close()
+    try:
+        os.fspath(model).encode()
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EILSEQ, "its name is no UTF-8", os.fspath(model)) from error
 
 
 def check_started(live: Session, provider: str) -> None:

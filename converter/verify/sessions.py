@@ -115,6 +115,8 @@ def session(
     how: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     on_cpu = list(providers) == ["CPUExecutionProvider"]
     if isinstance(model, (str, os.PathLike)):
+        if Path(model).exists() and not Path(model).is_file():
+            raise CheckError(f"{os.fspath(model)} is no file: give the path of a model")
         if not (on_cpu and Path(f"{os.fspath(model)}_data").exists()):
             return ort.InferenceSession(os.fspath(model), options, **how)
         model = ir.load(model)

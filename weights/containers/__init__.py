@@ -17,15 +17,15 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
     **Raises** a `WeightsError` if there is nothing, or nothing that is read.
     """
-    if path.is_dir():
-        return _open_folder(path)
-    if not path.is_file():
-        raise WeightsNotFound(f"{path} does not exist: give the path of a checkpoint.")
     try:
+        if path.is_dir():
+            return _open_folder(path)
+        if not path.exists():
+            raise WeightsNotFound(f"{path} does not exist: give the path of a checkpoint.")
         return _open_file(path)
     except OSError as error:
         raise WeightsNotFound(
-            f"{path} cannot be read ({error.strerror}): give a file that can."
+            f"{error.filename or path} cannot be read ({error.strerror}): give a file that can."
         ) from error
 
 

@@ -18,7 +18,7 @@ from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.transformers import run_transformers
-from zoo.errors import BadFile, BadRequest
+from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
 from zoo.models.builder import abstract
@@ -79,7 +79,16 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
     """Largest absolute difference of an exported file, by output. **Raises** `BadFile`."""
-    return differences(golden, converter.run(file, [golden.fed]))
+    from zoo.runtime import ERRORS, session
+
+    try:
+        found = converter.run(session(file), [golden.fed])
+    except ERRORS as error:
+        raise BadFile(
+            f"{file} does not run on the golden file's input ({first_line(error)}): name the file "
+            "of this model."
+        ) from error
+    return differences(golden, found)
 
 
 def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:

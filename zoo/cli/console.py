@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import math
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 import typer
 
-from weights.errors import WeightsError
+from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from weights.terminal import complain, leave_closed, say, say_json, survive
 from zoo.errors import WRONG_USE, ZooError
@@ -22,6 +23,9 @@ from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 
 INTERRUPTED = 130
+
+LEAST_ADDRESSES = 2 << 30
+"""What importing JAX and running a small model reserves on two cores, and a tenth more."""
 
 T = TypeVar("T")
 
@@ -47,20 +51,29 @@ def run_command_line(app: typer.Typer, name: str | None = None) -> None:
 def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
     """Run a command; its exit code.
 
-    Wrong use and a machine without memory give one sentence on stderr and 2, a failed check 1;
-    everything else that is raised is a mistake of ours and keeps its traceback.
+    Wrong use, a file that cannot be read or written and a machine without memory give one sentence
+    on stderr and 2, a failed check 1; everything else that is raised is a mistake of ours and keeps
+    its traceback.
     """
     try:
         os.getcwd()
     except FileNotFoundError:
         return _complain("the current folder was removed: go to another one.")
+    if (limit := _address_space()) < LEAST_ADDRESSES:
+        return _complain(
+            f"this process may use {limit / 1e6:.0f} MB of addresses, and JAX needs "
+            f"{LEAST_ADDRESSES / 1e6:.0f}: raise the limit (`ulimit -v`)."
+        )
     try:
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
         return _complain(str(error))
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
-            raise
+        told = error.strerror or type(error).__name__
+        if error.filename is not None:
+            return _complain(f"{error.filename} cannot be used ({told}): choose another path.")
+        if error.errno != errno.ENOSPC:
+            return _complain(f"the system refuses what this command needs ({told}): allow it that.")
         leave_closed(sys.stdout)
         return _complain("stdout takes nothing more, for its disk is full: make room there.")
     except typer.TyperException as error:
@@ -78,6 +91,16 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
             "was being made was not written: end other programs, or take a smaller model, image "
             "or batch."
         )
+
+
+def _address_space() -> float:
+    """The bytes of addresses that this process may use."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 EXHAUSTED = re.compile("RESOURCE_EXHAUSTED|bad_alloc|Failed to allocate memory")
@@ -133,5 +156,5 @@ def warn_nonfinite(names: Sequence[str]) -> None:
 
 
 def _complain(message: str) -> int:
-    complain(f"error: {message}")
+    complain(f"error: {Sentence(message)}")
     return WRONG_USE

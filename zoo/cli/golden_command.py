@@ -1,6 +1,7 @@
 """`zoo golden`: make and check reference activations."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,7 @@ def make_golden(
 ) -> None:
     """Write the outputs of another implementation for an image, to compare with later."""
     entry = info(model)
-    if target.exists() and not force:
+    if os.path.lexists(target) and not force:
         raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
     from zoo.checkpoints import golden
 

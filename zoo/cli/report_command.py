@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +76,7 @@ def _check_page(page: Path) -> None:
     """**Raises** `BadOutput` where a page is that `zoo report` did not write."""
     if page.suffix != ".md":
         raise BadOutput(f"--out {page} is no page: end its name in .md.")
-    if page.exists() and b"Written by `zoo report`" not in read_at_most(page, LARGEST_PAGE):
+    if os.path.lexists(page) and b"Written by `zoo report`" not in read_at_most(page, LARGEST_PAGE):
         raise BadOutput(f"{page} was not written by `zoo report`: name another page with --out.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -233,5 +234,5 @@ def check_free(target: Path, force: bool) -> None:
     for path in (target, manifest_path(target), sidecar_path(target)):
         if path.is_dir():
             raise BadOutput(f"{path} is a folder: name another place with --out.")
-        if path.exists() and not force:
+        if os.path.lexists(path) and not force:
             raise BadOutput(f"{path} exists already: replace it with --force, or use --out.")

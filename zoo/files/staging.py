@@ -115,7 +115,17 @@ def writing(place: Path) -> Generator[None]:
 
 @contextmanager
 def locked_output(destination: Path, progress: Progress) -> Generator[None]:
-    """Have a file or folder alone while the block runs. **Raises** `BadOutput`."""
+    """Have a file or folder alone while the block runs.
+
+    **Raises** `BadOutput`, also for a name that is no UTF-8: neither ONNX Runtime nor a manifest
+    takes one.
+    """
+    try:
+        str(destination).encode()
+    except UnicodeEncodeError as error:
+        raise BadOutput(
+            f"the name of {destination} is no UTF-8: name another place with --out."
+        ) from error
     with ExitStack() as stack:
         with writing(destination):
             stack.enter_context(lock.locked(destination, progress))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def check_place(option: str, file: Path, replace: bool | None = None) -> None:
     """
     if file.suffix.lower() not in SUFFIXES:
         raise BadRequest(f"{option} {file} is no picture: name a {', '.join(SUFFIXES)} file.")
-    if file.exists() and not replace:
+    if os.path.lexists(file) and not replace:
         advice = "name another file" if replace is None else "add --force to replace it"
         raise BadRequest(f"{file} is there already: {advice}.")
 

@@ -3,15 +3,19 @@
 import shutil
 import tarfile
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 
 from weights.files import sha256
-from weights.opening import open_regular
+from weights.opening import read_at_most
 from weights.progress import Progress
 from zoo.errors import BadFile, MissingLibrary, first_line
 from zoo.processes import run_program
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
+
+LARGEST = 256 << 20
+"""Bytes of the archive, and of a file in it."""
 
 FILES = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
@@ -47,15 +51,16 @@ def _take(package: Path, place: Path) -> None:
     """Copy the files from a folder, or out of an archive."""
     if package.is_dir():
         for name in FILES:
-            shutil.copyfile(package / "dist" / name, place / name)
+            (place / name).write_bytes(read_at_most(package / "dist" / name, LARGEST))
         return
     try:
-        with open_regular(package) as content, tarfile.open(fileobj=content) as archive:
+        archived = BytesIO(read_at_most(package, LARGEST))
+        with tarfile.open(fileobj=archived) as archive:
             for name in FILES:
                 member = archive.extractfile(f"package/dist/{name}")
                 if member is not None:
-                    with member, (place / name).open("wb") as file:
-                        shutil.copyfileobj(member, file)
+                    with member:
+                        (place / name).write_bytes(member.read(LARGEST))
     except (tarfile.TarError, KeyError, EOFError) as error:
         told = first_line(error)
         raise BadFile(f"{package} is no archive of {PACKAGE} ({told}): {ADVICE}.") from error

@@ -1,0 +1,1 @@
+"""Everything that a command touches, given by somebody careless or hostile."""

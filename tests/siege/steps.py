@@ -1,0 +1,230 @@
+"""Random commands on a folder that somebody else works in too, and what must hold after each."""
+
+import json
+import os
+import resource
+import shlex
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+from tests.killed import Order, Outcome
+from tests.siege.doors import DOORS
+from tests.siege.rules import Said, wrong_words
+from tests.siege.things import NAMES, OUTSIDE, THINGS
+from tests.siege.world import HERE, Run, State, fresh, state
+
+STOPPED = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
+"""What happens at a change of the files, and the exit status after it."""
+
+SCARCE = {
+    "few files may be open": ((resource.RLIMIT_NOFILE, 16),),
+    "files may be short": ((resource.RLIMIT_FSIZE, 20_000),),
+    "no more memory": ((resource.RLIMIT_AS, 700 << 20),),
+}
+
+PLACES = ("new", "out", "out/deeper", "built", "built/vit_digits", "a.onnx", "b.png", "c.pth", "d")
+"""Where commands write and read, and things are put, so that they meet."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and what happens to it."""
+
+    door: str
+    path: str
+    options: tuple[str, ...] = ()
+    action: str = "SIGKILL"
+    at: int = 0
+    scarce: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        line = [self.path if word == "{}" else word for word in shlex.split(DOORS[self.door].line)]
+        return [*line, *self.options]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Where the command was told to write."""
+        words = shlex.split(DOORS[self.door].line)
+        new = [word for word in words if word.startswith("new")]
+        return (*new, *((self.path,) if DOORS[self.door].writes else ()))
+
+    def __str__(self) -> str:
+        what = f" {self.action} at {self.at}" if self.at else ""
+        return f"zoo {shlex.join(self.words)}{what} {self.scarce}".strip()
+
+
+@dataclass
+class Siege:
+    """One world, from its first step to its last."""
+
+    place: Path
+    run: Run
+    random: Random
+    ours: set[str] = field(default_factory=set)
+    """Files that commands made. All others are somebody's."""
+    history: list[str] = field(default_factory=list)
+    worst: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By command the most seconds and megabytes."""
+
+    def begin(self, template: Path) -> None:
+        """Make the world; what the template's commands made is theirs."""
+        here = fresh(template, self.place)
+        made = ("good.onnx", "good.manifest.json", "digits.eqx")
+        files = {str(path.relative_to(self.place)) for path in (here / "built").rglob("*")}
+        self.ours = files | {f"{HERE}/{name}" for name in made}
+
+    def step(self) -> Iterator[str]:
+        """Do something; says what is wrong after it."""
+        act = self.random.random()
+        if act < 0.25:
+            self.put()
+        elif act < 0.35:
+            self.edit()
+        elif act < 0.45:
+            yield from self.obey([self.drawn(), self.drawn()])
+        else:
+            yield from self.obey([self.drawn()])
+
+    def drawn(self) -> Step:
+        """Any command, mostly undisturbed."""
+        random = self.random
+        door = random.choice(list(DOORS))
+        path = (
+            random.choice(PLACES) if random.random() < 0.9 else random.choice(list(NAMES.values()))
+        )
+        path += DOORS[door].suffix if random.random() < 0.5 and "." not in path else ""
+        force = _takes(door, "--force") and random.random() < 0.4
+        options = ("--force",) * force + ("--json",) * (random.random() < 0.2)
+        if random.random() < 0.25:
+            return Step(door, path, options, random.choice(list(STOPPED)), random.randint(1, 40))
+        scarce = random.choice(list(SCARCE)) if random.random() < 0.1 else ""
+        return Step(door, path, options, scarce=scarce)
+
+    def put(self) -> None:
+        """Somebody puts a thing in a place that is free."""
+        name = self.random.choice(PLACES) + self.random.choice(("", "", ".png", ".onnx"))
+        path, thing = self.place / HERE / name, self.random.choice(list(THINGS))
+        if os.path.lexists(path) or not path.parent.is_dir() or path.parent.is_symlink():
+            return
+        if os.access(path.parent, os.W_OK):
+            THINGS[thing](path)
+            self.history.append(f"put {thing} at {name}")
+
+    def edit(self) -> None:
+        """Somebody changes a byte of a file that a command made."""
+        found = [path for path in sorted(self.ours) if (self.place / path).is_file()]
+        path = self.place / self.random.choice(found)
+        content = bytearray(path.read_bytes())
+        if content and not path.is_symlink():
+            content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
+            path.write_bytes(content)
+            self.history.append(f"edit {path.relative_to(self.place)}")
+
+    def obey(self, steps: Sequence[Step]) -> Iterator[str]:
+        """Run commands at once."""
+        before = state(self.place)
+        with ThreadPoolExecutor(len(steps)) as pool:
+            outcomes = list(pool.map(self.ordered, steps, range(len(steps))))
+        after = state(self.place)
+        self.history.append(" & ".join(map(str, steps)))
+        for index, (step, outcome) in enumerate(zip(steps, outcomes, strict=True)):
+            said = Said.of(self.output(index))
+            name = " ".join(step.door.split()[:-1])
+            most = self.worst.get(name, (0, 0))
+            self.worst[name] = max(most[0], outcome.seconds), max(most[1], outcome.megabytes)
+            for wrong in wrong_words(self.excused(step, outcome), said):
+                last = said.err.strip().splitlines()[-1:]
+                yield f"{step}: {wrong} {last}"
+        yield from self.changes(steps, before, after)
+        yield from self.halves(after)
+
+    def output(self, index: int) -> Path:
+        return self.place.with_name(f"{self.place.name}-said{index}")
+
+    def ordered(self, step: Step, index: int) -> Outcome:
+        limits = SCARCE.get(step.scarce, ())
+        where = str(self.place / HERE), step.words, step.action, step.at, str(self.output(index))
+        return self.run(Order(*where, limits, 120))
+
+    def excused(self, step: Step, outcome: Outcome) -> Outcome:
+        """A command that was stopped ends as such."""
+        stopped = step.at and outcome.status == STOPPED[step.action]
+        return outcome._replace(status=0) if stopped else outcome
+
+    def changes(self, steps: Sequence[Step], before: State, after: State) -> Iterator[str]:
+        """Only what a command was told to write is new, and only its own files are others."""
+        targets = [f"{HERE}/{target}" for step in steps for target in step.targets]
+        forced = [
+            f"{HERE}/{target}"
+            for step in steps
+            for target in step.targets
+            if "--force" in step.options
+        ]
+        for path in sorted(before.keys() | after.keys()):
+            old, new = before.get(path), after.get(path)
+            if old == new or (new == "d" and old is None) or (old == "d" and new is None):
+                continue
+            if old is None:
+                self.ours.add(path)
+                if not any(_beside(path, target) for target in targets):
+                    yield f"{path} is new"
+            elif path not in self.ours and not any(_below(path, target) for target in forced):
+                yield f"{path} was {old[:12]}, and is {(new or 'gone')[:12]}"
+            elif not any(_beside(path, target) for target in targets):
+                yield f"{path} of another command was {old[:12]}, and is {(new or 'gone')[:12]}"
+            if path.startswith(OUTSIDE) or path.endswith("executed"):
+                yield f"{path} is touched"
+
+    def halves(self, after: State) -> Iterator[str]:
+        """A manifest that a command wrote, and nobody edited since, is of the files beside it."""
+        edited = {line.partition(" ")[2] for line in self.history if line.startswith("edit ")}
+        for path in self.ours - edited:
+            if not path.endswith("manifest.json") or "/." in path or path not in after:
+                continue
+            folder = Path(path).parent
+            for item in json.loads((self.place / path).read_text()).get("files", ()):
+                each = str(folder / item["name"])
+                found = self.place / each
+                if each not in self.ours or each in edited or not found.is_file():
+                    continue
+                if sha256(found.read_bytes()).hexdigest() != item["sha256"]:
+                    yield f"{each} is not what {path} says"
+
+
+def _takes(door: str, option: str) -> bool:
+    """Whether the command of a door has an option."""
+    return option == "--force" and door.split()[0] in FORCED
+
+
+FORCED = ("export", "show", "pull", "build", "site", "golden make")
+
+
+def _below(path: str, target: str) -> bool:
+    return path == target or path.startswith(f"{target}/")
+
+
+def _beside(path: str, target: str) -> bool:
+    """Whether a path is a target, is below it, or is a hidden file of the work on it."""
+    name = Path(path).name
+    hidden = "/.zoo-" in path or (name.startswith(".") and name.endswith((".lock", ".part")))
+    stem = target.removesuffix(".onnx")
+    sidecar = path in (f"{stem}.manifest.json", f"{target}_data", target.replace(".md", ".json"))
+    return _below(path, target) or sidecar or hidden or name.startswith("vit_digits-opset")
+
+
+def besieged(run: Run, template: Path, place: Path, seed: str, steps: int) -> Siege:
+    """A world after so many steps, or after the first that something is wrong with."""
+    place.mkdir()
+    siege = Siege(place, run, Random(seed))
+    siege.begin(template)
+    for _ in range(steps):
+        found = list(siege.step())
+        if found:
+            siege.history += [f"    WRONG: {each}" for each in found]
+            break
+    return siege

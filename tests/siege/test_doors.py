@@ -1,0 +1,72 @@
+"""Entry points times what may be there: one sentence, nothing lost, nothing left."""
+
+import shlex
+
+import pytest
+
+from tests.killed import Order
+from tests.siege.doors import DOORS, FUNCTIONS, PROGRAM, functions, parameters
+from tests.siege.rules import Said, left, lost, wrong_words
+from tests.siege.things import NAMES, THINGS
+from tests.siege.world import fresh, prepare, state, watched
+
+
+@pytest.fixture(scope="module")
+def run():
+    with watched() as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def template(run, tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("prepared"), run)
+
+
+def test_every_parameter_that_is_a_path_is_a_row():
+    assert sorted(parameters()) == sorted(DOORS)
+
+
+def test_every_function_that_takes_a_path_is_a_row():
+    assert set(functions()) <= set(FUNCTIONS)
+
+
+@pytest.mark.sampled(80, full=6)
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_a_function_is_given(function, thing, run, template, tmp_path):
+    program = PROGRAM.format(FUNCTIONS[function])
+    assert not wrong(["-c", program, "thing"], "thing", THINGS[thing], run, template, tmp_path)
+
+
+def asked(door, name):
+    """The path that a command is given, and its line."""
+    path = name if "/" in name or len(name) > 250 else name + door.suffix
+    return [path if word == "{}" else word for word in shlex.split(door.line)], path
+
+
+def wrong(words, path, make, run, template, folder):
+    """What is wrong with a command that is given a thing."""
+    here, place = fresh(template, folder / "world"), folder / "world"
+    if make is not None:
+        make(here / path)
+    before, output = state(place), folder / "said"
+    outcome = run(Order(str(here), words, output=str(output), seconds=90))
+    said, after = Said.of(output), state(place)
+    found = [*wrong_words(outcome, said), *lost(before, after)]
+    found += left(before, after) if outcome.status == 2 else ()
+    found += [key for key in after if key.endswith("executed") or "/.zoo-" in key]
+    return found and [*found, shlex.join(words[-5:]), *said.err.splitlines()[-2:]]
+
+
+@pytest.mark.sampled(80, full=6)
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_there(door, thing, run, template, tmp_path):
+    assert not wrong(*asked(DOORS[door], "thing"), THINGS[thing], run, template, tmp_path)
+
+
+@pytest.mark.sampled(80, full=6)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("door", DOORS)
+def test_what_it_is_called(door, name, run, template, tmp_path):
+    assert not wrong(*asked(DOORS[door], NAMES[name]), None, run, template, tmp_path)

@@ -1,0 +1,91 @@
+"""Where the commands work: files of every kind that they take, and files of somebody else."""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests import folders
+from tests.hub_server import COMMIT, Hub, serving
+from tests.killed import Order, Outcome, commands
+from tests.siege.things import OUTSIDE
+from zoo.images.photograph import photograph
+
+HERE, TEMPLATE = "here", "template"
+DIGITS = Path(__file__).parents[2] / "zoo" / "data" / "vit_digits.safetensors"
+MODULE = "open('executed', 'w')\n"
+"""What a module in the current folder does to whoever imports it."""
+
+Run = Callable[[Order], Outcome]
+State = dict[str, str]
+"""By path below a folder, what there is."""
+
+PREPARED = (
+    "export vit_digits --out good.onnx",
+    "build vit_digits --variant fp32 --out built",
+    "weights convert digits.safetensors digits.eqx",
+)
+
+
+@contextmanager
+def watched() -> Iterator[Run]:
+    """Runs commands, beside a hub that has one model."""
+    files = folders.published(folders.contents())
+    repository = f"somebody/{folders.MODEL}"
+    held = {f"{repository}@{COMMIT}/{name}": content for name, content in files.items()}
+    with (
+        serving(Hub(held, branches={f"{repository}@main": [COMMIT]})) as hub,
+        commands(HF_ENDPOINT=hub.url, ZOO_HUB="somebody") as run,
+    ):
+        yield run
+
+
+def prepare(place: Path, run: Run) -> Path:
+    """Make the files once that every world begins with."""
+    made = place / TEMPLATE
+    made.mkdir()
+    photograph().save(made / "photo.png")
+    shutil.copy(DIGITS, made / "digits.safetensors")
+    (made / "checkpoint").mkdir()
+    shutil.copy(DIGITS, made / "checkpoint")
+    for line in PREPARED:
+        done = run(Order(str(made), line.split(), output=str(place / "prepared")))
+        assert done.status == 0, (line, (place / "prepared.err").read_text())
+    for name in ("multiprocessing.py", "numpy.py", "json.py", "onnxruntime.py"):
+        (made / name).write_text(MODULE)
+    return made
+
+
+def fresh(template: Path, place: Path) -> Path:
+    """A new world; returns the folder that commands work in."""
+    shutil.copytree(template, place / HERE, symlinks=True)
+    elsewhere = place / OUTSIDE
+    elsewhere.mkdir()
+    (elsewhere / "precious.txt").write_text("precious\n")
+    (elsewhere / "manifest.json").write_text("{}")
+    return place / HERE
+
+
+def state(place: Path) -> State:
+    """What there is below a folder; no link is followed."""
+    found: State = {}
+    for folder, names, files in os.walk(place):
+        for name in (*names, *files):
+            path = Path(folder, name)
+            found[str(path.relative_to(place))] = _kind(path)
+    return found
+
+
+def _kind(path: Path) -> str:
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return f"link {os.readlink(path)}"
+    if not stat.S_ISREG(mode):
+        return stat.filemode(mode)[0]
+    size = path.stat().st_size
+    if size > 1 << 30:
+        return f"{size} bytes"
+    return hashlib.sha256(path.read_bytes()).hexdigest()
