@@ -15,6 +15,7 @@ from jaxtyping import install_import_hook
 install_import_hook(["zoo.models"], "beartype.beartype")
 
 from tests.loading import load  # noqa: E402
+from tests.siege.world import Run, watched  # noqa: E402
 from tests.synthetic import digest, make_state, save_pth  # noqa: E402
 from weights import bind, leaf_shapes  # noqa: E402
 from weights.initializers import Float32, Shape  # noqa: E402
@@ -124,3 +125,10 @@ def tiny7b(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     """`TINY7B` as a file."""
     path = tmp_path_factory.mktemp("tiny7b") / "tiny7b.pth"
     return make_golden("dinov3_tiny7b", TINY7B, path)
+
+
+@pytest.fixture(scope="session")
+def run() -> Iterator[Run]:
+    """Runs a command that is watched. The server that forks for it knows one hub from its start."""
+    with watched() as run:
+        yield run

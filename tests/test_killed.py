@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import folders
-from tests.hub_server import COMMIT, Hub, serving
-from tests.killed import Order, commands
+from tests.killed import Order
 
 EMBEDDED = Path(__file__).parents[1] / "zoo" / "data" / "vit_digits.safetensors"
 
@@ -25,18 +24,6 @@ ACTIONS = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
 MEASURED = ("README.md", "manifest.json")
 
 LEFT_FROM_BEFORE = b"from before"
-
-
-@pytest.fixture(scope="module")
-def run():
-    files = folders.published(folders.contents())
-    repository = f"somebody/{folders.MODEL}"
-    held = {f"{repository}@{COMMIT}/{name}": content for name, content in files.items()}
-    with (
-        serving(Hub(held, branches={f"{repository}@main": [COMMIT]})) as hub,
-        commands(HF_ENDPOINT=hub.url, ZOO_HUB="somebody") as run,
-    ):
-        yield run
 
 
 def content(folder, hidden=False):

@@ -8,13 +8,7 @@ from tests.killed import Order
 from tests.siege.doors import DOORS, FUNCTIONS, PROGRAM, functions, parameters
 from tests.siege.rules import Said, left, lost, wrong_words
 from tests.siege.things import NAMES, THINGS
-from tests.siege.world import fresh, prepare, state, watched
-
-
-@pytest.fixture(scope="module")
-def run():
-    with watched() as run:
-        yield run
+from tests.siege.world import fresh, prepare, state
 
 
 @pytest.fixture(scope="module")
