@@ -126,13 +126,13 @@ def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -
 
 
 # As torch.hub names files. Eight figures alone may be a date.
-PROMISE = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})\.\w+")
+PROMISE = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNORECASE)
 
 
 def promised(path: Path) -> str:
     """How the sha256 of a file begins, if its name says so."""
     found = PROMISE.fullmatch(path.name)
-    return found[1] if found else ""
+    return found[1].lower() if found else ""
 
 
 def hold_to_name(path: Path, digest: str) -> None:

@@ -159,6 +159,7 @@ class Siege:
     def changes(self, steps: Sequence[Step], before: State, after: State) -> Iterator[str]:
         """Only what a command was told to write is new, and only its own files are others."""
         targets = [f"{HERE}/{target}" for step in steps for target in step.targets]
+        linked = any(before.get(target) == f"link ../{OUTSIDE}" for target in targets)
         forced = [
             f"{HERE}/{target}"
             for step in steps
@@ -169,6 +170,8 @@ class Siege:
             old, new = before.get(path), after.get(path)
             if old == new or (new == "d" and old is None) or (old == "d" and new is None):
                 continue
+            if old is None and path.startswith(f"{OUTSIDE}/") and linked:
+                continue  # the folder that was named is a link there
             if old is None:
                 self.ours.add(path)
                 if not any(_beside(path, target) for target in targets):
@@ -177,8 +180,8 @@ class Siege:
                 yield f"{path} was {old[:12]}, and is {(new or 'gone')[:12]}"
             elif not any(_beside(path, target) for target in targets):
                 yield f"{path} of another command was {old[:12]}, and is {(new or 'gone')[:12]}"
-            if path.startswith(OUTSIDE) or path.endswith("executed"):
-                yield f"{path} is touched"
+            if path.endswith("executed"):
+                yield f"{path} was run"
 
     def halves(self, after: State) -> Iterator[str]:
         """A manifest that a command wrote, and nobody edited since, is of the files beside it."""

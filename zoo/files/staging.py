@@ -126,6 +126,9 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
         raise BadOutput(
             f"the name of {destination} is no UTF-8: name another place with --out."
         ) from error
+    for place in (destination, *destination.parents):
+        if place.is_symlink() and not place.exists():
+            raise BadOutput(f"{place} is a link to nothing: name another place with --out.")
     with ExitStack() as stack:
         with writing(destination):
             stack.enter_context(lock.locked(destination, progress))

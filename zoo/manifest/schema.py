@@ -186,7 +186,7 @@ class Variant(Model):
 class Manifest(Model):
     """A model's ONNX files: what they are, where they come from, how they were checked.
 
-    There is no time and no folder in it, so that the same export gives the same bytes anywhere.
+    There is no time and no folder in it: an export repeated on a machine gives the same bytes.
     """
 
     format: Literal["jax-onnx-zoo manifest"] = Field(description="What this is.")

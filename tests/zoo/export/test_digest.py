@@ -23,8 +23,9 @@ def export(checkpoint, folder):
     return run_export(read_request(info(MODEL), asked), Quiet())
 
 
-def test_a_name_that_promises_another_digest(vits16, tmp_path):
-    checkpoint = tmp_path / "weights-08c60483.pth"
+@pytest.mark.parametrize("name", ["w-08c60483.pth", "w-08C60483.pth", "w-08c60483.tar.lz4"])
+def test_a_name_that_promises_another_digest(name, vits16, tmp_path):
+    checkpoint = tmp_path / name
     checkpoint.symlink_to(vits16.path)
     with pytest.raises(WrongDigest, match="begins with 08c60483"):
         export(checkpoint, tmp_path / "out")

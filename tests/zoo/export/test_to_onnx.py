@@ -13,7 +13,7 @@ import converter
 import zoo
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.errors import BadRequest
+from zoo.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
 from zoo.manifest.read import read_manifest
 
@@ -175,3 +175,11 @@ def test_not_a_number_is_told(fine_tuned, tmp_path):
     broken = eqx.tree_at(lambda m: m.head.bias, fine_tuned, jnp.full(7, jnp.nan))
     with pytest.warns(UserWarning, match=r"head\.bias"):
         zoo.to_onnx(broken, tmp_path / "mine.onnx", verify=False)
+
+
+def test_what_gives_no_numbers_is_not_verified(fine_tuned, tmp_path):
+    """NaN equals NaN in JAX's outputs and the file's, which shows nothing."""
+    broken = eqx.tree_at(lambda m: m.head.bias, fine_tuned, jnp.full(7, jnp.nan))
+    with pytest.warns(UserWarning), pytest.raises(NotVerified):
+        zoo.to_onnx(broken, tmp_path / "mine.onnx", opset=23)
+    assert not list(tmp_path.iterdir())
