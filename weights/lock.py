@@ -19,7 +19,7 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
     from filelock import FileLock, Timeout
 
     path = _lock_file(destination)
-    own = not path.exists() or not path.stat().st_size  # ours are empty
+    own = _is_ours(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -39,6 +39,14 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
             with suppress(OSError):
                 path.unlink()
         lock.release()
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a lock file is empty, or not there; who has it may remove it at any moment."""
+    try:
+        return not path.stat().st_size
+    except FileNotFoundError:
+        return True
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:
