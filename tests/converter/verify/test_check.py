@@ -217,3 +217,22 @@ def test_what_jax_cannot_evaluate_is_said_in_a_sentence():
     export = converter.to_onnx(jnp.sin, [BASE])
     with pytest.raises(converter.CheckError, match=r"JAX cannot evaluate it on given .*\[3, 5\]:"):
         converter.check(export, fails, [BASE])
+
+
+ZEROS = {
+    "cumsum": lambda x: 1 / jnp.cumsum(x),
+    "reduce_window": lambda x: 1 / lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "SAME"),
+    "max": lambda x: 1 / jnp.maximum(x, 0.0),
+    "sign": lambda x: 1 / jnp.sign(x),
+    "round": lambda x: 1 / jnp.round(x),
+    "where": lambda x: 1 / jnp.where(x == 0, x, x + 1),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_a_zero_may_have_either_sign(name):
+    """`docs/exactness.md` names these; what is divided by one is either infinity."""
+    fn = ZEROS[name]
+    export = converter.to_onnx(fn, [(3,)])
+    for x in ([-0.0, -0.0, -0.0], [-0.3, -0.2, -0.0]):
+        assert converter.check(export, fn, [np.array(x, np.float32)]).passed
