@@ -121,6 +121,10 @@ def test_wrong_bytes(home):
         home.file.write_bytes(CONTENT[::-1])
         assert "was removed" in home.locate(hub, sha256=DIGEST)
         assert home.locate(hub, sha256=DIGEST)[2] == DIGEST
+        # Another process has put it there since the hub was asked.
+        home.file.write_bytes(CONTENT[::-1])
+        (home.file.parents[1] / "refs" / "main").unlink()
+        assert "was removed" in home.locate(hub)
 
 
 def test_terms_are_shown_once(home):
