@@ -34,7 +34,7 @@ class Interface:
     def taken(self, given: Sequence[Any]) -> list[Any]:
         """Arrays and Python's numbers, as the function takes them, as the file does."""
         numbers = (bool, int, float, complex)
-        arrays = [jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in given]
+        arrays: list[Any] = [jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in given]
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
     def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:

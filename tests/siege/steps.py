@@ -170,7 +170,7 @@ class Siege:
             old, new = before.get(path), after.get(path)
             if old == new or (new == "d" and old is None) or (old == "d" and new is None):
                 continue
-            if old is None and path.startswith(f"{OUTSIDE}/") and linked:
+            if path.startswith(f"{OUTSIDE}/") and linked and (old is None or forced):
                 continue  # the folder that was named is a link there
             if old is None:
                 self.ours.add(path)

@@ -32,7 +32,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is read. Pillow knows more, of which EPS would be handed to Ghostscript, which runs it."""
 
 PIXELS = 89_478_485
-"""The most that a picture may have, as in Pillow, which warns of more; they take 270 MB in RGB."""
+"""The most that a picture may have, as in Pillow, which warns of more; they take 360 MB in RGB."""
 
 DAMAGED = (
     *(OSError, EOFError, SyntaxError, ValueError, LookupError, TypeError, OverflowError),
@@ -105,10 +105,11 @@ def _check_size(name: str, width: int, height: int) -> None:
 
 
 def _rgb(image: Image) -> Image:
+    from PIL import ExifTags, ImageOps
     from PIL import Image as pil
-    from PIL import ImageOps
 
-    turned = ImageOps.exif_transpose(image)
+    upright = image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+    turned = image if upright else ImageOps.exif_transpose(image)  # which copies, whatever it does
     if turned.mode.startswith("I;16"):
         # Pillow would cut off what is brighter than 255.
         grey = np.asarray(turned, np.uint32)

@@ -236,3 +236,8 @@ def test_a_zero_may_have_either_sign(name):
     export = converter.to_onnx(fn, [(3,)])
     for x in ([-0.0, -0.0, -0.0], [-0.3, -0.2, -0.0]):
         assert converter.check(export, fn, [np.array(x, np.float32)]).passed
+
+
+def test_numbers_of_python_are_inputs():
+    export = converter.to_onnx(lambda x, y: x * y, [(), ()])
+    assert converter.check(export, lambda x, y: x * y, [2.0, 3.5]).passed
