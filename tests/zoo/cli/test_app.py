@@ -1,5 +1,7 @@
 """The whole vocabulary: every command's help, completion, and what loading it costs."""
 
+import errno
+import resource
 import sys
 
 import pytest
@@ -64,6 +66,27 @@ def test_no_memory_is_one_sentence(error, capfd):
     told = capfd.readouterr()
     assert told.out == "" and told.err.count("\n") == 1
     assert told.err.startswith("error: the memory of this machine")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "a\nb"), r"a\nb cannot be used"),
+        (OSError(errno.EROFS, "Read-only file system"), "needs (Read-only file system)"),
+    ],
+    ids=["a file", "shared memory"],
+)
+def test_what_the_system_refuses_is_one_sentence(error, words, capfd):
+    assert call(failing(error), []) == 2
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1 and words in told
+
+
+def test_too_few_addresses_are_one_sentence(monkeypatch, capfd):
+    """XLA would end the process without a word."""
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (700_000_000, 700_000_000))
+    assert call(app, ["info", "vit_digits"]) == 2
+    assert "may use 700 MB of addresses" in capfd.readouterr().err
 
 
 def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, monkeypatch, capfd):
