@@ -16,6 +16,7 @@ from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
 from weights.progress import Quiet
 from weights.sources.locate import Published, find_named, searched
+from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
 from zoo.checkpoints.load import model_shapes
 
 
@@ -224,3 +225,10 @@ def test_a_file_that_is_named_is_held_to_its_name(tiny7b, tmp_path):
     (tmp_path / "w-08c60483.pth").write_bytes(whole)
     with pytest.raises(WrongDigest, match=f"begins with 08c60483, but it is {digest[:12]}"):
         load(tmp_path / "w-08c60483.pth", tiny7b.shapes)
+
+
+def test_biases_have_one_zero():
+    """Formats that mask a part of them and those that do not give the same bits."""
+    parts = [np.full(3, -0.0, np.float32)] * 3
+    for transform, count in ((BIAS, 1), (BIAS_THIRDS, 3), (BIAS_OUTER_THIRDS, 2), (MASKED, 2)):
+        assert not np.signbit(transform.apply(*parts[:count])).any(), transform.name
