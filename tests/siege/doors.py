@@ -43,7 +43,7 @@ DOORS = {
     "show --out": Door("show vit_digits photo.png --out {}", ".png", writes=True),
     "bench FILE": Door("bench {} --rounds 1", ".onnx"),
     "bench --plot": Door("bench good.onnx --rounds 1 --plot {}", ".png", writes=True),
-    "pull --out": Door(f"pull {'dinov3_vits16'} --variant fp32 --out {{}}", writes=True),
+    "pull --out": Door("pull dinov3_vits16 --variant fp32 --out {}", writes=True),
     "build --weights": Door(f"{BUILD} {NEW} --weights {{}}"),
     "build --out": Door(f"{BUILD} --out {{}}", writes=True),
     "site FOLDER": Door(f"site {{}} {NEW} --runtime built"),

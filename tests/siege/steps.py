@@ -94,11 +94,9 @@ class Siege:
         """Any command, mostly undisturbed."""
         random = self.random
         door = random.choice(list(DOORS))
-        path = (
-            random.choice(PLACES) if random.random() < 0.9 else random.choice(list(NAMES.values()))
-        )
+        path = random.choice(PLACES if random.random() < 0.9 else tuple(NAMES.values()))
         path += DOORS[door].suffix if random.random() < 0.5 and "." not in path else ""
-        force = _takes(door, "--force") and random.random() < 0.4
+        force = _command(door) in FORCED and random.random() < 0.4
         options = ("--force",) * force + ("--json",) * (random.random() < 0.2)
         if random.random() < 0.25:
             return Step(door, path, options, random.choice(list(STOPPED)), random.randint(1, 40))
@@ -134,7 +132,7 @@ class Siege:
         self.history.append(" & ".join(map(str, steps)))
         for index, (step, outcome) in enumerate(zip(steps, outcomes, strict=True)):
             said = Said.of(self.output(index))
-            name = " ".join(step.door.split()[:-1])
+            name = _command(step.door)
             most = self.worst.get(name, (0, 0))
             self.worst[name] = max(most[0], outcome.seconds), max(most[1], outcome.megabytes)
             for wrong in wrong_words(self.excused(step, outcome), said):
@@ -199,12 +197,12 @@ class Siege:
                     yield f"{each} is not what {path} says"
 
 
-def _takes(door: str, option: str) -> bool:
-    """Whether the command of a door has an option."""
-    return option == "--force" and door.split()[0] in FORCED
+def _command(door: str) -> str:
+    return " ".join(door.split()[:-1])
 
 
-FORCED = ("export", "show", "pull", "build", "site", "golden make")
+FORCED = ("export", "show", "pull", "build", "site", "golden make", "weights convert")
+"""Commands that have `--force`."""
 
 
 def _below(path: str, target: str) -> bool:

@@ -25,7 +25,7 @@ from zoo.progress import Lines, bar
 INTERRUPTED = 130
 
 LEAST_ADDRESSES = 2 << 30
-"""What importing JAX and running a small model reserves on two cores, and a tenth more."""
+"""What importing JAX and running a small model reserves on two cores, and a fifth more."""
 
 T = TypeVar("T")
 
