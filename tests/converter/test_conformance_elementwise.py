@@ -89,6 +89,17 @@ def test_elementwise(case, opset):
     assert_exports(case, opset)
 
 
+def test_what_is_subnormal_in_a_narrower_format():
+    """XLA makes zeros of it, and ONNX's conversion to float16 and back keeps it."""
+    numbers = np.array([1e-5, -6e-5, 6.2e-5, 3e-8, 1.0], np.float32)
+
+    def fn(x):
+        return lax.reduce_precision(x, 5, 10)
+
+    (got,) = run(converter.to_onnx(fn, [(5,)]), [numbers]).values()
+    np.testing.assert_array_equal(got, fn(numbers))
+
+
 def test_more_than_32_bits():
     """ONNX Runtime's own Sign errs there before 1.32, and floor division is made of it."""
     numbers = np.array([3 << 40, -(3 << 31), (1 << 32) - 1, -(1 << 33), 7, -7, 0])
