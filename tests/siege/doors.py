@@ -29,6 +29,7 @@ class Door(NamedTuple):
 
 NEW = "--out new"
 EXPORT = "export vit_digits --no-verify"
+GOLDEN = "golden make vit_digits new.safetensors --weights digits.safetensors"
 BUILD = "build vit_digits --variant fp32"
 
 DOORS = {
@@ -52,16 +53,16 @@ DOORS = {
     "push DIR": Door("push {} --repo somebody/thing --dry-run"),
     "report --weights-dir": Door("report --weights-dir {} --out new.md"),
     "report --images": Door("report --weights-dir checkpoint --out new.md --images {}"),
-    "report --out": Door("report --weights-dir built --out {}", ".md", writes=True),
+    "report --out": Door("report --weights-dir checkpoint --out {}", ".md", writes=True),
     "weights inspect SRC": Door("weights inspect {}"),
     "weights convert SRC": Door("weights convert {} new.eqx"),
-    "weights convert DST": Door("weights convert digits.safetensors {}", writes=True),
+    "weights convert DST": Door("weights convert digits.safetensors {}", ".eqx", writes=True),
     "weights download --out": Door("weights download dinov3_vits16 --out {}", writes=True),
     "golden make DST": Door("golden make vit_digits {}", ".pth", writes=True),
     "golden make --weights": Door("golden make vit_digits new.safetensors --weights {}"),
-    "golden make --image": Door("golden make vit_digits new.safetensors --image {}", ".png"),
-    "golden make --reference": Door("golden make vit_digits new.safetensors --reference {}"),
-    "golden check FILE": Door("golden check {}"),
+    "golden make --image": Door(f"{GOLDEN} --image {{}}", ".png"),
+    "golden make --reference": Door(f"{GOLDEN} --reference {{}}", ".npz"),
+    "golden check FILE": Door("golden check {} --onnx good.onnx"),
     "golden check --weights": Door("golden check built/vit_digits/golden.safetensors --weights {}"),
     "golden check --onnx": Door("golden check built/vit_digits/golden.safetensors --onnx {}"),
 }
