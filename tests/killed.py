@@ -96,7 +96,8 @@ def perform(order: Order, told: connection.Connection) -> None:
     os.chdir(order.folder)
     for number, kind in ((1, ".out"), (2, ".err")):
         place = order.output + kind if order.output else os.devnull
-        os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        with open(place, "wb") as file:
+            os.dup2(file.fileno(), number)
     give_up_privileges()
     for limit, number in order.limits:
         resource.setrlimit(limit, (number, number))
@@ -118,6 +119,10 @@ def perform(order: Order, told: connection.Connection) -> None:
         sys.stdout.flush()
         told.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         os._exit(code)
+
+
+OFF = {"ORT_DISABLE_TELEMETRY": "1"}
+"""As commands do, before ONNX Runtime is imported, which would keep a data base open."""
 
 
 @contextmanager
@@ -145,6 +150,6 @@ def commands(**variables: str) -> Iterator[Callable[[Order], Outcome]]:
         assert process.exitcode is not None
         return Outcome(process.exitcode, count, time.monotonic() - start, megabytes)
 
-    with mock.patch.dict(os.environ, variables):
+    with mock.patch.dict(os.environ, variables | OFF):
         forkserver.ensure_running()  # the variables are read where modules are imported
         yield run

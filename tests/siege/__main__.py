@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.siege.steps import besieged
+from tests.siege.steps import Worst, besieged, note
 from tests.siege.world import prepare, watched
 
 STEPS = 12
@@ -21,7 +21,7 @@ def main() -> bool:
     parser.add_argument("--worlds", type=int, help="how many at most")
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
-    worst: dict[str, tuple[float, float]] = {}
+    worst: Worst = {}
     number, wrong, commands = options.first, 0, 0
     with tempfile.TemporaryDirectory() as folder, watched() as run:
         template = prepare(Path(folder), run)
@@ -31,8 +31,7 @@ def main() -> bool:
             siege = besieged(run, template, place, f"{options.seed}/{number}", STEPS)
             commands += sum(line.startswith("zoo ") for line in siege.history)
             for name, most in siege.worst.items():
-                known = worst.get(name, (0, 0))
-                worst[name] = max(known[0], most[0]), max(known[1], most[1])
+                note(worst, name, most)
             if "WRONG" in siege.history[-1]:
                 wrong += 1
                 print(f"world {options.seed}/{number}", *siege.history, sep="\n  ", flush=True)

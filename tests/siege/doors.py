@@ -5,6 +5,7 @@
 
 import inspect
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -20,51 +21,76 @@ PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE")
 
 
 class Door(NamedTuple):
-    """A line, what the names of its paths end in, and whether it writes there."""
+    """A line, a path that it ends well with, what its paths end in, and whether it writes there."""
 
     line: str
+    sound: str
     suffix: str = ""
     writes: bool = False
+
+    def words(self, path: str) -> list[str]:
+        """The line with a path."""
+        return [path if word == "{}" else word for word in shlex.split(self.line)]
+
+
+def reads(line: str, sound: str, suffix: str = "") -> Door:
+    """A path that is read."""
+    return Door(line, sound, suffix)
+
+
+def writes(line: str, suffix: str = "") -> Door:
+    """A path that is written."""
+    return Door(line, f"thing{suffix}", suffix, True)
 
 
 NEW = "--out new"
 EXPORT = "export vit_digits --no-verify"
-GOLDEN = "golden make vit_digits new.safetensors --weights digits.safetensors"
+MADE = "golden make vit_digits new.safetensors"
+READ = f"{MADE} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
+REPORT = "report --filter vit_digits --variant fp32"
+MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
+GOLDEN = f"{FOLDER}/golden.safetensors"
+RUNTIME = "runtime"
+"""What the pages run models with; a world has it where npm can fetch it."""
 
 DOORS = {
-    "export --weights": Door(f"{EXPORT} {NEW} --weights {{}}"),
-    "export --out": Door(f"{EXPORT} --out {{}}", writes=True),
-    "verify FILE|DIR": Door("verify {}"),
-    "verify --weights": Door("verify good.onnx --weights {}"),
-    "verify --plot": Door("verify good.onnx --plot {}", ".png", writes=True),
-    "show MODEL|FILE": Door("show {} photo.png --out new.png", ".onnx"),
-    "show IMAGE": Door("show vit_digits {} --out new.png", ".png"),
-    "show --weights": Door("show vit_digits photo.png --out new.png --weights {}"),
-    "show --out": Door("show vit_digits photo.png --out {}", ".png", writes=True),
-    "bench FILE": Door("bench {} --rounds 1", ".onnx"),
-    "bench --plot": Door("bench good.onnx --rounds 1 --plot {}", ".png", writes=True),
-    "pull --out": Door("pull dinov3_vits16 --variant fp32 --out {}", writes=True),
-    "build --weights": Door(f"{BUILD} {NEW} --weights {{}}"),
-    "build --out": Door(f"{BUILD} --out {{}}", writes=True),
-    "site FOLDER": Door(f"site {{}} {NEW} --runtime built"),
-    "site --out": Door("site built/vit_digits --out {} --runtime built", writes=True),
-    "site --runtime": Door(f"site built/vit_digits {NEW} --runtime {{}}"),
-    "push DIR": Door("push {} --repo somebody/thing --dry-run"),
-    "report --weights-dir": Door("report --weights-dir {} --out new.md"),
-    "report --images": Door("report --weights-dir checkpoint --out new.md --images {}"),
-    "report --out": Door("report --weights-dir checkpoint --out {}", ".md", writes=True),
-    "weights inspect SRC": Door("weights inspect {}"),
-    "weights convert SRC": Door("weights convert {} new.eqx"),
-    "weights convert DST": Door("weights convert digits.safetensors {}", ".eqx", writes=True),
-    "weights download --out": Door("weights download dinov3_vits16 --out {}", writes=True),
-    "golden make DST": Door("golden make vit_digits {}", ".pth", writes=True),
-    "golden make --weights": Door("golden make vit_digits new.safetensors --weights {}"),
-    "golden make --image": Door(f"{GOLDEN} --image {{}}", ".png"),
-    "golden make --reference": Door(f"{GOLDEN} --reference {{}}", ".npz"),
-    "golden check FILE": Door("golden check {} --onnx good.onnx"),
-    "golden check --weights": Door("golden check built/vit_digits/golden.safetensors --weights {}"),
-    "golden check --onnx": Door("golden check built/vit_digits/golden.safetensors --onnx {}"),
+    "export --weights": reads(f"{EXPORT} {NEW} --weights {{}}", DIGITS),
+    "export --out": writes(f"{EXPORT} --out {{}}"),
+    "verify FILE|DIR": reads("verify {}", FOLDER),
+    "verify --weights": reads(f"verify {MODEL} --weights {{}}", DIGITS),
+    "verify --plot": writes(f"verify {MODEL} --plot {{}}", ".png"),
+    "show MODEL|FILE": reads("show {} photo.png --out new.png", MODEL, ".onnx"),
+    "show IMAGE": reads("show vit_digits {} --out new.png", "photo.png", ".png"),
+    "show --weights": reads("show vit_digits photo.png --out new.png --weights {}", DIGITS),
+    "show --out": writes("show vit_digits photo.png --out {}", ".png"),
+    "bench FILE": reads("bench {} --rounds 1", MODEL, ".onnx"),
+    "bench --plot": writes(f"bench {MODEL} --rounds 1 --plot {{}}", ".png"),
+    "pull --out": writes("pull dinov3_vits16 --variant fp32 --out {}"),
+    "build --weights": reads(f"{BUILD} {NEW} --weights {{}}", DIGITS),
+    "build --out": writes(f"{BUILD} --out {{}}"),
+    "site FOLDER": reads(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
+    "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
+    "site --runtime": reads(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
+    "push DIR": reads("push {} --repo somebody/thing --dry-run", FOLDER),
+    "report --weights-dir": reads(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
+    "report --images": reads(
+        f"{REPORT} --weights-dir checkpoint --out new.md --images {{}}", "pictures"
+    ),
+    "report --out": writes(f"{REPORT} --weights-dir checkpoint --out {{}}", ".md"),
+    "weights inspect SRC": reads("weights inspect {}", DIGITS),
+    "weights convert SRC": reads("weights convert {} new.eqx", DIGITS),
+    "weights convert DST": writes(f"weights convert {DIGITS} {{}}", ".eqx"),
+    "weights download --out": writes("weights download dinov3_vits16 --out {}"),
+    "golden make DST": writes("golden make vit_digits {}", ".pth"),
+    "golden make --weights": reads(f"{READ} {{}}", DIGITS),
+    "golden make --image": reads(f"{READ} {DIGITS} --image {{}}", "photo.png", ".png"),
+    "golden make --reference": reads(
+        f"{MADE} --weights {DIGITS} --reference {{}}", "reference.npz", ".npz"
+    ),
+    "golden check FILE": reads(f"golden check {{}} --onnx {MODEL}", GOLDEN),
+    "golden check --weights": reads(f"golden check {GOLDEN} --weights {{}}", DIGITS),
+    "golden check --onnx": reads(f"golden check {GOLDEN} --onnx {{}}", MODEL),
 }
 
 

@@ -21,13 +21,18 @@ STOPPED = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
 """What happens at a change of the files, and the exit status after it."""
 
 SCARCE = {
-    "few files may be open": ((resource.RLIMIT_NOFILE, 16),),
+    "few files may be open": ((resource.RLIMIT_NOFILE, 12),),
     "files may be short": ((resource.RLIMIT_FSIZE, 20_000),),
     "no more memory": ((resource.RLIMIT_AS, 700 << 20),),
+    "little memory": ((resource.RLIMIT_AS, 2100 << 20),),
 }
 
 PLACES = ("new", "out", "out/deeper", "built", "built/vit_digits", "a.onnx", "b.png", "c.pth", "d")
 """Where commands write and read, and things are put, so that they meet."""
+
+
+Worst = dict[str, tuple[float, float]]
+"""By command the most seconds and megabytes."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,12 @@ class Step:
 
     @property
     def words(self) -> list[str]:
-        line = [self.path if word == "{}" else word for word in shlex.split(DOORS[self.door].line)]
-        return [*line, *self.options]
+        return [*DOORS[self.door].words(self.path), *self.options]
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Where the command was told to write."""
-        words = shlex.split(DOORS[self.door].line)
-        new = [word for word in words if word.startswith("new")]
+        new = [word for word in DOORS[self.door].words("") if word.startswith("new")]
         return (*new, *((self.path,) if DOORS[self.door].writes else ()))
 
     def __str__(self) -> str:
@@ -68,8 +71,7 @@ class Siege:
     ours: set[str] = field(default_factory=set)
     """Files that commands made. All others are somebody's."""
     history: list[str] = field(default_factory=list)
-    worst: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By command the most seconds and megabytes."""
+    worst: Worst = field(default_factory=dict)
 
     def begin(self, template: Path) -> None:
         """Make the world; what the template's commands made is theirs."""
@@ -96,6 +98,8 @@ class Siege:
         door = random.choice(list(DOORS))
         path = random.choice(PLACES if random.random() < 0.9 else tuple(NAMES.values()))
         path += DOORS[door].suffix if random.random() < 0.5 and "." not in path else ""
+        if random.random() < 0.3:
+            path = DOORS[door].sound
         force = _command(door) in FORCED and random.random() < 0.4
         options = ("--force",) * force + ("--json",) * (random.random() < 0.2)
         if random.random() < 0.25:
@@ -133,8 +137,7 @@ class Siege:
         for index, (step, outcome) in enumerate(zip(steps, outcomes, strict=True)):
             said = Said.of(self.output(index))
             name = _command(step.door)
-            most = self.worst.get(name, (0, 0))
-            self.worst[name] = max(most[0], outcome.seconds), max(most[1], outcome.megabytes)
+            note(self.worst, name, (outcome.seconds, outcome.megabytes))
             for wrong in wrong_words(self.excused(step, outcome), said):
                 last = said.err.strip().splitlines()[-1:]
                 yield f"{step}: {wrong} {last}"
@@ -203,6 +206,12 @@ def _command(door: str) -> str:
 
 FORCED = ("export", "show", "pull", "build", "site", "golden make", "weights convert")
 """Commands that have `--force`."""
+
+
+def note(worst: Worst, name: str, most: tuple[float, float]) -> None:
+    """Keep what a command took, if it is the most."""
+    seconds, megabytes = worst.get(name, most)
+    worst[name] = max(seconds, most[0]), max(megabytes, most[1])
 
 
 def _below(path: str, target: str) -> bool:

@@ -5,14 +5,19 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests import folders
 from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
+from tests.siege.doors import RUNTIME
 from tests.siege.things import OUTSIDE
+from zoo.errors import ZooError
 from zoo.images.photograph import photograph
+from zoo.progress import Lines
+from zoo.registry.lookup import info
+from zoo.site.browser_runtime import put_runtime
 
 HERE, TEMPLATE = "here", "template"
 DIGITS = Path(__file__).parents[2] / "zoo" / "data" / "vit_digits.safetensors"
@@ -29,15 +34,24 @@ PREPARED = (
     "weights convert digits.safetensors digits.eqx",
 )
 
+OUTPUTS = """
+import numpy as np, zoo
+answers = zoo.load("vit_digits", folder="built/vit_digits")("photo.png")
+np.savez("reference.npz", **answers)
+"""
+"""What a network of somebody else would give for the picture."""
+
 
 @contextmanager
 def watched() -> Iterator[Run]:
-    """Runs commands, beside a hub that has one model."""
+    """Runs commands, beside a hub that has one model's folder and one's checkpoint."""
     files = folders.published(folders.contents())
-    repository = f"somebody/{folders.MODEL}"
-    held = {f"{repository}@{COMMIT}/{name}": content for name, content in files.items()}
+    folder, checkpoint = f"somebody/{folders.MODEL}", info(folders.MODEL).repository
+    held = {f"{folder}@{COMMIT}/{name}": content for name, content in files.items()}
+    held[f"{checkpoint}@{COMMIT}/model.safetensors"] = DIGITS.read_bytes()
+    branches = {f"{repository}@main": [COMMIT] for repository in (folder, checkpoint)}
     with (
-        serving(Hub(held, branches={f"{repository}@main": [COMMIT]})) as hub,
+        serving(Hub(held, branches=branches)) as hub,
         commands(HF_ENDPOINT=hub.url, ZOO_HUB="somebody") as run,
     ):
         yield run
@@ -51,9 +65,17 @@ def prepare(place: Path, run: Run) -> Path:
     shutil.copy(DIGITS, made / "digits.safetensors")
     (made / "checkpoint").mkdir()
     shutil.copy(DIGITS, made / "checkpoint")
-    for line in PREPARED:
-        done = run(Order(str(made), line.split(), output=str(place / "prepared")))
-        assert done.status == 0, (line, (place / "prepared.err").read_text())
+    for number in range(8):
+        pictures = made / "pictures" / f"{number % 2}"
+        pictures.mkdir(parents=True, exist_ok=True)
+        photograph().rotate(45 * number).save(pictures / f"{number}.png")
+    with suppress(ZooError):
+        put_runtime(None, place / "dist", place, Lines())
+        (made / RUNTIME).mkdir()
+        shutil.move(place / "dist", made / RUNTIME)
+    for words in (*(line.split() for line in PREPARED), ["-c", OUTPUTS]):
+        done = run(Order(str(made), words, output=str(place / "prepared")))
+        assert done.status == 0, (words, (place / "prepared.err").read_text())
     for name in ("multiprocessing.py", "numpy.py", "json.py", "onnxruntime.py"):
         (made / name).write_text(MODULE)
     return made

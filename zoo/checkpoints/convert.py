@@ -23,7 +23,7 @@ from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import put, staged, write_text, writing
+from zoo.files.staging import check_free, put, staged, write_text, writing
 from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
@@ -176,8 +176,7 @@ def rounded(items: Items) -> tuple[str, ...]:
 
 def _check_replaceable(target: Path, form: str, force: bool) -> None:
     """**Raises** `BadOutput` where something is that the command may not replace."""
-    if os.path.lexists(target) and not force:
-        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
+    check_free(target, force)
     if target.is_dir() != (form == "huggingface") and os.path.lexists(target):
         what = "a folder" if target.is_dir() else "no folder"
         raise BadOutput(f"{target} is {what}, so it is not replaced: name another place.")

@@ -1,7 +1,6 @@
 """`zoo golden`: make and check reference activations."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from weights.terminal import say
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
-from zoo.errors import FAILED_CHECK, BadOutput, BadRequest
+from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
@@ -48,9 +47,10 @@ def make_golden(
 ) -> None:
     """Write the outputs of another implementation for an image, to compare with later."""
     entry = info(model)
-    if os.path.lexists(target) and not force:
-        raise BadOutput(f"{target} exists already: replace it with --force, or name another place.")
     from zoo.checkpoints import golden
+    from zoo.files.staging import check_free, replacing
+
+    check_free(target, force)
 
     if target.suffix == ".pth":
         with progress_bar() as progress:
@@ -65,7 +65,6 @@ def make_golden(
         raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
     else:
         from zoo.files.golden_file import write_golden
-        from zoo.files.staging import replacing
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures
         from zoo.images.pixel_values import pixel_values

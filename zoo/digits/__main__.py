@@ -8,7 +8,8 @@ import typer
 
 from weights.terminal import say
 from zoo.cli.console import progress_bar, run_command_line
-from zoo.errors import BadOutput, BadRequest, MissingLibrary
+from zoo.errors import BadRequest, MissingLibrary
+from zoo.files.staging import check_free, replacing
 from zoo.registry.lookup import info
 
 SEED = "Of the split, the first weights, and the order."
@@ -25,7 +26,6 @@ def train_digits(
     _check(out, validate)
     from zoo.digits import data as digits
     from zoo.digits.training import Recipe, accuracy, save_weights, train
-    from zoo.files.staging import replacing
 
     entry = info("vit_digits")
     seen, unseen = digits.split_digits(seed, validate)
@@ -48,8 +48,8 @@ def _check(out: Path | None, validate: bool) -> None:
     """**Raises** a `ZooError` before minutes of training would be for nothing."""
     if out is not None and validate:
         raise BadRequest("--validate only measures, and writes no weights: run it without --out.")
-    if out is not None and out.exists():
-        raise BadOutput(f"{out} exists already: remove it or name another file.")
+    if out is not None:
+        check_free(out, advice="remove it or name another file")
     if importlib.util.find_spec("optax") is None:
         raise MissingLibrary("training needs optax, which is not installed: `pip install optax`.")
 

@@ -10,7 +10,7 @@ from weights.progress import Progress
 from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
-from zoo.export.request import Request, check_free
+from zoo.export.request import Request, check_targets
 from zoo.files.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
@@ -47,7 +47,7 @@ def export_model(
         for target in sorted(request.targets):
             stack.enter_context(locked_output(target, progress))
             # Somebody else may have made it since the request was read.
-            check_free(target, request.options.force)
+            check_targets(target, request.options.force)
         samples = None
         if request.options.verify:
             # ONNX Runtime is imported only where a file is verified.

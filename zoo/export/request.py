@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from zoo.checkpoints.weights_argument import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import NAME, manifest_path, sidecar_path
+from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.registry.entry import ModelInfo
 
@@ -108,7 +107,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     runtime = find_runtime(options.target)
     folder, files = read_files(entry.name, read_opsets(options, runtime), options)
     for file in files:
-        check_free(folder / file.path, options.force)
+        check_targets(folder / file.path, options.force)
     weights, signature = read_weights(options.weights), read_signature(entry, options)
     check_target(runtime, options.precision, signature)
     return Request(entry, options, weights, signature, folder, files)
@@ -229,10 +228,9 @@ def read_files(
     )
 
 
-def check_free(target: Path, force: bool) -> None:
-    """Refuse to write over an earlier export unless told to."""
+def check_targets(target: Path, force: bool) -> None:
+    """Refuse to write over an earlier export unless told to. **Raises** `BadOutput`."""
     for path in (target, manifest_path(target), sidecar_path(target)):
         if path.is_dir():
             raise BadOutput(f"{path} is a folder: name another place with --out.")
-        if os.path.lexists(path) and not force:
-            raise BadOutput(f"{path} exists already: replace it with --force, or use --out.")
+        check_free(path, force)

@@ -78,6 +78,15 @@ def replacing(path: Path) -> Generator[Path]:
         (stage / path.name).replace(path)
 
 
+FORCE = "replace it with --force, or name another place"
+
+
+def check_free(path: Path, force: bool = False, advice: str = FORCE) -> None:
+    """**Raises** `BadOutput` where something is, be it a link to nothing, unless by force."""
+    if os.path.lexists(path) and not force:
+        raise BadOutput(f"{path} exists already: {advice}.")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write text as every machine does: in UTF-8, lines ending in a line feed."""
     path.write_text(text, encoding="utf-8", newline="\n")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest
-from zoo.files.staging import replacing
+from zoo.files.staging import FORCE, check_free, replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -16,15 +15,13 @@ SUFFIXES = (".png", ".jpg", ".webp")
 
 
 def check_place(option: str, file: Path, replace: bool | None = None) -> None:
-    """**Raises** `BadRequest` if a file is no picture by its name, or may not be replaced.
+    """**Raises** a `ZooError` if a file is no picture by its name, or may not be replaced.
 
     `replace` is None where a command has no --force.
     """
     if file.suffix.lower() not in SUFFIXES:
         raise BadRequest(f"{option} {file} is no picture: name a {', '.join(SUFFIXES)} file.")
-    if os.path.lexists(file) and not replace:
-        advice = "name another file" if replace is None else "add --force to replace it"
-        raise BadRequest(f"{file} is there already: {advice}.")
+    check_free(file, bool(replace), "name another file" if replace is None else FORCE)
 
 
 def save_picture(picture: Image, file: Path) -> None:

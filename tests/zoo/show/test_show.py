@@ -61,7 +61,7 @@ def test_the_command(zoo):
     assert zoo(*command).out == "features.png: 4 x 6 patches an image\n"
     picture = np.asarray(Image.open("features.png"))
     assert picture.shape == (24 + 2 * (152 + 8) + 8, 4 * (228 + 8) + 8, 3)
-    assert "features.png is there already" in zoo(*command, code=2).error
+    assert "features.png exists already" in zoo(*command, code=2).error
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
 
