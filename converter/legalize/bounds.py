@@ -19,7 +19,6 @@ from jax import lax
 
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.dims import Dim, Shape
-from converter.ir.dtypes import highest, is_float, lowest
 from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
@@ -113,18 +112,9 @@ def _bounds_gather(node: Node, editor: Editor, strict: bool, masked: set[int]) -
         return out
     batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
     ok = editor.broadcast(_unmoved(editor, indices, inside), out.shape, batch)
-    filler = const(_filler(node.params["fill_value"], out.dtype), out.dtype)
+    filler = const(node.params["fill_value"], out.dtype)
     other = editor.broadcast(filler, out.shape, ())
     return editor.where(ok, out, other)
-
-
-def _filler(value: Any, dtype: np.dtype) -> Any:
-    """NaN, the lowest signed or the highest unsigned integer, true; unless a value is given."""
-    if value is not None:
-        return value
-    if is_float(dtype):
-        return np.nan
-    return lowest(dtype) if dtype.kind == "i" else highest(dtype)
 
 
 def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:

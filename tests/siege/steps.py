@@ -4,9 +4,11 @@ import json
 import os
 import resource
 import shlex
+import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -72,6 +74,8 @@ class Siege:
     """Files that commands made. All others are somebody's."""
     history: list[str] = field(default_factory=list)
     worst: Worst = field(default_factory=dict)
+    statuses: list[int] = field(default_factory=list)
+    """How the last commands ended."""
 
     def begin(self, template: Path) -> None:
         """Make the world; what the template's commands made is theirs."""
@@ -90,7 +94,7 @@ class Siege:
         elif act < 0.45:
             yield from self.obey([self.drawn(), self.drawn()])
         else:
-            yield from self.obey([self.drawn()])
+            yield from self.alone(self.drawn())
 
     def drawn(self) -> Step:
         """Any command, mostly undisturbed."""
@@ -127,12 +131,24 @@ class Siege:
             path.write_bytes(content)
             self.history.append(f"edit {path.relative_to(self.place)}")
 
+    def alone(self, step: Step) -> Iterator[str]:
+        """Run a command. If it is stopped, the next run ends as if that had never been."""
+        undisturbed = replace(step, at=0)
+        wanted = self.elsewhere(undisturbed) if step.at else 0
+        yield from self.obey([step])
+        if step.at and self.statuses[0] == STOPPED[step.action]:
+            yield from self.obey([undisturbed])
+            exists = any("exists already" in text for text in Said.of(self.output(0)))
+            if self.statuses[0] != wanted and not exists:
+                yield f"{undisturbed}: ends with {self.statuses[0]}, and not with {wanted}"
+
     def obey(self, steps: Sequence[Step]) -> Iterator[str]:
         """Run commands at once."""
         before = state(self.place)
         with ThreadPoolExecutor(len(steps)) as pool:
             outcomes = list(pool.map(self.ordered, steps, range(len(steps))))
         after = state(self.place)
+        self.statuses = [outcome.status for outcome in outcomes]
         self.history.append(" & ".join(map(str, steps)))
         for index, (step, outcome) in enumerate(zip(steps, outcomes, strict=True)):
             said = Said.of(self.output(index))
@@ -143,6 +159,13 @@ class Siege:
                 yield f"{step}: {wrong} {last}"
         yield from self.changes(steps, before, after)
         yield from self.halves(after)
+
+    def elsewhere(self, step: Step) -> int:
+        """How a command ends in a copy of the world."""
+        with tempfile.TemporaryDirectory(dir=self.place.parent) as folder:
+            place = Path(folder) / self.place.name
+            subprocess.run(["cp", "-a", self.place, place], check=True)
+            return Siege(place, self.run, self.random).ordered(step, 0).status
 
     def output(self, index: int) -> Path:
         return self.place.with_name(f"{self.place.name}-said{index}")
@@ -160,7 +183,8 @@ class Siege:
     def changes(self, steps: Sequence[Step], before: State, after: State) -> Iterator[str]:
         """Only what a command was told to write is new, and only its own files are others."""
         targets = [f"{HERE}/{target}" for step in steps for target in step.targets]
-        linked = any(before.get(target) == f"link ../{OUTSIDE}" for target in targets)
+        ways = {str(way) for target in targets for way in (Path(target), *Path(target).parents)}
+        linked = any(before.get(way) == f"link ../{OUTSIDE}" for way in ways)
         forced = [
             f"{HERE}/{target}"
             for step in steps

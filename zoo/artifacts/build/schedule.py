@@ -72,7 +72,7 @@ def run_builds(
             for plan in _until_lost(queue, executor, pool, budget, settle):
                 tries[plan] += 1
                 if tries[plan] < TRIES:
-                    queue.insert(0, plan)
+                    queue.append(plan)
                     continue
                 told = f"the process that built it died {TRIES} times, perhaps for want of memory: "
                 settle(plan, Outcome(plan.model, error=f"{told}lower --jobs."))
