@@ -18,8 +18,7 @@ import pytest
 from safetensors.numpy import load_file
 from transformers import AutoConfig
 
-import converter
-from tests.command import PROGRAM, Command
+from tests.command import Command
 from tests.zoo.models.test_digits import accuracy
 from weights import bind, random_weights
 from zoo import info
@@ -47,20 +46,12 @@ FILES = {
     "bf16": ("onnx/model_bf16.onnx", 23, "bf16"),
     "int8": ("onnx/model_quantized.onnx", 23, "int8"),
 }
-RUN = {name: found for name, found in FILES.items() if name != "bf16"}
-"""What ONNX Runtime computes on this machine's processor."""
-
-COSINE = {"fp32": 1 - 1e-6, "fp16": 0.9999, "int8": 0.99}
 
 
 @pytest.fixture
 def copied(built, zoo):
     """A folder to change, in `out` of the working folder."""
     return shutil.copytree(built[0], zoo.here / "out" / MODEL)
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def manifest(folder: Path) -> dict:
@@ -72,11 +63,11 @@ def listed(folder: Path) -> set[str]:
 
 
 def check_manifest(folder: Path) -> None:
-    """It tells the truth, if there is one."""
-    if (folder / "manifest.json").exists():
-        for item in manifest(folder)["files"]:
-            path = folder / item["name"]
-            assert (item["bytes"], item["sha256"]) == (path.stat().st_size, digest(path))
+    """It tells the truth."""
+    for item in manifest(folder)["files"]:
+        data = (folder / item["name"]).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        assert (item["bytes"], item["sha256"]) == (len(data), digest)
 
 
 def test_what_is_in_it(built):
@@ -99,19 +90,12 @@ def test_what_is_in_it(built):
     assert content["weights"]["is_embedded_file"]
     config = AutoConfig.from_pretrained(folder)
     assert (config.model_type, config.hidden_size, config.patch_size) == ("dinov3_vit", 64, 2)
-
-
-def test_golden_numbers(built):
-    """The golden file is the preprocessed photograph and what the files give for it."""
-    folder, _ = built
-    golden = load_file(folder / "golden.safetensors")
-    how = info(MODEL).preprocessing
-    assert np.array_equal(golden["pixel_values"], pixel_values([photograph()], how, how.size))
-    for file, _, precision in RUN.values():
-        got = converter.run(folder / file, [golden["pixel_values"]])
-        assert set(got) == set(golden) - {"pixel_values"}
-        for name, value in got.items():
-            assert converter.compare(value, golden[name]).cosine >= COSINE[precision]
+    speeds = content["speeds"]["variants"]
+    assert [*speeds] == ["fp32", "fused", "fp16", "int8"] and speeds["fp32"]["ratio"] == 1
+    assert all(each["p50_ms"] > 0 for each in speeds.values())
+    # What the files give for the photograph is compared by `zoo verify`.
+    fed, how = load_file(folder / "golden.safetensors")["pixel_values"], info(MODEL).preprocessing
+    assert np.array_equal(fed, pixel_values([photograph()], how, how.size))
 
 
 def test_every_variant_still_reads_digits(built):
@@ -119,8 +103,9 @@ def test_every_variant_still_reads_digits(built):
     folder, _ = built
     wanted = accuracy(folder / "onnx/model.onnx")
     assert wanted >= 0.97
-    for file, *_ in RUN.values():
-        assert abs(accuracy(folder / file) - wanted) <= 0.003, file
+    for file, _, precision in FILES.values():
+        # ONNX Runtime computes no bfloat16 on this machine's processor.
+        assert precision == "bf16" or abs(accuracy(folder / file) - wanted) <= 0.003, file
 
 
 def times(folder):
@@ -140,16 +125,9 @@ def test_a_build_is_resumed(copied, zoo):
     damaged[-100] ^= 1
     (copied / "onnx/model_fused.onnx").write_bytes(damaged)
     (copied / "onnx/model_q4.onnx").write_bytes(b"left over")
-    (copied / "onnx/.zoo-build-0123456789abcdef").mkdir()
-    # What another command is at is not swept.
-    others = [copied / name for name in (".zoo-pull", ".zoo-part-0123456789abcdef")]
-    for other in others:
-        other.mkdir()
     (record,) = zoo.json(*BUILD, *every)
     assert record["built"] == ["int8", "fused"]
     assert record["already_there"] == ["fp32", "fp16", "bf16"]
-    for other in others:
-        other.rmdir()
     after = times(copied)
     assert set(after) == set(before)
     assert after[copied / "onnx/model.onnx"] == before[copied / "onnx/model.onnx"]
@@ -158,10 +136,10 @@ def test_a_build_is_resumed(copied, zoo):
 
 @pytest.mark.full
 def test_other_weights_are_not_mixed(copied, zoo):
-    content = digest(copied / "manifest.json")
+    content = (copied / "manifest.json").read_bytes()
     other = (*BUILD, "--weights", "random:3", "--variant", "fp32")
     assert "other weights: replace it with --force" in zoo(*other, code=2).out
-    assert digest(copied / "manifest.json") == content
+    assert (copied / "manifest.json").read_bytes() == content
     zoo(*other, "--force")
     assert list(manifest(copied)["variants"]) == ["fp32"]
     assert {name for name in listed(copied) if name.startswith("onnx/")} == {"onnx/model.onnx"}
@@ -197,23 +175,19 @@ def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path)
     header = earlier.changed(files=(), variants={}, complete=False)
     older = earlier.changed(tools={**earlier.tools, "onnxruntime": "1.0.0"})
     (tmp_path / "manifest.json").write_text(to_text(older))
-    with pytest.raises(
-        BadOutput, match=r"fp16 and bf16 and int8 of a build with onnxruntime 1\.0\.0"
-    ):
+    told = r"fp16 and bf16 and int8 of a build with onnxruntime 1\.0\.0"
+    with pytest.raises(BadOutput, match=told):
         Ledger(tmp_path, header, ("fp32", "fused"), force=False)
     assert Ledger(tmp_path, header, tuple(FILES), force=False).content.variants == {}
     assert Ledger(tmp_path, header, ("fp32",), force=True).content.variants == {}
-
-
-def plan(model):
-    return FolderPlan(model, Path(model), "auto", Signature(None, None), ("fp32",))
 
 
 @pytest.mark.parametrize(("budget", "most"), [(2.8e9, 2), (1e6, 1), (1e12, 4)])
 def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     """Small networks of 1.3 GB each: as many as fit, and one alone whatever the budget."""
     names = ("dinov2_vits14", "dinov2_vits14_reg", "dinov3_vits16", "tips_vits14_hr")
-    plans = [plan(name) for name in names]
+    signature = Signature(None, None)
+    plans = [FolderPlan(name, Path(name), "auto", signature, ("fp32",)) for name in names]
     assert all(1e9 < schedule.memory_needed(each) < 1.35e9 for each in plans)
     running, seen = set(), []
 
@@ -226,8 +200,8 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
 
     monkeypatch.setattr(schedule, "start", start)
     pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
-    outcomes = schedule.run_builds(plans, pool, budget, lambda plan, outcome: None)
-    assert [outcome.model for outcome in outcomes] == [each.model for each in plans]
+    outcomes = schedule.run_builds(plans, pool, budget, lambda *finished: None)
+    assert tuple(outcome.model for outcome in outcomes) == names
     assert max(seen) == most
 
 
@@ -238,10 +212,7 @@ def test_images_as_input(zoo):
     folder = zoo.here / "out" / MODEL
     golden = load_file(folder / "golden.safetensors")
     assert golden["image"].shape == (1, 224, 336, 3) and golden["image"].dtype == np.uint8
-    for variant in manifest(folder)["variants"].values():
-        got = converter.run(folder / variant["files"][0], [golden["image"]])
-        for name, value in got.items():
-            assert converter.compare(value, golden[name]).cosine >= 0.99
+    zoo("verify", folder)
     assert "any height and width" in (folder / "README.md").read_text()
 
 
@@ -253,19 +224,6 @@ def test_two_builds_of_one_folder(tmp_path):
     records = [json.loads(process.communicate(timeout=300)[0])[0] for process in both]
     assert sorted(record["built"] for record in records) == [[], ["fp32"]]
     assert all(record["manifest"]["complete"] for record in records)
-
-
-@pytest.mark.full
-def test_no_room(tmp_path):
-    """One sentence, and nothing but whole files that were finished before."""
-    # A limit on the size of files gives the same kind of error as a full disk.
-    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); "
-    program = [*PROGRAM[:2], code + PROGRAM[2]]
-    process = Command(tmp_path).start(*BUILD, program=program)
-    said = "".join(process.communicate(timeout=300))
-    assert process.returncode == 2 and "make room there" in said and "Traceback" not in said
-    check_manifest(tmp_path / "out" / MODEL)
-    assert not list((tmp_path / "out" / MODEL / "onnx").glob("*"))
 
 
 @pytest.mark.full

@@ -40,31 +40,32 @@ def described(inputs=(PIXELS,), **changes):
     return parse(json.dumps(content).encode(), "the manifest")
 
 
+def shaped(*shape):
+    return {"inputs": [PIXELS | {"shape": shape}]}
+
+
+MAPS = {"input": "uint8", "reshape": True, "layers": [3]}
+
+
 @pytest.mark.parametrize(
     ("changes", "signature"),
     [
-        ({}, Signature((32, 48), None)),
-        (
-            {"inputs": [PIXELS | {"shape": [2, 3, "h", "w"]}], "size": None, "layers": [1, 12]},
-            Signature(None, 2, (1, 12)),
-        ),
-        (
-            {"input": "uint8", "reshape": True, "layers": [3]},
-            Signature((32, 48), None, (3,), True, "uint8"),
-        ),
-        *(({"inputs": inputs}, None) for inputs in ([], [PIXELS | {"shape": []}])),
-        ({"inputs": [PIXELS | {"shape": [0, 3]}]}, None),
-        ({"size": [33, 48]}, None),
-        ({"layers": [13]}, None),
+        (shaped(2, 3, "h", "w") | {"size": None, "layers": [1, 12]}, Signature(None, 2, (1, 12))),
+        (MAPS, Signature((32, 48), None, (3,), True, "uint8")),
     ],
 )
 def test_the_signature(changes, signature):
-    """What the model cannot do is no signature."""
-    if signature is None:
-        with pytest.raises(BadFile, match="describes no export of dinov3_vits16"):
-            stated_signature(described(**changes), ENTRY)
-    else:
-        assert stated_signature(described(**changes), ENTRY) == signature
+    assert stated_signature(described(**changes), ENTRY) == signature
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"inputs": []}, shaped(), shaped(0, 3), {"size": [33, 48]}, {"layers": [13]}],
+    ids=str,
+)
+def test_what_the_model_cannot_do_is_no_signature(changes):
+    with pytest.raises(BadFile, match="describes no export of dinov3_vits16"):
+        stated_signature(described(**changes), ENTRY)
 
 
 def test_files(tmp_path):
@@ -76,10 +77,8 @@ def test_files(tmp_path):
     (tmp_path / "a.onnx_data").write_bytes(b"Tensors")
     _, findings = audit(tmp_path / "a.onnx")
     assert findings["files"].detail == "a.onnx_data has another sha256"
-    (tmp_path / "a.onnx_data").unlink()
-    _, findings = audit(tmp_path / "a.onnx")
-    assert findings["files"].detail == "a.onnx_data is missing"
-    assert not findings["files"].passed and not findings["graph"].passed
+    assert not findings["files"].passed
+    assert not findings["graph"].passed and "not read" in findings["graph"].detail
 
 
 def test_a_network_of_the_users_own(tmp_path):
@@ -98,11 +97,6 @@ def test_a_network_of_the_users_own(tmp_path):
     assert {each.output for each in compared.comparisons} >= {"pooler_output", "logits"}
     with pytest.raises(BadFile, match="other weights"):
         audit(file, "auto")
-    data = bytearray(file.read_bytes())
-    data[-100] ^= 1
-    file.write_bytes(data)
-    report, findings = audit(file, str(checkpoint))
-    assert not report.passed and "not read" in findings["graph"].detail
     # Nobody knows how a network was cut, so that the numbers cannot be compared again.
     cut = eqx.tree_at(lambda m: m.blocks, digits, digits.blocks[:3])
     zoo.to_onnx(cut, file, size=8, verify=False)
@@ -114,12 +108,12 @@ def test_a_network_of_the_users_own(tmp_path):
 
 
 def test_weights():
-    random = described(weights={"kind": "random", "seed": 7})
-    assert read_choice(None, random, ENTRY, Lines()) == Seed(7)
-    assert read_choice("random", random, ENTRY, Lines()) == Seed(0)
-    own = described(weights={"kind": "own"})
+    def read(option=None, **weights):
+        return read_choice(option, described(weights=weights), ENTRY, Lines())
+
+    assert read(kind="random", seed=7) == Seed(7)
+    assert read("random", kind="random", seed=7) == Seed(0)
     with pytest.raises(BadFile, match="names no checkpoint"):
-        read_choice(None, own, ENTRY, Lines())
-    named = described(weights={"kind": "meta", "name": "nowhere.pth", "sha256": "0" * 64})
+        read(kind="own")
     with pytest.raises(WeightsNotFound, match=r"no nowhere\.pth in"):
-        read_choice(None, named, ENTRY, Lines())
+        read(kind="meta", name="nowhere.pth", sha256="0" * 64)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from functools import partial
 
 import numpy as np
 import onnx
@@ -25,8 +26,8 @@ def folder(built, tmp_path):
     return shutil.copytree(built[0], tmp_path / "vit_digits")
 
 
-def audit(folder, provider=CPU):
-    return audit_folder(folder, provider, Lines())
+audit = partial(audit_folder, provider=CPU, progress=Lines())
+audit_network = partial(audit_one, provider=CPU, progress=Lines())
 
 
 def listed(folder, **changes):
@@ -41,17 +42,17 @@ def listed(folder, **changes):
 
 def told(report):
     """What a failed check says, by the place and the name of the check."""
-    files = ((each.name, each.findings) for each in report.variants)
+    places = {"folder": report.findings} | {each.name: each.findings for each in report.variants}
     return {
         f"{place}: {finding.check}": finding.detail
-        for place, findings in (("folder", report.findings), *files)
+        for place, findings in places.items()
         for finding in findings
         if not finding.passed
     }
 
 
-def failed(report):
-    return set(told(report))
+def failed(folder):
+    return set(told(audit(folder)))
 
 
 def test_a_sound_folder(built, zoo):
@@ -81,11 +82,9 @@ def test_a_pulled_folder_has_some_variants(folder):
     for name in ("model_fused", "model_bf16"):
         (folder / f"onnx/{name}.onnx").unlink()
     report = audit(folder)
-    assert report.passed
-    assert report.absent == ["fused", "bf16"]
-    for path in (folder / "onnx").iterdir():
-        path.unlink()
-    assert failed(audit(folder)) == {"folder: variants"}
+    assert report.passed and report.absent == ["fused", "bf16"]
+    shutil.rmtree(folder / "onnx")
+    assert failed(folder) == {"folder: variants"}
 
 
 def test_an_exported_file(zoo):
@@ -104,9 +103,9 @@ def test_an_exported_file(zoo):
     checks = {finding["check"]: finding["passed"] for finding in found["findings"]}
     names = ("graph", "checker", "loads", "signature", "fallback", "JAX")
     assert checks == dict.fromkeys(names, True) | {"fused": False}
-    assert all(c["cosine"] > 0.9999 for c in compared["comparisons"])
     assert found["elsewhere"][CPU]["Attention"] == 4
-    assert {(c["height"], c["width"]) for c in compared["comparisons"]} == {(8, 16)}
+    for each in compared["comparisons"]:
+        assert each["cosine"] > 0.9999 and (each["height"], each["width"]) == (8, 16)
 
 
 def scaled(folder):
@@ -150,9 +149,9 @@ def test_changed_files(change, wanted, folder, zoo):
     """By digest, and then nothing of them is read; and by what is in them, all told at once."""
     change(folder)
     unread = {"fp32: graph", "fused: graph"} if change is exchanged else {"fp32: graph"}
-    assert failed(audit(folder)) == unread | {"folder: files"}
+    assert failed(folder) == unread | {"folder: files"}
     listed(folder, complete=False)
-    assert failed(audit(folder)) == wanted | {"folder: manifest"}
+    assert failed(folder) == wanted | {"folder: manifest"}
     assert zoo("verify", folder, code=1).out.count("FAILED") == len(wanted) + 2
 
 
@@ -160,17 +159,15 @@ def test_files_that_do_not_belong(folder):
     (folder / ".cache").mkdir()
     (folder / ".cache/anything").touch()
     assert audit(folder).passed
-    (folder / "onnx/extra.onnx").touch()
     (folder / "note\n.txt").touch()
     (folder / "LICENSE").rename(folder / ".licence")
     (folder / "LICENSE").symlink_to(".licence")
-    os.mkfifo(folder / "pipe")
-    lines = "\n".join(told(audit(folder)).values())
-    for words in (
-        *("onnx/extra.onnx is not", "'note\\n.txt' is", "pipe is not"),
-        *("LICENSE is a sym", "LICENSE is reached through a symbolic link"),
-    ):
-        assert words in lines
+    os.mkfifo(folder / "onnx/pipe")
+    assert told(audit(folder)) == {
+        "folder: files": "LICENSE is reached through a symbolic link",
+        "folder: nothing else": "'note\\n.txt' is not listed; LICENSE is a symbolic link; "
+        "onnx/pipe is not listed",
+    }
 
 
 def test_tensors_in_a_sidecar(folder):
@@ -183,11 +180,9 @@ def test_tensors_in_a_sidecar(folder):
     path.write_text(json.dumps(content))
     listed(folder)
     assert audit(folder).passed
-    assert audit_one(folder / MODEL, CPU, Lines()).passed
+    assert audit_network(folder / MODEL).passed
     sidecar.write_bytes(sidecar.read_bytes()[:-5000])
-    assert {"folder: files", "fp32: graph"} <= failed(audit(folder))
-    sidecar.unlink()
-    assert {"folder: files", "fp32: graph"} <= failed(audit(folder))
+    assert {"folder: files", "fp32: graph"} <= failed(folder)
 
 
 @pytest.mark.parametrize("name", ["golden.safetensors", MODEL])
@@ -204,11 +199,11 @@ def test_damaged_files(folder, name):
         damaged.append(bytes(data))
     for number, data in enumerate(damaged):
         path.write_bytes(data)
-        assert "folder: files" in failed(audit_one(folder / MODEL, CPU, Lines()))
+        assert "folder: files" in told(audit_network(folder / MODEL))
         listed(folder)
-        report = audit_one(folder / MODEL, CPU, Lines())
+        report = audit_network(folder / MODEL)
         print_json(report_record(report))
-        cut = failed(report) & {"folder: golden numbers", "fp32: graph", "fp32: loads"}
+        cut = told(report).keys() & {"folder: golden numbers", "fp32: graph", "fp32: loads"}
         assert cut or number > 2
 
 
@@ -224,35 +219,22 @@ def test_golden_numbers_of_something_else(folder):
     ):
         save_file({k: np.ascontiguousarray(v) for k, v in (arrays | changed).items()}, path)
         listed(folder)
-        assert "fp32: golden" in failed(audit(folder)), changed
+        assert "fp32: golden" in failed(folder), changed
 
 
 def doubling(depth, first):
-    """Functions of which each calls the one before twice; the first one has these nodes."""
-    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
-    bodies = [first] + [
-        [
-            onnx.helper.make_node(f"f{number}", ["x"], ["a"], domain="own"),
-            onnx.helper.make_node(f"f{number}", ["a"], ["y"], domain="own"),
-        ]
-        for number in range(depth)
-    ]
-    functions = [
-        onnx.helper.make_function("own", f"f{number}", ["x"], ["y"], body, opsets)
-        for number, body in enumerate(bodies)
-    ]
-    x, y = (onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy")
-    call = onnx.helper.make_node(f"f{depth}", ["x"], ["y"], domain="own")
-    graph = onnx.helper.make_graph([call], "", [x], [y])
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=functions)
+    """A model whose functions each call the one before twice; the first one calls `first`."""
+    bodies = [f"y = {first}(x)"] + [f"a = own.f{n}(x) y = own.f{n}(a)" for n in range(depth)]
+    declared = '<domain: "own", opset_import: ["": 18, "own": 1]>'
+    functions = (f"{declared} f{n}(x) => (y) {{ {body} }}" for n, body in enumerate(bodies))
+    main = '<ir_version: 10, opset_import: ["": 18, "own": 1]> agraph (float[1] x) => (float[1] y)'
+    return onnx.parser.parse_model("\n".join((f"{main} {{ y = own.f{depth}(x) }}", *functions)))
 
 
 @pytest.mark.parametrize("depth", [3, 40, 2000])
 @pytest.mark.parametrize("calls_itself", [False, True])
 def test_functions_that_become_a_great_many_nodes(depth, calls_itself, tmp_path):
-    name, domain = (f"f{depth}", "own") if calls_itself else ("Identity", "")
-    first = [onnx.helper.make_node(name, ["x"], ["y"], domain=domain)]
-    file = tmp_path / "model.onnx"
-    file.write_bytes(doubling(depth, first).SerializeToString())
-    found, _ = read_graph(file, [])
+    model = doubling(depth, f"own.f{depth}" if calls_itself else "Identity")
+    onnx.save(model, tmp_path / "model.onnx")
+    found, _ = read_graph(tmp_path / "model.onnx", [])
     assert found.passed == (depth == 3 and not calls_itself)

@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
+from tests import folders
 from weights.opening import open_inside
 from zoo.files.staging import staged
 
+MODEL = "onnx/model.onnx"
 STAGE = """
 import sys, time
 from pathlib import Path
@@ -35,22 +37,15 @@ def test_what_a_killed_process_staged_goes(tmp_path):
         assert sorted(tmp_path.iterdir()) == sorted([*others, stage])
 
 
-LINKS = {
-    "the file": lambda folder: (folder / "onnx/model.onnx").symlink_to("../other"),
-    "a folder on the way": lambda folder: (folder / "onnx").symlink_to("."),
-    "a FIFO's name": lambda folder: (folder / "onnx/model.onnx").symlink_to("/dev/stdin"),
-}
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_links_inside_a_folder_are_not_followed(link, tmp_path):
-    (tmp_path / "other").write_bytes(b"secret")
-    (tmp_path / "model.onnx").write_bytes(b"secret")
-    if "folder" not in link:
-        (tmp_path / "onnx").mkdir()
-    LINKS[link](tmp_path)
+@pytest.mark.parametrize(
+    ("link", "to"), [(MODEL, "../other"), ("onnx", "."), (MODEL, "/dev/stdin")]
+)
+def test_links_inside_a_folder_are_not_followed(link, to, tmp_path):
+    folders.write(tmp_path, {"other": b"secret", "model.onnx": b"secret"})
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).symlink_to(to)
     with pytest.raises(OSError, match=r"symbolic|directory"):
-        open_inside(tmp_path, "onnx/model.onnx")
+        open_inside(tmp_path, MODEL)
     around = tmp_path / "around"  # the folder itself may be reached as its owner likes
     around.symlink_to(tmp_path)
     with open_inside(around, "other") as file:
