@@ -48,16 +48,16 @@ def root(zoo):
 
 
 def there(root):
-    """Files that are kept, of ours and of others."""
+    """Files of ours that are kept, as those of others are."""
     found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
     assert set(MINE) <= found
     return found - set(MINE)
 
 
-def answered(zoo, text, *arguments) -> str:
-    """What it prints on stdout when it is given an answer."""
-    zoo.patch.setattr(sys, "stdin", io.StringIO(text))
-    said = zoo(*arguments)
+def cleared(zoo, answer) -> str:
+    """What `zoo cache clear` prints on stdout when it is given an answer."""
+    zoo.patch.setattr(sys, "stdin", io.StringIO(answer))
+    said = zoo("cache", "clear")
     assert "Remove" in said.err
     return said.out
 
@@ -87,10 +87,9 @@ def test_nothing_is_removed_without_a_yes(zoo, root):
     everything = {*ENTRIES, *OURS}
     zoo.patch.setattr(sys, "stdin", io.StringIO(""))
     assert "nobody answered" in zoo("cache", "clear", code=2).error
-    assert "nothing was removed" in answered(zoo, "n\n", "cache", "clear")
+    assert "nothing was removed" in cleared(zoo, "n\n")
     told = zoo.json("cache", "clear", "*small*", "--dry-run")
-    assert not told["removed"]
-    assert [entry["name"] for entry in told["entries"]] == NAMES[:3]
+    assert not told["removed"] and [entry["name"] for entry in told["entries"]] == NAMES[:3]
     assert there(root) == everything
     told = zoo.json("cache", "clear", f"*/{OTHER}/*", "*/w.bin", "models/*", "--yes")
     assert told["removed"]
@@ -98,6 +97,6 @@ def test_nothing_is_removed_without_a_yes(zoo, root):
     assert there(root) == {f"{DINOV2}/{COMMIT}/file", *OURS}
     gone = (f"{DINOV2}/{OTHER}", f"{DINOV2}/{COMMIT}/deep", f"{DINOV3}/{COMMIT}")
     assert not any((root / place).exists() for place in gone)
-    assert "all of this was removed" in answered(zoo, "y\n", "cache", "clear")
+    assert "all of this was removed" in cleared(zoo, "y\n")
     assert there(root) == set() and not (root / DINOV2).exists()
     assert "0 entries" in zoo("cache", "clear").out

@@ -1,6 +1,6 @@
 """Values of options, which models a command is about, and what is known of them."""
 
-from itertools import pairwise
+import re
 
 import pytest
 
@@ -20,7 +20,6 @@ from zoo.registry.lookup import MODELS, fitting, info, select
         (read_size, "dynamic", "dynamic"),
         (read_size, "224", (224, 224)),
         (read_sides, "256x384", (256, 384)),
-        (read_sides, None, None),
         (read_batch, "dynamic", None),
         (read_batch, "8", 8),
         (read_layers, None, ()),
@@ -58,30 +57,21 @@ def test_bad_values(read, texts, told):
     ],
 )
 def test_opset_takes_any_number_of_values(given, read):
-    joined = join_opsets(given)
-    texts = [b for a, b in pairwise(joined) if a == "--opset"]
-    texts += [a.removeprefix("--opset=") for a in joined if a.startswith("--opset=")]
-    assert parse_opsets(split_commas(texts)) == read
-    words = {"m", "--size", "224"}
-    assert [a for a in joined if a in words] == [a for a in given if a in words]
-
-
-@pytest.mark.parametrize(
-    ("patterns", "names"),
-    [
-        (["*_sat493m"], ["dinov3_vitl16_sat493m", "dinov3_vit7b16_sat493m"]),
-        (["dinov3_vits16_pretrain*"], ["dinov3_vits16"]),
-        (["vit5_b*", "digits"], ["vit5_base", "vit_digits"]),
-    ],
-)
-def test_patterns_fit_names_aliases_and_families(patterns, names):
-    """For commands as for the list."""
-    assert select([], False, patterns) == select([], True, patterns) == names
-    assert sorted(select([*patterns, *patterns], False)) == sorted(names)
+    joined = " ".join(join_opsets(given))
+    assert parse_opsets(split_commas(re.findall(r"--opset[ =](\S+)", joined))) == read
+    others = r"(?:m|--size 224)(?!\S)"
+    assert re.findall(others, joined) == re.findall(others, " ".join(given))
 
 
 def test_selections():
-    """A whole name is that model alone, though others begin with it."""
+    """Patterns fit names, aliases and families; a whole name is that model alone."""
+    for patterns, names in (
+        (["*_sat493m"], ["dinov3_vitl16_sat493m", "dinov3_vit7b16_sat493m"]),
+        (["dinov3_vits16_pretrain*"], ["dinov3_vits16"]),
+        (["vit5_b*", "digits"], ["vit5_base", "vit_digits"]),
+    ):
+        assert select([], False, patterns) == select([], True, patterns) == names
+        assert sorted(select([*patterns, *patterns], False)) == sorted(names)
     two = ["vit_digits", "dinov3_vits16"]
     assert select(["FACEBOOK/dinov2-small"], False) == ["dinov2_vits14"]
     assert select([two[0], "dinov3_vits16_pretrain_lvd1689m", *two], False) == two
@@ -122,16 +112,15 @@ def test_json_has_all_that_the_registry_knows(zoo):
     place = "facebook/dinov3-vitl16-pretrain-lvd1689m"
     assert weights["dinov3_vitl16"] == {"from": "hub", "place": place, "here": None}
     # There is code for it, and a file for who accepts the licence, but no repository.
-    assert weights["dinov3_vitl16plus"]["from"] == "publisher"
-    assert weights["vit5_small"]["from"] == "publisher"
+    assert weights["dinov3_vitl16plus"]["from"] == weights["vit5_small"]["from"] == "publisher"
     assert weights["vit5_small"]["place"].startswith("https://")
     assert weights["vit_huge_patch14_224"] == {"from": "nobody", "place": "", "here": None}
 
 
-def test_weights_that_are_here_already(zoo, tmp_path):
+def test_weights_that_are_here_already(zoo):
     """An empty file does, since nothing is read; all places are in tests/weights."""
     assert "this machine" not in zoo("list", "dinov3_vits16").out
-    path = tmp_path / "here" / info("dinov3_vits16").checkpoint
+    path = zoo.here / info("dinov3_vits16").checkpoint
     path.touch()
     assert "this machine" in zoo("list", "dinov3_vits16").out
     assert str(path) in zoo("info", "dinov3_vits16").out

@@ -41,12 +41,8 @@ def test_a_dry_run_of_exports(zoo):
     one, other = foretold(zoo, "export", "vit5_small", "vit_digits", code=2)
     assert "not on this machine" in one["error"]
     assert other["error"] is None and other["weights"].startswith("on this machine, ")
-
-
-def test_a_filter_is_enough(zoo):
-    for all in ((), ("--all",)):
-        found = foretold(zoo, "export", *all, "--filter", "vit_d*,dinov3_vits16p*", *QUICK)
-        assert [each["model"] for each in found] == ["dinov3_vits16plus", "vit_digits"]
+    found = foretold(zoo, "export", "--filter", "vit_d*,dinov3_vits16p*", "--weights", "random")
+    assert [each["model"] for each in found] == ["dinov3_vits16plus", "vit_digits"]
 
 
 @pytest.mark.parametrize(
@@ -64,24 +60,14 @@ def test_a_dry_run_of_a_build(asked, got, zoo):
     assert found["files"] == {f"{folder}/model{end}": size for end, size in sizes.items()}
 
 
-def test_an_export_its_check_and_its_speed(zoo):
-    (planned,) = foretold(zoo, "export", "vit_digits")
-    (manifest,) = zoo.json("export", "vit_digits", "--size", 8)
-    (file,) = manifest["files"]
-    assert file["name"] == "vit_digits-opset23.onnx"
-    assert file["bytes"] == pytest.approx(planned["files"][file["name"]], rel=0.1)
-    assert zoo.json("verify", file["name"])["passed"]
-    (row,) = zoo.json("bench", file["name"], "--rounds", 2)["files"]
-    assert row["name"] == file["name"]
-
-
 def test_several_models_in_one_run(zoo):
     """One that cannot be written does not keep the others from being written."""
+    ((name, size),) = foretold(zoo, "export", "vit_digits")[0]["files"].items()
     (zoo.here / NAME).touch()
     command = ("export", "dinov3_vits16", "vit_digits", *QUICK)
     said = zoo(*command, code=2)
     assert "dinov3_vits16: dinov3_vits16-opset23.onnx exists already" in said.out
-    assert (zoo.here / "vit_digits-opset23.onnx").stat().st_size > 600e3
+    assert (zoo.here / name).stat().st_size == pytest.approx(size, rel=0.1)
     outcomes = zoo.json(*command, "--force")
     assert [outcome["model"] for outcome in outcomes] == ["dinov3_vits16", "vit_digits"]
     assert [outcome["error"] for outcome in outcomes] == [None, None]
@@ -93,12 +79,8 @@ def test_the_module_without_a_model(zoo, capsys):
     """`python -m zoo.export`: a trained model and a large one, neither of which needs a network."""
     assert call(alone, ["--no-verify", "--opset", "23"]) == 0
     told = capsys.readouterr().out
-    for words in (
-        "vit_digits: weights: vit_digits.safetensors",
-        "vit_digits: fused: 4 Attention, ",
-        "dinov3_vits16: weights: random (seed 0)",
-    ):
-        assert words in told
+    assert "vit_digits: fused: 4 Attention, " in told
+    assert "dinov3_vits16: weights: random (seed 0)" in told
     found = [json.loads(path.read_text()) for path in sorted(zoo.here.glob("*.json"))]
     kinds = [(record["model"], record["weights"]["kind"]) for record in found]
     assert kinds == [("dinov3_vits16", "random"), ("vit_digits", "meta")]
@@ -107,10 +89,10 @@ def test_the_module_without_a_model(zoo, capsys):
 def test_checkpoints(vits16, zoo):
     found = zoo.json("weights", "inspect", vits16.path)
     assert set(found["models"]) == {"dinov3_vits16", "eupe_vits16"}
+    told = found["checkpoint"]["tensors"].items()
+    read = {key: (each["dtype"], *each["shape"]) for key, each in told}
     tensors = open_checkpoint(vits16.path).tensors
-    assert found["checkpoint"]["tensors"] == {
-        key: {"dtype": tensor.dtype, "shape": list(tensor.shape)} for key, tensor in tensors.items()
-    }
+    assert read == {key: (tensor.dtype, *tensor.shape) for key, tensor in tensors.items()}
     done = zoo.json("weights", "convert", vits16.path, "a.pth", "--model", "dinov3_vits16")
     assert (done["target"], done["model"], done["naming"]) == ("a.pth", "dinov3_vits16", "meta")
     assert (zoo.here / "a.pth").exists()
@@ -128,9 +110,8 @@ def test_golden(zoo):
     assert made == {"file": "g.safetensors", "model": "vit_digits", "reference": "reference.npz"}
     assert zoo.json("golden", "check", "g.safetensors", "--weights", "auto")["passed"]
     zoo("golden", "make", "vit_digits", "other.pth", "--seed", 9)
-    for other in ("random:1", "other.pth"):
-        checked = zoo.json("golden", "check", "g.safetensors", "--weights", other, code=1)
-        assert not checked["passed"]
-        outputs = [row["output"] for row in checked["comparisons"]]
-        assert outputs == ["last_hidden_state", "pooler_output"]
+    checked = zoo.json("golden", "check", "g.safetensors", "--weights", "other.pth", code=1)
+    assert not checked["passed"]
+    outputs = [row["output"] for row in checked["comparisons"]]
+    assert outputs == ["last_hidden_state", "pooler_output"]
     assert "FAILED" in zoo("golden", "check", "g.safetensors", "--weights", "random", code=1).out
