@@ -108,22 +108,18 @@ def test_what_is_refused(folder):
 
 
 def test_from_a_hub_then_from_our_cache(zoo, at, monkeypatch):
-    repository, other = f"somebody/{MODEL}", "e" * 40
-    held = {COMMIT: folders.published(FILES), other: folders.published(folders.contents(1))}
-    named = {
-        f"{repository}@{commit}/{name}": data
-        for commit, files in held.items()
-        for name, data in files.items()
-    }
+    repository, other, named = f"somebody/{MODEL}", "e" * 40, {}
+    for commit, files in ((COMMIT, FILES), (other, folders.contents(1))):
+        held = folders.published(files).items()
+        named |= {f"{repository}@{commit}/{name}": data for name, data in held}
     branches = {f"{repository}@main": [COMMIT, COMMIT, COMMIT, other]}
     hub = at(serving(Hub(named, branches=branches)))
     monkeypatch.delenv("ZOO_CACHE_DIR", raising=False)
 
     def loads(scale, **options):
         model = package.load(MODEL, **options)
-        np.testing.assert_allclose(
-            model(BLACK)["pooler_output"], expected(BLACK[None], scale), atol=1e-5
-        )
+        found, wanted = model(BLACK)["pooler_output"], expected(BLACK[None], scale)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
         return model.path
 
     with pytest.raises(BadFile, match="was never loaded into"):
@@ -147,6 +143,4 @@ def test_from_a_hub_then_from_our_cache(zoo, at, monkeypatch):
     with pytest.raises(Unreachable, match=r"Or load with offline=True\."):
         loads(2)
     program = WITHOUT_JAX.format(folder=str(path.parents[1]))
-    process = Command(zoo.home).start(program=[sys.executable, "-c", program])
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 0, told
+    Command(zoo.home)(program=[sys.executable, "-c", program])
