@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import folders
 from zoo.artifacts.build.pools import processes
 from zoo.processes import SAFE_PATH, fresh, run_program, workers
 from zoo.progress import Bar, Lines, bar
@@ -16,12 +17,9 @@ TRAPPED = ("multiprocessing", "concurrent", "threading", "signal", "selectors", 
 @pytest.fixture
 def trap(tmp_path, monkeypatch):
     """A folder of modules that say so when they are imported, and what they said."""
-    said = tmp_path / "said"
-    folder = tmp_path / "downloaded"
-    folder.mkdir()
-    for name in TRAPPED:
-        (folder / f"{name}.py").write_text(f"open({str(said)!r}, 'a').write(__name__ + ' ')\n")
-    monkeypatch.chdir(folder)
+    said, folder = tmp_path / "said", tmp_path / "downloaded"
+    code = f"open({str(said)!r}, 'a').write(__name__ + ' ')\n".encode()
+    monkeypatch.chdir(folders.write(folder, {f"{name}.py": code for name in TRAPPED}))
     return said
 
 
@@ -39,9 +37,9 @@ def test_workers_execute_nothing_of_the_folder(trap):
 
 def test_blocks_that_overlap_leave_the_environment_as_it_was(monkeypatch):
     """In whatever order they end."""
+    monkeypatch.delenv(SAFE_PATH, raising=False)
     for before in (None, "0"):
-        monkeypatch.delenv(SAFE_PATH, raising=False)
-        if before is not None:
+        if before:
             monkeypatch.setenv(SAFE_PATH, before)
         first, second = fresh(), fresh()
         first.__enter__()

@@ -37,24 +37,19 @@ DIGITS = {
 
 def draw(page, strokes, left, top, size):
     """Draw in a part of the board, whose place and size are shares of it."""
-    board = page.locator("#draw").bounding_box()
+    x, y, width, height = page.locator("#draw").bounding_box().values()
+    begin, steps = np.array([x + width * left, y + height * top]), np.array([width, height]) / 100
     for stroke in strokes:
-        places = [
-            (
-                board["x"] + board["width"] * (left + size * x / 100),
-                board["y"] + board["height"] * (top + size * y / 100),
-            )
-            for x, y in stroke
-        ]
-        page.mouse.move(*places[0])
+        first, *places = (begin + size * steps * stroke).tolist()
+        page.mouse.move(*first)
         page.mouse.down()
-        for place in places[1:]:
+        for place in places:
             page.mouse.move(*place)
         page.mouse.up()
 
 
-def said(page, text, timeout=60_000):
-    page.locator("#status", has_text=text).wait_for(timeout=timeout)
+def said(page, text):
+    page.locator("#status", has_text=text).wait_for(timeout=60_000)
 
 
 @BOTH
@@ -107,13 +102,12 @@ def test_preprocessing_is_that_of_the_zoo(visit):
     page = visit.open()
     random = np.random.default_rng(0)
     for how in {entry.preprocessing for entry in MODELS.values()}:
-        given = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(how).items()}
-        for height, width in ((61, 90), (200, 40), (30, 171), (28, 42), (1, 7)):
-            image = random.integers(0, 256, (height, width, 3), np.uint8)
+        for shape in ((61, 90), (200, 40), (30, 171), (28, 42), (1, 7)):
+            image = random.integers(0, 256, (*shape, 3), np.uint8)
             for size in ((28, 42), (14, 14)):
                 wanted = pixel_values([Image.fromarray(image)], how, size)
-                arguments = encoded(image), [height, width], given, size, encoded(wanted)
-                assert in_page(page, "preprocess.js", PREPARE, *arguments) == 0, (how, image.shape)
+                arguments = encoded(image), shape, vars(how), size, encoded(wanted)
+                assert in_page(page, "preprocess.js", PREPARE, *arguments) == 0, (how, shape)
 
 
 COLOURS = """(() => {
@@ -127,30 +121,27 @@ COLOURS = """(() => {
 def test_components_are_those_of_the_command_line(visit, count, dim):
     page = visit.open()
     random = np.random.default_rng(1)
-    rows = random.standard_normal((count, dim)) * 0.8 ** np.arange(dim) + random.standard_normal(
-        dim
-    )
-    wanted = components(rows.astype(np.float32).reshape(1, 1, count, dim))[0, 0]
-    found = np.array(in_page(page, "features.js", COLOURS, rows.astype(np.float32).tolist()))
+    rows = random.standard_normal((count, dim)) * 0.8 ** np.arange(dim)
+    rows = (rows + random.standard_normal(dim)).astype(np.float32)
+    wanted = components(rows[None, None])[0, 0]
+    found = np.array(in_page(page, "features.js", COLOURS, rows.tolist()))
     assert found.shape == wanted.shape and abs(found - wanted).max() <= 1
 
 
 DROP = """async (address) => {
     const bytes = await (await fetch(address)).blob();
-    const carried = new DataTransfer();
-    carried.items.add(new File([bytes], "cat.png", { type: "image/png" }));
-    const place = document.getElementById("drop");
-    for (const kind of ["dragover", "drop"]) {
-        const happening = { dataTransfer: carried, bubbles: true, cancelable: true };
-        place.dispatchEvent(new DragEvent(kind, happening));
-    }
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([bytes], "cat.png", { type: "image/png" }));
+    const happening = { dataTransfer, bubbles: true, cancelable: true };
+    for (const kind of ["dragover", "drop"])
+        document.getElementById("drop").dispatchEvent(new DragEvent(kind, happening));
 }"""
 
 
 def pixels(page, caption):
     """What a map shows: [rows, columns, 3]."""
-    map = page.locator(f"canvas[aria-label='{caption}']")
-    address = map.evaluate("canvas => canvas.toDataURL()")
+    canvas = page.locator(f"canvas[aria-label='{caption}']")
+    address = canvas.evaluate("canvas => canvas.toDataURL()")
     return np.asarray(Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))))[..., :3]
 
 
@@ -174,7 +165,19 @@ def test_a_photograph_is_dropped(visit, made):
     page.locator("#numbers th", has_text="Fastest of 3").wait_for(timeout=60_000)
     row = page.locator("#numbers tbody tr").nth(1).locator("td").all_inner_texts()
     assert 0.999 < float(row[-1]) < 1 and 0 < float(row[-2]) < 1
-    choose_a_patch(page)
+    # A patch is chosen with the mouse in any of the maps, and with the keyboard.
+    before = pixels(page, "fp32: likeness to the patch")
+    canvas = page.locator("canvas[aria-label='int8: principal components']")
+    canvas.scroll_into_view_if_needed()
+    side = canvas.bounding_box()["width"] / 14
+    canvas.click(position={"x": 0.6 * side, "y": 2.5 * side})
+    chosen = page.locator("#patch")
+    assert chosen.inner_text().startswith("Chosen: row 3, column 1.")
+    page.get_by_role("application").focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert chosen.inner_text().startswith("Chosen: row 4, column 3.")
+    assert (pixels(page, "fp32: likeness to the patch") != before).any()
     nothing_is_in_the_way(page)
     visit.shoot("features", "section[aria-labelledby=try]")
 
@@ -185,22 +188,6 @@ def nothing_is_in_the_way(page):
 
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
-
-
-def choose_a_patch(page):
-    """With the mouse in any of the maps, and with the keyboard."""
-    before = pixels(page, "fp32: likeness to the patch")
-    canvas = page.locator("canvas[aria-label='int8: principal components']")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    page.mouse.click(box["x"] + box["width"] * 0.6 / 14, box["y"] + box["height"] * 2.5 / 14)
-    said_of = page.locator("#patch")
-    assert said_of.inner_text().startswith("Chosen: row 3, column 1.")
-    page.get_by_role("application").focus()
-    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
-        page.keyboard.press(key)
-    assert said_of.inner_text().startswith("Chosen: row 4, column 3.")
-    assert (pixels(page, "fp32: likeness to the patch") != before).any()
 
 
 def test_what_is_no_picture_is_said(visit):

@@ -25,8 +25,8 @@ SHOWN = re.compile(r'aria-label="C\+\+"><code>(.*?)</code>', re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """A function that makes a program of a text, with the library of Python's package."""
+def said(tmp_path_factory):
+    """What a program says in a folder, which is compiled with the library of Python's package."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("there is no C++ compiler here: `apt-get install g++` brings one")
@@ -37,29 +37,20 @@ def compiled(tmp_path_factory):
             f"there is no {HEADER} here: `apt-get install libonnxruntime-dev` brings it from "
             "Debian 13 on, and CPLUS_INCLUDE_PATH names another folder that has it"
         )
-    libraries = Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
-    library = next(libraries, None)
+    library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"), None)
     if library is None:
         pytest.skip("this package of onnxruntime holds no library that programs in C++ can link")
     place = tmp_path_factory.mktemp("cpp")
     # Programs look for it under the name that has the first number of its version only.
     (place / "libonnxruntime.so.1").symlink_to(library)
 
-    def make(text):
+    def said(text, folder):
         (place / "use.cpp").write_text(text)
-        linked = [str(place / "libonnxruntime.so.1"), f"-Wl,-rpath,{place}"]
-        arguments = [*command, str(place / "use.cpp"), "-o", str(place / "use"), *linked]
-        done = subprocess.run(arguments, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return str(place / "use")
+        linked = [place / "libonnxruntime.so.1", f"-Wl,-rpath,{place}"]
+        subprocess.run([*command, place / "use.cpp", "-o", place / "use", *linked], check=True)
+        return subprocess.check_output([place / "use"], cwd=folder, text=True).split()
 
-    return make
-
-
-def run(program, folder):
-    done = subprocess.run([program], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return said
 
 
 @pytest.fixture(scope="module")
@@ -71,25 +62,28 @@ def of_bytes(tmp_path_factory):
     return place / "vit_digits"
 
 
-@pytest.mark.parametrize("which", ["digits", "pictures", "of bytes"])
-def test_the_program_of_a_page_gives_what_python_gives(which, compiled, folders, of_bytes):
-    folder = dict(zip(("digits", "pictures", "of bytes"), (*folders, of_bytes), strict=True))[which]
+FED = {
+    "digits": np.zeros((1, 3, 8, 8), np.float32),
+    "pictures": np.zeros((1, 3, 224, 224), np.float32),
+    "of bytes": np.zeros((1, 8, 8, 3), np.uint8),
+}
+
+
+@pytest.mark.parametrize("which", FED)
+def test_the_program_of_a_page_gives_what_python_gives(which, said, folders, of_bytes):
+    folder = dict(zip(FED, (*folders, of_bytes), strict=True))[which]
     models = read_all([folder], Lines())
     page = pages(models, catalogue(models, Lines()), 0)[f"{folder.name}.html"]
     (shown,) = SHOWN.findall(page)
-    *shape, first = run(compiled(html.unescape(shown)), folder)
+    *shape, first = said(html.unescape(shown), folder)
     session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
-    (taken,) = session.get_inputs()
-    side, dtype = 224 if which == "pictures" else 8, {"tensor(uint8)": np.uint8}
-    size = [1, side, side, 3] if taken.type in dtype else [1, 3, side, side]
-    zeros = np.zeros(size, dtype.get(taken.type, np.float32))
-    (logits,) = session.run(["logits"], {taken.name: zeros})
+    (logits,) = session.run(["logits"], {session.get_inputs()[0].name: FED[which]})
     assert [int(side) for side in shape] == list(logits.shape)
     # It prints six digits.
     assert float(first) == pytest.approx(float(logits[0, 0]), rel=1e-5)
 
 
-def test_the_program_of_the_documentation_runs(compiled, folders):
+def test_the_program_of_the_documentation_runs(said, folders):
     page = (ROOT / "docs" / "how-to" / "runtimes.md").read_text()
     (shown,) = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
-    assert run(compiled(shown), folders[1] / "onnx") == []
+    assert said(shown, folders[1] / "onnx") == []
