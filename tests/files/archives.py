@@ -12,7 +12,6 @@ import lz4.frame
 from tests.files.changes import flat, number, table
 
 Change = Callable[[random.Random, bytes], bytes]
-
 BLOCK = tarfile.BLOCKSIZE
 
 SHAPES = ("", "1", "2,", "0, 4", "1, " * 7 + "1", "1, " * 8 + "1", "99999999999999,", "-1,", "1L,")
@@ -25,19 +24,16 @@ def arrays(rng: random.Random, data: bytes) -> bytes:
     """A run of `.npy` records with a header that says something else."""
     if rng.random() < 0.3:
         return flat(rng, data)
-    found = list(re.finditer(rb"\{'descr'[^\n]*\n", data))
-    header = rng.choice(found)
-    text = header[0].decode()
+    header = rng.choice(list(re.finditer(rb"\{'descr'[^\n]*\n", data)))
+    text = header[0].decode("latin-1")
     other = rng.choice(("True", "None", "0", "__import__('os')"))
-    text = rng.choice(
-        (
-            re.sub(r"\(.*?\)", f"({rng.choice(SHAPES)})", text),
-            re.sub(r"'[<>|=]\w+'", f"'{rng.choice(TYPES)}'", text),
-            text.replace("False", other),
-            flat(rng, text.encode()).decode("latin-1"),
-        )
+    texts = (
+        re.sub(r"\(.*?\)", f"({rng.choice(SHAPES)})", text),
+        re.sub(r"'[<>|=]\w+'", f"'{rng.choice(TYPES)}'", text),
+        text.replace("False", other),
+        flat(rng, header[0]).decode("latin-1"),
     )
-    changed = text.encode("latin-1")
+    changed = rng.choice(texts).encode("latin-1")
     start, end = header.span()
     # The length before it fits, or not.
     size = min(len(changed), 65535).to_bytes(2, "little") if rng.random() < 0.9 else number(rng)
@@ -83,22 +79,21 @@ def compressed(rng: random.Random, data: bytes) -> bytes:
 
 def blocks(rng: random.Random, frame: bytes) -> bytes:
     """A frame whose blocks are cut, repeated, empty or of another length."""
-    start, parts = 7 + 8 * (frame[4] >> 3 & 1), []
-    at = start
+    at = start = 7 + 8 * (frame[4] >> 3 & 1)
+    parts = []
     while size := int.from_bytes(frame[at : at + 4], "little") & 0x7FFFFFFF:
         size += 4 + 4 * (frame[4] >> 4 & 1)
         parts.append(frame[at : at + size])
         at += size
     chosen = rng.randrange(len(parts))
     block = parts[chosen]
-    parts[chosen] = rng.choice(
-        (
-            block * rng.choice((0, 2, 10)),
-            number(rng).ljust(4, b"\0")[:4] + block[4:],
-            b"\x01\x00\x00\x00\x00" * rng.choice((1, 20_000)) + block,
-            block[:4] + flat(rng, block[4:]),
-        )
+    others = (
+        block * rng.choice((0, 2, 10)),
+        number(rng).ljust(4, b"\0")[:4] + block[4:],
+        b"\x01\x00\x00\x00\x00" * rng.choice((1, 20_000)) + block,
+        block[:4] + flat(rng, block[4:]),
     )
+    parts[chosen] = rng.choice(others)
     return frame[:start] + b"".join(parts) + frame[at:]
 
 

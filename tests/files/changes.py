@@ -63,7 +63,7 @@ def table(rng: random.Random, text: bytes) -> bytes:
                 holder[rng.choice(("", "a", "a" * 300, "../a", "\0", "é"))] = holder[key]
             case 2:
                 other, name = _place(rng, value)
-                holder[key] = json.loads(json.dumps(other[name]))
+                holder[key] = copy.deepcopy(other[name])
             case _:
                 holder[key] = copy.deepcopy(rng.choice(VALUES))
         if not value:
@@ -82,11 +82,9 @@ def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
 
 
 def _written(rng: random.Random, value: Any) -> bytes:
-    text = json.dumps(value)
     depth = rng.choice((9, 900, 100_000))
-    text = text.replace(
-        f'"{DEEP}"', rng.choice(("[" * depth + "]" * depth, '{"a":' * depth, "9" * depth))
-    )
+    deep = rng.choice(("[" * depth + "]" * depth, '{"a":' * depth, "9" * depth))
+    text = json.dumps(value).replace(f'"{DEEP}"', deep)
     if rng.random() < 0.1:
         text = text.replace("{", '{"a": 1, "a": 2, ' if rng.random() < 0.5 else "{,", 1)
     return text.encode("utf-8", "surrogatepass")

@@ -4,9 +4,9 @@ import io
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from tests.seeded import as_file
 from weights import open_checkpoint
 from weights.progress import Quiet
 from weights.tensors import FLOATS
-from weights.writers.items import Items
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.manifest.read import read_manifest, to_text
@@ -30,8 +29,7 @@ MOST_READ = 100
 """Tensors of a file whose values are read."""
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """Valid files by name, and what makes another of the one that is read."""
 
     seeds: Callable[[Path], dict[str, bytes]]
@@ -45,10 +43,6 @@ def arrays() -> dict[str, np.ndarray]:
     return {f"blocks.{i}.w": rng.random(shape, np.float32) for i, shape in enumerate(shapes)}
 
 
-def items() -> Items:
-    return as_file(arrays())
-
-
 def read_checkpoint(path: Path) -> None:
     """What a file holds, and the values of what can be weights."""
     found = open_checkpoint(path).tensors.values()
@@ -58,7 +52,7 @@ def read_checkpoint(path: Path) -> None:
 
 
 def of_safetensors(folder: Path) -> dict[str, bytes]:
-    write_safetensors(folder / "w", items(), Quiet())
+    write_safetensors(folder / "w", as_file(arrays()), Quiet())
     return {"w.safetensors": (folder / "w").read_bytes()}
 
 
@@ -66,7 +60,7 @@ def of_pth(folder: Path) -> dict[str, bytes]:
     """Ours, and PyTorch's own with a wrapper, halves, a view and things that are no tensors."""
     import torch
 
-    write_pth(folder / "w", items(), Quiet())
+    write_pth(folder / "w", as_file(arrays()), Quiet())
     base = torch.arange(24.0).reshape(4, 6)
     state = {"a": base.T, "b": base[1:, ::2], "c": torch.ones(3, dtype=torch.bfloat16)}
     state |= {"d": torch.nn.Parameter(torch.ones(2)), "e": torch.eye(2).to_sparse()}
@@ -97,7 +91,7 @@ def of_equimo(_: Path) -> dict[str, bytes]:
 
 def of_sharded(folder: Path) -> dict[str, bytes]:
     """An index, and the two files that it names."""
-    places, shards, tensors = {}, {}, list(items().items())
+    places, shards, tensors = {}, {}, list(as_file(arrays()).items())
     for number, half in enumerate((dict(tensors[:2]), dict(tensors[2:]))):
         name = f"model-{number}.safetensors"
         write_safetensors(folder / name, half, Quiet())
@@ -117,15 +111,13 @@ def safetensors(rng: random.Random, data: bytes) -> bytes:
         return changes.flat(rng, data)
     end = 8 + int.from_bytes(data[:8], "little")
     text = changes.table(rng, data[8:end])
-    size = len(text).to_bytes(8, "little")
-    if rng.random() < 0.1:
-        size = changes.number(rng).ljust(8, b"\0")
+    lies = rng.random() < 0.1
+    size = changes.number(rng).ljust(8, b"\0") if lies else len(text).to_bytes(8, "little")
     return size + text + data[end:]
 
 
 def table(rng: random.Random, data: bytes) -> bytes:
-    change = changes.flat if rng.random() < 0.2 else changes.table
-    return change(rng, data)
+    return (changes.flat if rng.random() < 0.2 else changes.table)(rng, data)
 
 
 PICKLED = partial(archives.zipped, change=programs.program, aim="data.pkl")

@@ -16,6 +16,7 @@ import weights
 import zoo
 from zoo.cli.app import app
 
+ZOO = typer.main.get_command(app)
 PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE")
 """What the help calls a value that is a path."""
 
@@ -33,11 +34,6 @@ class Door(NamedTuple):
         return [path if word == "{}" else word for word in shlex.split(self.line)]
 
 
-def reads(line: str, sound: str, suffix: str = "") -> Door:
-    """A path that is read."""
-    return Door(line, sound, suffix)
-
-
 def writes(line: str, suffix: str = "") -> Door:
     """A path that is written."""
     return Door(line, f"thing{suffix}", suffix, True)
@@ -49,48 +45,46 @@ MADE = "golden make vit_digits new.safetensors"
 READ = f"{MADE} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
 REPORT = "report --filter vit_digits --variant fp32"
+TO = "--weights-dir checkpoint --out"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
+GIVEN = f"{MADE} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
 RUNTIME = "runtime"
 """What the pages run models with; a world has it where npm can fetch it."""
 
 DOORS = {
-    "export --weights": reads(f"{EXPORT} {NEW} --weights {{}}", DIGITS),
+    "export --weights": Door(f"{EXPORT} {NEW} --weights {{}}", DIGITS),
     "export --out": writes(f"{EXPORT} --out {{}}"),
-    "verify FILE|DIR": reads("verify {}", FOLDER),
-    "verify --weights": reads(f"verify {MODEL} --weights {{}}", DIGITS),
+    "verify FILE|DIR": Door("verify {}", FOLDER),
+    "verify --weights": Door(f"verify {MODEL} --weights {{}}", DIGITS),
     "verify --plot": writes(f"verify {MODEL} --plot {{}}", ".png"),
-    "show MODEL|FILE": reads("show {} photo.png --out new.png", MODEL, ".onnx"),
-    "show IMAGE": reads("show vit_digits {} --out new.png", "photo.png", ".png"),
-    "show --weights": reads("show vit_digits photo.png --out new.png --weights {}", DIGITS),
+    "show MODEL|FILE": Door("show {} photo.png --out new.png", MODEL, ".onnx"),
+    "show IMAGE": Door("show vit_digits {} --out new.png", "photo.png", ".png"),
+    "show --weights": Door("show vit_digits photo.png --out new.png --weights {}", DIGITS),
     "show --out": writes("show vit_digits photo.png --out {}", ".png"),
-    "bench FILE": reads("bench {} --rounds 1", MODEL, ".onnx"),
+    "bench FILE": Door("bench {} --rounds 1", MODEL, ".onnx"),
     "bench --plot": writes(f"bench {MODEL} --rounds 1 --plot {{}}", ".png"),
     "pull --out": writes("pull dinov3_vits16 --variant fp32 --out {}"),
-    "build --weights": reads(f"{BUILD} {NEW} --weights {{}}", DIGITS),
+    "build --weights": Door(f"{BUILD} {NEW} --weights {{}}", DIGITS),
     "build --out": writes(f"{BUILD} --out {{}}"),
-    "site FOLDER": reads(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
+    "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
-    "site --runtime": reads(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
-    "push DIR": reads("push {} --repo somebody/thing --dry-run", FOLDER),
-    "report --weights-dir": reads(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
-    "report --images": reads(
-        f"{REPORT} --weights-dir checkpoint --out new.md --images {{}}", "pictures"
-    ),
-    "report --out": writes(f"{REPORT} --weights-dir checkpoint --out {{}}", ".md"),
-    "weights inspect SRC": reads("weights inspect {}", DIGITS),
-    "weights convert SRC": reads("weights convert {} new.eqx", DIGITS),
+    "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
+    "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
+    "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
+    "report --images": Door(f"{REPORT} {TO} new.md --images {{}}", "pictures"),
+    "report --out": writes(f"{REPORT} {TO} {{}}", ".md"),
+    "weights inspect SRC": Door("weights inspect {}", DIGITS),
+    "weights convert SRC": Door("weights convert {} new.eqx", DIGITS),
     "weights convert DST": writes(f"weights convert {DIGITS} {{}}", ".eqx"),
     "weights download --out": writes("weights download dinov3_vits16 --out {}"),
     "golden make DST": writes("golden make vit_digits {}", ".pth"),
-    "golden make --weights": reads(f"{READ} {{}}", DIGITS),
-    "golden make --image": reads(f"{READ} {DIGITS} --image {{}}", "photo.png", ".png"),
-    "golden make --reference": reads(
-        f"{MADE} --weights {DIGITS} --reference {{}}", "reference.npz", ".npz"
-    ),
-    "golden check FILE": reads(f"golden check {{}} --onnx {MODEL}", GOLDEN),
-    "golden check --weights": reads(f"golden check {GOLDEN} --weights {{}}", DIGITS),
-    "golden check --onnx": reads(f"golden check {GOLDEN} --onnx {{}}", MODEL),
+    "golden make --weights": Door(f"{READ} {{}}", DIGITS),
+    "golden make --image": Door(f"{READ} {DIGITS} --image {{}}", "photo.png", ".png"),
+    "golden make --reference": Door(f"{GIVEN} --reference {{}}", "reference.npz", ".npz"),
+    "golden check FILE": Door(f"golden check {{}} --onnx {MODEL}", GOLDEN),
+    "golden check --weights": Door(f"golden check {GOLDEN} --weights {{}}", DIGITS),
+    "golden check --onnx": Door(f"golden check {GOLDEN} --onnx {{}}", MODEL),
 }
 
 
@@ -140,14 +134,10 @@ def functions() -> Iterator[str]:
                 yield f"{module.__name__}.{name}"
 
 
-def parameters() -> Iterator[str]:
+def parameters(command: Any = ZOO, names: tuple[str, ...] = ()) -> Iterator[str]:
     """Every parameter of a command that takes a path, as `DOORS` call it."""
-    yield from _parameters(typer.main.get_command(app), ())
-
-
-def _parameters(command: Any, names: tuple[str, ...]) -> Iterator[str]:
     for name, inner in getattr(command, "commands", {}).items():
-        yield from _parameters(inner, (*names, name))
+        yield from parameters(inner, (*names, name))
     for parameter in command.params:
         metavar = parameter.metavar or ""
         if PATHS.search(metavar.replace("PATTERN", "")):

@@ -31,12 +31,8 @@ class Said(NamedTuple):
     @classmethod
     def of(cls, output: Path) -> "Said":
         """What it left beside `output`; errors are shown and not hidden."""
-        return cls(
-            *(
-                output.with_name(output.name + kind).read_text(errors="backslashreplace")
-                for kind in (".out", ".err")
-            )
-        )
+        files = (output.with_name(output.name + kind) for kind in (".out", ".err"))
+        return cls(*(file.read_text(errors="backslashreplace") for file in files))
 
 
 def wrong_words(outcome: Outcome, said: Said) -> Iterator[str]:

@@ -77,13 +77,6 @@ class Siege:
     statuses: list[int] = field(default_factory=list)
     """How the last commands ended."""
 
-    def begin(self, template: Path) -> None:
-        """Make the world; what the template's commands made is theirs."""
-        here = fresh(template, self.place)
-        made = ("good.onnx", "good.manifest.json", "digits.eqx")
-        files = {str(path.relative_to(self.place)) for path in (here / "built").rglob("*")}
-        self.ours = files | {f"{HERE}/{name}" for name in made}
-
     def step(self) -> Iterator[str]:
         """Do something; says what is wrong after it."""
         act = self.random.random()
@@ -152,11 +145,9 @@ class Siege:
         self.history.append(" & ".join(map(str, steps)))
         for index, (step, outcome) in enumerate(zip(steps, outcomes, strict=True)):
             said = Said.of(self.output(index))
-            name = _command(step.door)
-            note(self.worst, name, (outcome.seconds, outcome.megabytes))
+            note(self.worst, _command(step.door), (outcome.seconds, outcome.megabytes))
             for wrong in wrong_words(self.excused(step, outcome), said):
-                last = said.err.strip().splitlines()[-1:]
-                yield f"{step}: {wrong} {last}"
+                yield f"{step}: {wrong} {said.err.strip().splitlines()[-1:]}"
         yield from self.changes(steps, before, after)
         yield from self.halves(after)
 
@@ -185,12 +176,8 @@ class Siege:
         targets = [f"{HERE}/{target}" for step in steps for target in step.targets]
         ways = {str(way) for target in targets for way in (Path(target), *Path(target).parents)}
         linked = any(before.get(way) == f"link ../{OUTSIDE}" for way in ways)
-        forced = [
-            f"{HERE}/{target}"
-            for step in steps
-            for target in step.targets
-            if "--force" in step.options
-        ]
+        by_force = [step for step in steps if "--force" in step.options]
+        forced = [f"{HERE}/{target}" for step in by_force for target in step.targets]
         for path in sorted(before.keys() | after.keys()):
             old, new = before.get(path), after.get(path)
             if old == new or (new == "d" and old is None) or (old == "d" and new is None):
@@ -254,8 +241,10 @@ def _beside(path: str, target: str) -> bool:
 def besieged(run: Run, template: Path, place: Path, seed: str, steps: int) -> Siege:
     """A world after so many steps, or after the first that something is wrong with."""
     place.mkdir()
-    siege = Siege(place, run, Random(seed))
-    siege.begin(template)
+    built = fresh(template, place) / "built"
+    made = {str(path.relative_to(place)) for path in built.rglob("*")}
+    made |= {f"{HERE}/{name}" for name in ("good.onnx", "good.manifest.json", "digits.eqx")}
+    siege = Siege(place, run, Random(seed), made)
     for _ in range(steps):
         found = list(siege.step())
         if found:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests import folders
+
 OUTSIDE = "outside"
 """The folder beside the one that a command works in. What lies there is nobody's business."""
 
@@ -54,10 +56,6 @@ def _hole(place: Path) -> None:
         file.truncate(1 << 37)
 
 
-def _loop(place: Path) -> None:
-    place.symlink_to(place.name)
-
-
 def _linked_parts(place: Path) -> None:
     """A folder whose files of the names that commands know lie elsewhere."""
     place.mkdir()
@@ -66,21 +64,16 @@ def _linked_parts(place: Path) -> None:
     (place / "onnx").symlink_to(f"../../{OUTSIDE}")
 
 
-def _foreign_parts(place: Path) -> None:
-    """A folder with somebody's own files under the names that commands know."""
-    place.mkdir()
-    for name in ("README.md", "LICENSE", "config.json"):
-        (place / name).write_bytes(b"my own words\n")
-    (place / "onnx").mkdir()
-    (place / "onnx" / "model_mine.onnx").write_bytes(b"my own model")
-
-
 def _waiting_parts(place: Path) -> None:
     """A folder whose files are pipes that nobody writes to."""
     place.mkdir()
     for name in ("manifest.json", "config.json", "model.safetensors", "metadata.json"):
         os.mkfifo(place / name)
 
+
+FOREIGN = dict.fromkeys(("README.md", "LICENSE", "config.json"), b"my own words\n")
+FOREIGN |= {"onnx/model_mine.onnx": b"my own model"}
+"""Somebody's own files under the names that commands know."""
 
 DEEP = b"[" * 200_000
 
@@ -97,13 +90,13 @@ THINGS: dict[str, Maker] = {
     "a folder": _folder(mine=b"my own words\n"),
     "a folder of links": _linked_parts,
     "a folder of pipes": _waiting_parts,
-    "a folder of somebody's": _foreign_parts,
+    "a folder of somebody's": lambda place: folders.write(place, FOREIGN),
     "a folder that takes nothing": _closed(_folder(mine=b""), 0o555),
     "a folder that is closed": _closed(_folder(), 0),
     "a file that is closed": _closed(_bytes(b"{}"), 0),
     "a pipe": os.mkfifo,
     "a socket": _socket,
-    "a link to itself": _loop,
+    "a link to itself": lambda place: place.symlink_to(place.name),
     "a link to nothing": _link(f"../{OUTSIDE}/nothing"),
     "a link to a file": _link(f"../{OUTSIDE}/precious.txt"),
     "a link to a folder": _link(f"../{OUTSIDE}"),
