@@ -39,12 +39,13 @@ def write_extras(
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}
-    how = transformers_processor(manifest.preprocessing.settings)
     write_json(stage / CONFIG, settings)
-    write_json(stage / PROCESSOR, how)
+    write_json(stage / PROCESSOR, transformers_processor(manifest.preprocessing.settings))
     write_golden(stage / GOLDEN, golden(maker, sample))
-    _copy("chelsea.png", stage / PHOTOGRAPH)
-    _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
+    copies = {PHOTOGRAPH: "chelsea.png", LICENCE: f"licences/{maker.entry.licence.text}"}
+    for name, source in copies.items():
+        with as_file(files("zoo") / "data" / source) as path:
+            shutil.copyfile(path, stage / name)
 
 
 def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> dict[str, Any]:
@@ -52,11 +53,10 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     browser is to take where there is no int8, for which it would ask."""
     told: dict[str, Any] = {}
     if outside:
-        chunks = {VARIANTS[name].name: 1 for name in outside}
-        told |= {"use_external_data_format": chunks}
+        told["use_external_data_format"] = {VARIANTS[name].name: 1 for name in outside}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
-        told |= {"device_config": {"wasm": {"dtype": dtype}}}
+        told["device_config"] = {"wasm": {"dtype": dtype}}
     return told
 
 
@@ -85,8 +85,3 @@ def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     entry = replace(maker.entry, preprocessing=how)
     signature = replace(maker.signature, size=how.size, batch=1)
     return reference(entry, maker.model, maker.weights.arrays, signature)[0]
-
-
-def _copy(name: str, target: Path) -> None:
-    with as_file(files("zoo") / "data" / name) as path:
-        shutil.copyfile(path, target)

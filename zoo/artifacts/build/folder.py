@@ -96,10 +96,7 @@ def finish(
     complete: bool,
     progress: Progress,
 ) -> None:
-    """What belongs to all variants; written anew whenever one was made.
-
-    `sessions` are those that variants ran in just now.
-    """
+    """What belongs to all variants, written anew; `sessions` are those that they just ran in."""
     sample = golden_sample(maker, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     files = {name: ledger.folder / VARIANTS[name].path for name in ledger.content.variants}
