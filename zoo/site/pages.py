@@ -8,8 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from zoo.artifacts.build.card import card
-from zoo.artifacts.build.extras import PHOTOGRAPH
+from zoo.artifacts.build.extras import PHOTOGRAPH, card
 from zoo.manifest.words import NOT_TRAINED, limit, origin, preprocessing_words
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built

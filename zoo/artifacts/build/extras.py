@@ -1,4 +1,4 @@
-"""The files of a folder that are not networks: settings, licence, a photograph, golden numbers."""
+"""The files of a folder beside networks: card, settings, licence, photograph, golden numbers."""
 
 import shutil
 from collections.abc import Collection
@@ -18,9 +18,12 @@ from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden, write_golden
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
-from zoo.models.config import Config, Preprocessing
+from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
+from zoo.models.config import Config, Preprocessing, ViTConfig
 from zoo.models.output import output_names
+from zoo.registry.lookup import info
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -28,7 +31,10 @@ LICENCE = "LICENSE"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
-"""What they are called."""
+"""What they are called, but for the card, which is about all of them."""
+
+LICENCES = {"apache-2.0.txt": "apache-2.0", "cc-by-4.0.txt": "cc-by-4.0"}
+"""Licences that hubs have a word for."""
 
 
 def write_extras(
@@ -85,3 +91,23 @@ def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     entry = replace(maker.entry, preprocessing=how)
     signature = replace(maker.signature, size=how.size, batch=1)
     return reference(entry, maker.model, maker.weights.arrays, signature)[0]
+
+
+def card(manifest: Manifest) -> str:
+    """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
+    entry, how = info(manifest.model), manifest.preprocessing.settings
+    variants = manifest.variants
+    return markdown(
+        "card.md.jinja",
+        **dict(manifest),
+        hub_licence=LICENCES.get(manifest.licence.text),
+        config=entry.config,
+        is_vit=isinstance(entry.config, ViTConfig),
+        pooler=entry.pooler,
+        doubt=doubt(manifest.weights),
+        not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
+        rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
+        outputs={item.name for variant in variants.values() for item in variant.outputs},
+        how=how,
+        steps=preprocessing_words(how),
+    )

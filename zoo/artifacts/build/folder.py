@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from weights.progress import Progress
-from zoo.artifacts.build.card import card
-from zoo.artifacts.build.extras import EXTRAS, golden_sample, write_extras
+from zoo.artifacts.build.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
 from zoo.artifacts.build.plan import VARIANTS, FolderPlan
 from zoo.artifacts.build.speed import speeds

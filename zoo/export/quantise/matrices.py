@@ -25,9 +25,8 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         scales = np.where(found == 0, 1, found).astype(np.float32)
         lost = means[product.name] @ (matrix - codec.rounded(matrix, scales))
         bias = _bias(product)
-        shape = codec.stored(product.inputs, product.outputs)
-        rounding = partial(codec.integers, scales=scales)
-        integers = later(product.matrix, codec.dtype, shape, rounding)
+        shape, how = codec.stored(*product.shape), partial(codec.integers, scales=scales)
+        integers = later(product.matrix, codec.dtype, shape, how)
         del graph.initializers[product.name]
         graph.initializers.add(integers)
         steps = added(graph, f"{product.name}_scale", scales.astype(product.type))

@@ -28,14 +28,9 @@ class Product:
         return str(self.matrix.name)
 
     @property
-    def inputs(self) -> int:
-        """How many channels the activations have."""
-        return sides(self.matrix)[0]
-
-    @property
-    def outputs(self) -> int:
-        """How many there are behind it."""
-        return sides(self.matrix)[1]
+    def shape(self) -> tuple[int, ...]:
+        """How many channels the activations have, and how many there are behind it."""
+        return sides(self.matrix)
 
     @property
     def result(self) -> ir.Value:
