@@ -45,10 +45,8 @@ class Lines:
 
     PAUSE = 10.0
 
-    def __init__(self) -> None:
-        self.total: int | None = None
-        self.done = 0
-        self.began = self.told = time.monotonic()
+    total: int | None = None
+    done = 0
 
     def stage(self, text: str, total: int | None = None) -> None:
         complain(text)

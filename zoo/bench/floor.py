@@ -13,11 +13,11 @@ from zoo.bench.timed_products import Products, TimedProduct
 OPSET = 18
 IR_VERSION = 8
 
-Key: TypeAlias = int | str | TimedProduct
-"""What is timed: a file, by its number; a product; or an empty call."""
+Key: TypeAlias = int | TimedProduct
+"""What is timed: a file, by its number, or a product."""
 
-CALL = "call"
-"""The task of an empty call, whose time every product's contains as well."""
+CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
+"""The smallest product: an empty call, whose time that of every other contains as well."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,7 @@ class Floor:
 
 def tasks(found: Products, threads: int) -> dict[Key, Task]:
     """One run of each product, and an empty call."""
-    empty = ir.node("Identity", [ir.val("left", ir.DataType.FLOAT, [1])])
-    timed: dict[Key, Task] = {CALL: _task(empty, {}, (1,), threads)}
-    return timed | {product: _single(product, threads) for product in found.counts}
+    return {product: _task(product, threads) for product in (CALL, *found.counts)}
 
 
 def floor(found: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
@@ -46,30 +44,24 @@ def floor(found: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
     return Floor(found, {each: max(min(times[each]) - call, 0.0) for each in found.counts})
 
 
-def _single(product: TimedProduct, threads: int) -> Task:
+def _task(product: TimedProduct, threads: int) -> Task:
     """A run of a model with this one node. A weight is a constant, as ONNX Runtime packs those."""
-    left = ir.val("left", ir.DataType.FLOAT, product.left)
-    right = ir.val("right", ir.DataType.FLOAT, product.right)
-    array = np.random.default_rng(0).standard_normal(product.right, np.float32)
-    node = ir.node(product.op, [left, right], dict(product.attributes))
-    fed = {} if product.constant else {"right": array}
+    rng = np.random.default_rng(0)
+    sides = {"left": product.left, "right": product.right}
+    fed = {name: rng.standard_normal(shape, np.float32) for name, shape in sides.items()}
+    left, right = (ir.val(name, ir.DataType.FLOAT, shape) for name, shape in sides.items())
     if product.constant:
-        right.const_value = ir.tensor(array, name="right")
-    return _task(node, fed, product.left, threads)
-
-
-def _task(node: ir.Node, fed: Mapping[str, np.ndarray], left: Sequence[int], threads: int) -> Task:
+        right.const_value = ir.tensor(fed.pop("right"), name="right")
+    node = ir.node(product.op, [left, right], dict(product.attributes))
     (output,) = node.outputs
     output.name, output.dtype = "output", ir.DataType.FLOAT
-    operands = [value for value in node.inputs if value is not None]
     graph = ir.Graph(
-        inputs=[value for value in operands if value.const_value is None],
+        inputs=[left] if product.constant else [left, right],
         outputs=[output],
         nodes=[node],
-        initializers=[value for value in operands if value.const_value is not None],
+        initializers=[right] if product.constant else [],
         opset_imports={"": OPSET},
         name="product",
     )
     data = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION)).SerializeToString()
-    array = np.random.default_rng(1).standard_normal(tuple(left), np.float32)
-    return run_once(resting_session(data, threads), {"left": array, **fed})
+    return run_once(resting_session(data, threads), fed)

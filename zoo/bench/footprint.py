@@ -57,11 +57,6 @@ def measure_here(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     load = time.perf_counter() - began
     for _ in range(RUNS):
         live.run(None, feeds)
-    most = _peak()
-    after = psutil.Process().memory_info().rss
-    return Footprint(load, None if most is None else most - before, after - before)
-
-
-def _peak() -> int | None:
     found = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
-    return int(found[1]) * 1024 if found else None
+    peak = int(found[1]) * 1024 - before if found else None
+    return Footprint(load, peak, psutil.Process().memory_info().rss - before)

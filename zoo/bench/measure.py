@@ -50,27 +50,27 @@ class Bench:
 def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
     """**Raises** a `ZooError` for a file that does not run, or whose inputs stay open."""
     sources = [_open(file, options) for file in files]
-    timed: dict[Key, Task] = {index: task for index, (_, task) in enumerate(sources)}
+    names, first = [*map(str, files)], sources[0][0]
     if options.torch:
         progress.stage("building transformers' model")
         known = near(files[0])
-        model = known.model if known else None
-        timed[len(files)] = torch_task(model, sources[0][0], options.threads)
-    found = timed_products(ir.load(files[0]), sources[0][0])
+        task = torch_task(known.model if known else None, first, options.threads)
+        names.append("transformers, torch")
+        sources.append((first, task))
+    found = timed_products(ir.load(files[0]), first)
+    timed: dict[Key, Task] = {index: task for index, (_, task) in enumerate(sources)}
     timed |= tasks(found, options.threads)
-    footprints: list[Footprint | None] = []
-    for file, (specs, _) in zip(files, sources, strict=True):
+    footprints: list[Footprint | None] = [None] * len(sources)
+    for index, file in enumerate(files):
         progress.stage(f"{file}: memory")
-        footprints.append(footprint(file, specs, options.threads))
+        footprints[index] = footprint(file, sources[index][0], options.threads)
     progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
     try:
         times = interleave(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
-    names = [*map(str, files), *(["transformers, torch"] if options.torch else [])]
-    inputs = [specs for specs, _ in sources] + [sources[0][0]] * options.torch
     contenders = [
-        Contender(name, inputs[index], times[index], [*footprints, None][index])
+        Contender(name, sources[index][0], times[index], footprints[index])
         for index, name in enumerate(names)
     ]
     return Bench(options, contenders, floor(found, times))

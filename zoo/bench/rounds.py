@@ -14,11 +14,10 @@ WARM_UP = 2
 
 Key = TypeVar("Key", bound=Hashable)
 Task: TypeAlias = Callable[[], object]
-Clock: TypeAlias = Callable[[], float]
 
 
 def interleave(
-    tasks: Mapping[Key, Task], rounds: int, clock: Clock = time.perf_counter
+    tasks: Mapping[Key, Task], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[Key, list[float]]:
     """Seconds of every run of every task; each round has an order of its own."""
     times: dict[Key, list[float]] = {name: [] for name in tasks}

@@ -48,10 +48,6 @@ class TimedProduct:
         batch = math.prod(np.broadcast_shapes(self.left[:-2], self.right[:-2]))
         return 2 * batch * self.left[-2] * self.left[-1] * self.right[-1]
 
-    def __str__(self) -> str:
-        sides = ("x".join(map(str, side)) for side in (self.left, self.right))
-        return f"{self.op} {' by '.join(sides)}"
-
 
 @dataclass(frozen=True)
 class Products:
@@ -94,12 +90,9 @@ class UnsettledError(Exception):
 
 
 def _shape(value: ir.Value | None) -> Shape:
-    if value is None or value.shape is None:
+    if value is None or value.shape is None or not value.shape.is_static() or 0 in value.shape:
         raise UnsettledError
-    dims = [dim for dim in value.shape if isinstance(dim, int)]
-    if len(dims) != len(value.shape) or 0 in dims:
-        raise UnsettledError
-    return tuple(dims)
+    return value.shape.numpy()
 
 
 def _constant(value: ir.Value | None, depth: int = DEPTH) -> bool:

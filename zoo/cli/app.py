@@ -6,11 +6,12 @@ import typer
 
 import zoo
 from weights.terminal import say
-from zoo.cli import cache_command, golden_command, models_command, weights_command
+from zoo.cli import cache_command, golden_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.console import help_alone, run_command_line
 from zoo.cli.export_command import EXAMPLES, export
+from zoo.cli.models_command import describe, list_command
 from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
@@ -41,10 +42,8 @@ def zoo_command(
 
 
 BUILT = "artifacts/dinov3_vits16"
-app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(
-    models_command.list_command
-)
-app.command("info", epilog=examples("zoo info dinov3_vits16"))(models_command.describe)
+app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(list_command)
+app.command("info", epilog=examples("zoo info dinov3_vits16"))(describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
 app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
 app.command(

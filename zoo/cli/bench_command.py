@@ -7,7 +7,6 @@ import typer
 
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
-from zoo.cli.values import read_sides
 
 BATCH = options.value("N", "The number of images in a batch.", min=1, show_default="1")
 SIZE = "the file's or the manifest's, or 224"
@@ -38,7 +37,7 @@ def bench(
     if plot is not None:
         check_place("--plot", plot)
 
-    wanted = BenchOptions(batch, read_sides(size), threads, rounds, against == "torch")
+    wanted = BenchOptions(batch, options.read_sides(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.measure_files(files, wanted, progress)
     if plot is not None:

@@ -9,19 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.artifacts.build.plan import USUAL
+from zoo.artifacts.build.plan import USUAL, VARIANTS, FolderPlan, read_variants
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.dry_run import Wanted, foresee
-from zoo.cli.values import read_size
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
 from zoo.registry.lookup import info, select
 
 if TYPE_CHECKING:
-    from zoo.artifacts.build.plan import FolderPlan
-    from zoo.artifacts.build.schedule import Pool
     from zoo.export.bulk import Outcome
 
 RESOURCES = "Resources"
@@ -63,21 +60,25 @@ def build(
     Files that an earlier build has finished are kept as they are.
     """
     size = size or ("dynamic" if input == "float32" else None)
-    out = out.absolute()  # workers may have another working folder
-    asked = Options(
-        weights=weights,
-        size=read_size(size),
-        input=input,
-        out=out,
-        force=force,
-        keep_inexact=keep_inexact,
-        offline=offline,
-    )
-    plans = read_plans(select(models or (), all, filter or ()), asked, variant or ())
+    asked = Options(size=options.read_size(size), input=input)
+    names = select(models or (), all, filter or ())
+    variants, choice = read_variants(variant or ()), read_weights(weights)
+    if isinstance(choice, Path):
+        choice = choice.absolute()
+        if len(names) > 1:
+            raise BadRequest(
+                f"--weights {weights} is one checkpoint for {len(names)} models: build them one by "
+                "one, or keep the checkpoints where `--weights auto` finds them."
+            )
+    folder = out.absolute()  # workers may have another working folder
+    signatures = {name: read_signature(info(name), asked) for name in names}
+    plans = [
+        FolderPlan(name, folder / name, choice, signature, variants, force, keep_inexact, offline)
+        for name, signature in signatures.items()
+    ]
     if dry_run:
-        return foresee(
-            {plan.model: partial(wanted_folders, plan) for plan in plans}, offline, json, EXTRAS
-        )
+        wanted = {plan.model: partial(wanted_folders, plan) for plan in plans}
+        return foresee(wanted, offline, json, EXTRAS)
     outcomes = run_plans(plans, jobs, memory, scheduler)
     print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
     return max(outcome.code for outcome in outcomes)
@@ -85,37 +86,8 @@ def build(
 
 def wanted_folders(plan: FolderPlan) -> Wanted:
     """The files of a build that is only talked about."""
-    from zoo.artifacts.build.plan import VARIANTS
-
     chosen = [VARIANTS[name] for name in plan.variants]
     return plan.weights, {plan.folder / each.path: each.precision for each in chosen}
-
-
-def read_plans(names: Sequence[str], asked: Options, variants: Sequence[str]) -> list[FolderPlan]:
-    """A plan a model. **Raises** a `ZooError` for the first option that makes no sense."""
-    from zoo.artifacts.build.plan import FolderPlan, read_variants
-
-    chosen, choice, folder = read_variants(variants), read_weights(asked.weights), asked.out
-    assert folder is not None
-    if isinstance(choice, Path):
-        choice = choice.absolute()
-        if len(names) > 1:
-            raise BadRequest(
-                f"--weights {asked.weights} is one checkpoint for {len(names)} models: build "
-                "them one by one, or keep the checkpoints where `--weights auto` finds them."
-            )
-    made = partial(
-        FolderPlan,
-        weights=choice,
-        variants=chosen,
-        force=asked.force,
-        keep_inexact=asked.keep_inexact,
-        offline=asked.offline,
-    )
-    return [
-        made(model=name, folder=folder / name, signature=read_signature(info(name), asked))
-        for name in names
-    ]
 
 
 def run_plans(
@@ -124,7 +96,8 @@ def run_plans(
     """Build them all, where the options say."""
     from psutil import virtual_memory
 
-    from zoo.artifacts.build import pools, schedule
+    from zoo.artifacts.build import pools
+    from zoo.artifacts.build.schedule import Pool, run_builds
     from zoo.cli.lines import board
 
     budget = SHARE * virtual_memory().available if memory is None else memory * 1e9
@@ -136,9 +109,9 @@ def run_plans(
         elif jobs > 1:
             pool = pools.processes(jobs, shown.told)
         else:
-            pool = nullcontext(pools.in_process(shown.told))
+            pool = nullcontext(Pool(pools.Here, shown.told, lost=()))
         with pool as opened:
-            return schedule.run_builds(plans, opened, budget, shown.finished)
+            return run_builds(plans, opened, budget, shown.finished)
 
 
 def build_record(plan: FolderPlan, outcome: Outcome) -> dict[str, Any]:

@@ -30,31 +30,27 @@ class Planned:
     error: str | None = None
 
 
-def foresee(
-    jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool, beside: str
-) -> int:
+def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool, more: str) -> int:
     """Print what would be written; the exit code. **Raises** the `ZooError` of a single model."""
     plans = []
     for name, read in jobs.items():
         try:
-            plans.append(_plan(info(name), *read(), offline))
+            plans.append(_plan(info(name), read(), offline))
         except ZooError as error:
             if len(jobs) == 1:
                 raise
             plans.append(Planned(name, error=str(error)))
-    print_result(json, plans, partial(_show, beside=beside))
+    print_result(json, plans, partial(_show, beside=more))
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
-def _plan(
-    entry: ModelInfo, choice: Choice, wanted: Mapping[Path, Precision], offline: bool
-) -> Planned:
+def _plan(entry: ModelInfo, wanted: Wanted, offline: bool) -> Planned:
     files: dict[str, int] = {}
-    for path, precision in wanted.items():
+    choice, paths = wanted
+    for path, precision in paths.items():
         size = written(entry, precision)
-        files[str(path)] = 0 if size > LARGEST else size
-        if size > LARGEST:
-            files[str(sidecar_path(path))] = size
+        outside = {str(path): 0, str(sidecar_path(path)): size}
+        files |= outside if size > LARGEST else {str(path): size}
     return Planned(entry.name, _weights(entry, choice, offline), files)
 
 

@@ -11,7 +11,6 @@ import typer
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
-from zoo.cli.values import read_batch, read_layers, read_size
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
@@ -62,9 +61,9 @@ def export(
     asked = Options(
         opsets=options.parse_opsets(opset),
         weights=weights,
-        size=read_size(size),
-        batch=read_batch(batch),
-        layers=read_layers(layers),
+        size=options.read_size(size),
+        batch=options.read_batch(batch),
+        layers=options.read_layers(layers),
         reshape=reshape,
         input=input,
         target=target,
@@ -79,8 +78,13 @@ def export(
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
         jobs = dict.fromkeys(select(models or (), all, filter or ()), asked)
+    elif weights != "auto":
+        raise BadRequest(
+            f"--weights {weights} is about one model and none was named: name one (`zoo list` "
+            "shows them), or ask for --all."
+        )
     else:
-        jobs = first_jobs(asked)
+        jobs = {name: replace(asked, weights=chosen) for name, chosen in FIRST.items()}
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:
@@ -89,16 +93,6 @@ def export(
     if models and len(jobs) == 1:
         return export_one(next(iter(jobs)), asked, json)
     return export_many(jobs, json)
-
-
-def first_jobs(options: Options) -> dict[str, Options]:
-    """`FIRST` with everything else as asked. **Raises** `BadRequest` if weights were asked for."""
-    if options.weights != "auto":
-        raise BadRequest(
-            f"--weights {options.weights} is about one model and none was named: name one (`zoo "
-            "list` shows them), or ask for --all."
-        )
-    return {name: replace(options, weights=weights) for name, weights in FIRST.items()}
 
 
 def wanted_files(name: str, options: Options) -> Wanted:
@@ -128,9 +122,7 @@ def export_many(jobs: Mapping[str, Options], json: bool) -> int:
     from zoo.export import bulk
 
     with progress_bar() as progress:
-        outcomes = bulk.run_bulk(
-            [(info(name), options) for name, options in jobs.items()], progress
-        )
+        outcomes = bulk.run_bulk([(info(name), asked) for name, asked in jobs.items()], progress)
     print_result(json, outcomes, show_outcomes)
     return max(outcome.code for outcome in outcomes)
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from weights.terminal import say
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
-from zoo.cli.console import help_alone, print_json, print_result, progress_bar
+from zoo.cli.console import help_alone, print_json, progress_bar
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.registry.lookup import info
 
@@ -110,10 +109,11 @@ def check_golden(
     if not rows:
         raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
     passed = all(row["passed"] for row in rows)
-    told = {"model": found.model, "reference": found.reference, "passed": passed}
-    title = f"{found.model} against {found.reference} ({file.name})"
-    show = partial(show_differences, title)
-    print_result(json, rows, show, lambda rows: {**told, "comparisons": rows})
+    if json:
+        told = {"model": found.model, "reference": found.reference, "passed": passed}
+        print_json(told | {"comparisons": rows})
+    else:
+        show_differences(f"{found.model} against {found.reference} ({file.name})", rows)
     return 0 if passed else FAILED_CHECK
 
 

@@ -42,9 +42,8 @@ class Rows:
         self.rich.update(self.rows[plan], description=printable(text))
 
     def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
-        self.rich.update(
-            self.rows[plan], description=printable(build_summary(outcome)), completed=1
-        )
+        told = printable(build_summary(outcome))
+        self.rich.update(self.rows[plan], description=told, completed=1)
 
 
 @contextmanager

@@ -21,9 +21,8 @@ def list_command(
     json: options.Json = False,
 ) -> None:
     """List the models, with their size, their licence and where their weights come from."""
-    print_result(
-        json, fitting(patterns or ()), show_models, lambda entries: list(map(model_record, entries))
-    )
+    found = fitting(patterns or ())
+    print_result(json, found, show_models, lambda entries: list(map(model_record, entries)))
 
 
 def describe(model: options.Model, json: options.Json = False) -> None:

@@ -1,8 +1,9 @@
-"""The vocabulary of the command line: options that several commands have, and lists as text."""
+"""The vocabulary of the command line: options that several commands have, and their values."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -32,6 +33,42 @@ def parse_opsets(texts: Sequence[str] | None) -> list[int]:
         if not text.isdecimal():
             raise BadRequest(f"--opset {text} is no opset: write numbers such as 18,23.")
     return [int(text) for text in texts or ()]
+
+
+def read_size(text: str | None) -> tuple[int, int] | Literal["dynamic"] | None:
+    """(height, width) from `224` or `256x384`, or `dynamic`. **Raises** `BadRequest`."""
+    return "dynamic" if text == "dynamic" else read_sides(text, ", or `dynamic`")
+
+
+def read_sides(text: str | None, more: str = "") -> tuple[int, int] | None:
+    """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
+    sides = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if 0 in sides:
+        raise BadRequest(f"--size {text} is no size: write one such as 224 or 256x384 (HxW){more}.")
+    return sides
+
+
+def read_batch(text: str) -> int | None:
+    """A positive number, or None from `dynamic`. **Raises** `BadRequest`."""
+    if text == "dynamic":
+        return None
+    if not re.fullmatch(r"\d+", text, re.ASCII) or int(text) == 0:
+        raise BadRequest(f"--batch {text} is no batch size: write `dynamic` or a positive number.")
+    return int(text)
+
+
+def read_layers(text: str | None) -> tuple[int, ...] | str:
+    """Numbers from `3,6,9,12`; `last4` as it is. **Raises** `BadRequest`."""
+    if text is None:
+        return ()
+    if re.fullmatch(r"last\d+", text, re.ASCII):
+        return text
+    if not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):
+        raise BadRequest(f"--layers {text} names no layers: write 3,6,9,12 or last4.")
+    return tuple(map(int, text.split(",")))
 
 
 class SpreadOpsets(TyperCommand):

@@ -1,21 +1,16 @@
 """`zoo report`: every model whose weights somebody has, measured, as a page."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from weights.errors import WeightsError
 from weights.opening import read_at_most
 from weights.terminal import say
-from zoo.artifacts.build.plan import USUAL
+from zoo.artifacts.build.plan import USUAL, read_variants
 from zoo.cli import options
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.console import print_json, progress_bar
 from zoo.errors import FAILED_CHECK, WRONG_USE, BadOutput
-
-if TYPE_CHECKING:
-    from zoo.report.content import Measured
 
 FOLDER = "The folder that holds checkpoints, under the names that they were published with."
 IMAGES = (
@@ -41,26 +36,24 @@ def report(
     page is written after each model, with its numbers beside it as JSON. What an earlier run found
     out about other models stays on the page.
     """
-    from zoo.artifacts.build.plan import read_variants
+    from zoo.cli.tables import counted, print_table
     from zoo.registry.lookup import fitting
     from zoo.report import content, matching, neighbours, page
-    from zoo.report.accuracy import Asked, measure_model
+    from zoo.report.accuracy import measure_model
 
     _check_page(out)
     entries, variants = fitting(filter or ()), read_variants(variant or ())
     task = neighbours.read_task(images) if images else None
-    asked = Asked(variants, task)
     whole, measured, code = content.read_report(page.numbers(out)), [], 0
     there = matching.find(weights_dir, entries)
     with progress_bar() as progress:
         for name, reason in there.left_out.items():
             progress.note(f"{name} was left out: {reason}")
-        for entry in entries:
-            if entry.name not in there.found:
-                continue
+        for entry in (entry for entry in entries if entry.name in there.found):
             progress.stage(f"{entry.name}: reading {there.found[entry.name].name}")
             try:
-                measured.append(measure_model(entry, there.found[entry.name], asked, progress))
+                path = there.found[entry.name]
+                measured.append(measure_model(entry, path, variants, task, progress))
             except WeightsError as error:
                 # One damaged file keeps nobody from the other models.
                 progress.note(f"{entry.name} was not measured: {error}")
@@ -68,7 +61,13 @@ def report(
                 continue
             whole = page.add(whole, measured[-1])
             page.write_page(whole, out)
-    print_result(json, measured, lambda done: show_measured(done, out))
+    if json:
+        print_json(measured)
+    else:
+        headings = ("model", "file", ">MB", ">max abs", ">cosine", ">k-NN", "")
+        rows = [(each.model, *row) for each in measured for row in page.file_rows(each)]
+        print_table(headings, rows)
+        say(f"{out}: measured {counted(len(measured), 'model')}")
     return code or (0 if all(each.passed for each in measured) else FAILED_CHECK)
 
 
@@ -78,14 +77,3 @@ def _check_page(page: Path) -> None:
         raise BadOutput(f"--out {page} is no page: end its name in .md.")
     if os.path.lexists(page) and b"Written by `zoo report`" not in read_at_most(page, LARGEST_PAGE):
         raise BadOutput(f"{page} was not written by `zoo report`: name another page with --out.")
-
-
-def show_measured(measured: list[Measured], page: Path) -> None:
-    """A row for each file, and where the page is."""
-    from zoo.cli.tables import counted, print_table
-    from zoo.report.page import file_rows
-
-    headings = ("model", "file", ">MB", ">max abs", ">cosine", ">k-NN", "")
-    rows = [(each.model, *row) for each in measured for row in file_rows(each)]
-    print_table(headings, rows)
-    say(f"{page}: measured {counted(len(measured), 'model')}")

@@ -13,7 +13,6 @@ import typer
 from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result
-from zoo.cli.values import read_sides
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -54,14 +53,14 @@ def show(
     from zoo.show.save import check_place, save_picture
 
     check_place("--out", out, replace=force)
-    wanted, chosen = read_sides(size), read_patch(patch)
+    wanted, chosen = options.read_sides(size), read_patch(patch)
     found = _features(model, weights, pictures(list(images)), wanted)
     grid = draw_grid(found, chosen)
     save_picture(grid, out)
     if not json and is_terminal(sys.stdout):
         print_picture(grid)
     rows, columns = found.grid
-    summary = {"file": str(out), "images": len(images), "patches": [rows, columns]}
+    summary = {"file": out, "images": len(images), "patches": [rows, columns]}
     print_result(json, summary, lambda _: say(f"{out}: {rows} x {columns} patches an image"))
 
 
@@ -90,10 +89,7 @@ def read_patch(text: str | None) -> tuple[int, int] | None:
 
 
 def print_picture(picture: Image) -> None:
-    """In the terminal: whole where it can show images, else in half blocks of colour.
-
-    That is left out without the extra `[terminal]`.
-    """
+    """In the terminal, in half blocks if it shows no images; not without the extra `[terminal]`."""
     from rich.console import Console
 
     try:

@@ -1,18 +1,13 @@
 """`zoo site FOLDER…`: a catalogue with a demo, for any web server."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from weights.terminal import say
 from zoo.cli import options
-from zoo.cli.console import print_result, progress_bar
-
-if TYPE_CHECKING:
-    from zoo.site.write import Site
+from zoo.cli.console import print_json, progress_bar
 
 FOLDERS = typer.Argument(metavar="FOLDER", help="Folders of `zoo build` or `zoo pull`.")
 RUNTIME = options.value(
@@ -37,11 +32,8 @@ def site(
 
     with progress_bar() as progress:
         made = write_site(folders, out, runtime, force, progress)
-    print_result(json, made, show_written)
-
-
-def show_written(made: Site) -> None:
-    """Say what was written, and how to look at it."""
+    if json:
+        return print_json(made)
     rows = made.catalogue.rows
     models = len({row.model for row in rows})
     say(

@@ -89,7 +89,7 @@ def _draw(report: AuditReport, plot: Path) -> None:
 
 def report_record(report: AuditReport) -> dict[str, Any]:
     """A report for JSON."""
-    files = [{**vars(file)} for file in report.variants]
+    files = [vars(file).copy() for file in report.variants]
     for file in files:
         del file["residuals"]
     return vars(report) | {"variants": files}

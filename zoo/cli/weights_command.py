@@ -1,9 +1,7 @@
 """`zoo weights`: inspect, convert and download checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +9,6 @@ from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.registry.lookup import info
-
-if TYPE_CHECKING:
-    from zoo.checkpoints.inspect import Inspection
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
 app.callback(invoke_without_command=True)(help_alone)
@@ -47,15 +42,27 @@ MOST_TENSORS = 1000
 def inspect_checkpoint(file: Source, json: options.Json = False) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.inspect import inspect
+    from zoo.cli.tables import print_facts
 
     found = inspect(file)
+    checkpoint, tensors = found.checkpoint, found.checkpoint.tensors
     if json:
-        tensors = found.checkpoint.tensors.items()
-        shapes = {key: {"dtype": each.dtype, "shape": each.shape} for key, each in tensors}
-        names = {"path": file, "container": found.checkpoint.container, "tensors": shapes}
-        print_json(vars(found) | {"checkpoint": names})
-    else:
-        show_inspection(found)
+        shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
+        names = {"path": file, "container": checkpoint.container, "tensors": shapes}
+        return print_json(vars(found) | {"checkpoint": names})
+    facts = {
+        "container": checkpoint.container,
+        "names": PUBLISHERS[found.naming],
+        "fits": " or ".join(found.models) or "no model of the zoo",
+        "tensors": f"{len(tensors)}, {found.parameters:,} numbers",
+        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
+        "size": f"{found.bytes / 1e6:,.1f} MB",
+        "rotary periods": found.periods,
+    }
+    print_facts(checkpoint.path.name, facts)
+    for key, tensor in list(tensors.items())[:MOST_TENSORS]:
+        name = key if key.isprintable() else ascii(key)
+        say(f"{name}  {tensor.dtype} {list(tensor.shape)}")
 
 
 @app.command("convert", epilog=options.examples("zoo weights convert dinov3.pth FOLDER"))
@@ -97,30 +104,9 @@ def download_checkpoints(
     from zoo.checkpoints.download import download_checkpoint
 
     with progress_bar() as progress:
-        brought = [
-            download_checkpoint(info(model), out, mirror, dry_run, progress) for model in models
-        ]
+        brought = [download_checkpoint(info(it), out, mirror, dry_run, progress) for it in models]
     if json:
         return print_json(brought)
     for item in brought:
         how = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
         say(f"{item.model}: {item.path} ({how if item.bytes else 'already there'})")
-
-
-def show_inspection(found: Inspection) -> None:
-    """What a checkpoint is, then its tensors."""
-    from zoo.cli.tables import print_facts
-
-    facts = {
-        "container": found.checkpoint.container,
-        "names": PUBLISHERS[found.naming],
-        "fits": " or ".join(found.models) or "no model of the zoo",
-        "tensors": f"{len(found.checkpoint.tensors)}, {found.parameters:,} numbers",
-        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
-        "size": f"{found.bytes / 1e6:,.1f} MB",
-        "rotary periods": found.periods,
-    }
-    print_facts(found.checkpoint.path.name, facts)
-    for key, tensor in list(found.checkpoint.tensors.items())[:MOST_TENSORS]:
-        name = key if key.isprintable() else ascii(key)
-        say(f"{name}  {tensor.dtype} {list(tensor.shape)}")

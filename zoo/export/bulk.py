@@ -11,7 +11,7 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
 from zoo.export.request import Options, read_request
-from zoo.export.run import run_export as export
+from zoo.export.run import run_export
 from zoo.manifest.schema import Manifest
 from zoo.registry.entry import ModelInfo
 
@@ -55,21 +55,21 @@ def attempt(model: str, work: Callable[[], Outcome]) -> Outcome:
 
 def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
     """Export every model with its options."""
-    outcomes = []
-    for number, (entry, options) in enumerate(jobs, start=1):
+
+    def export(number: int, entry: ModelInfo, options: Options) -> Outcome:
         told = Numbered(progress, f"{number}/{len(jobs)} {entry.name}: ")
-        outcomes.append(attempt(entry.name, partial(_export, entry, options, told)))
-    return outcomes
+        exports = run_export(read_request(entry, options), told)
+        return Outcome(
+            entry.name,
+            [each.manifest for each in exports],
+            built=[each.target.name for each in exports if each.published],
+            failed=[each.target.name for each in exports if not each.published],
+        )
 
-
-def _export(entry: ModelInfo, options: Options, progress: Progress) -> Outcome:
-    exports = export(read_request(entry, options), progress)
-    return Outcome(
-        entry.name,
-        [each.manifest for each in exports],
-        built=[each.target.name for each in exports if each.published],
-        failed=[each.target.name for each in exports if not each.published],
-    )
+    return [
+        attempt(entry.name, partial(export, number, entry, options))
+        for number, (entry, options) in enumerate(jobs, start=1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,10 @@ class Numbered(Progress):
     prefix: str
 
     def stage(self, text: str, total: int | None = None) -> None:
-        """A stage of this model."""
         self.progress.stage(self.prefix + text, total)
 
     def step(self, size: int) -> None:
-        """So many more bytes are done."""
         self.progress.step(size)
 
     def note(self, text: str) -> None:
-        """Something to be read."""
         self.progress.note(text)

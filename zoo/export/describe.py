@@ -3,18 +3,13 @@
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import (
-    PackageNotFoundError,
-    distribution,
-    packages_distributions,
-    version,
-)
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 
 import onnx_ir as ir
 
 import converter
-import weights
+from weights import Provenance
 from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
@@ -27,9 +22,7 @@ from zoo.version import __version__
 LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 
-def describe_file(
-    request: Request, file: Path, made: Made, provenance: weights.Provenance
-) -> Manifest:
+def describe_file(request: Request, file: Path, made: Made, provenance: Provenance) -> Manifest:
     """The manifest of one exported file."""
     there = (path for path in (file, sidecar_path(file)) if path.exists())
     files = tuple(File.at(path, digest=made.digests.get(path.name)) for path in there)
@@ -42,9 +35,7 @@ def describe_file(
     return empty.changed(files=files, variants={name: variant}, complete=True)
 
 
-def describe_shared(
-    entry: ModelInfo, signature: Signature, provenance: weights.Provenance
-) -> Manifest:
+def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
     """What a manifest says of all files together, and no files yet."""
     how = entry.preprocessing.at(signature.size or entry.preprocessing.size)
     return Manifest(
@@ -72,13 +63,17 @@ def describe_shared(
 def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxruntime") -> Variant:
     """What a file takes, gives and consists of, and how it was checked."""
     model, report = made.model, converter.report(made.model)
+    attention = [node for node in model.graph if node.op_type == "Attention"]
     return Variant(
         files=tuple(files),
         opset=model.opset_imports[""],
         ir_version=model.ir_version,
         precision=made.precision,
         target=target,
-        attention_layout="3d" if any(map(_is_flat, model.graph)) else "4d",
+        # Attention on heads side by side has to be told how many there are.
+        attention_layout="3d"
+        if any("q_num_heads" in node.attributes for node in attention)
+        else "4d",
         inputs=tuple(map(_tensor, model.graph.inputs)),
         outputs=tuple(map(_tensor, model.graph.outputs)),
         nodes=report.nodes,
@@ -90,11 +85,6 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxrun
         ),
         verification=made.verification,
     )
-
-
-def _is_flat(node: ir.Node) -> bool:
-    """Whether it is attention on heads side by side, which has to be told how many there are."""
-    return node.op_type == "Attention" and "q_num_heads" in node.attributes
 
 
 def _tensor(value: ir.Value) -> Tensor:
@@ -133,7 +123,7 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
     )
 
 
-def weights_origin(provenance: weights.Provenance, entry: ModelInfo) -> schema.StatedWeights:
+def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:
     """Where the weights come from, and whether that is the published file."""
     known = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     if provenance.name and not provenance.name.isprintable():  # a file may be called anything

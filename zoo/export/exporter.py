@@ -48,26 +48,23 @@ def export_model(
             stack.enter_context(locked_output(target, progress))
             # Somebody else may have made it since the request was read.
             check_targets(target, request.options.force)
-        samples = None
-        if request.options.verify:
+        samples, asked = None, request.options
+        if asked.verify:
             # ONNX Runtime is imported only where a file is verified.
             from zoo.export.verify import runs
 
             running = prefetching(runs(entry, model, weights.arrays, signature))
             samples = stack.enter_context(running)
-        asked = request.options
         maker = Maker(entry, model, weights, signature, samples, asked.target, asked.layout)
         files = stack.enter_context(making_files(request.files, request.folder, maker, progress))
         done = {spec: _put(request, file, made, provenance(), maker) for spec, file, made in files}
         return [done[spec] for spec in request.files]
 
 
-def _put(
-    request: Request, file: Path, made: Made, provenance: Provenance, maker: Maker
-) -> Exported:
+def _put(request: Request, file: Path, made: Made, origin: Provenance, maker: Maker) -> Exported:
     """Put a staged file and its manifest in their places, if it may be there."""
     target = request.folder / file.name
-    record = describe_file(request, file, made, provenance)
+    record = describe_file(request, file, made, origin)
     stays = made.may_stay(request.options.keep_inexact)
     if stays:
         with writing(target):

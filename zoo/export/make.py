@@ -59,10 +59,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Maker:
-    """All that the files of one model are made from.
-
-    `samples` gives what they are checked on; without any they are not checked.
-    """
+    """All that the files of one model are made from; without `samples` they are not checked."""
 
     entry: ModelInfo
     model: Model
@@ -82,7 +79,10 @@ class Maker:
         source = stage / (whole or f"float32-opset{opset}.onnx")
         progress.stage(f"opset {opset}: converting")
         export = convert_model(self.model, opset, self.signature, self.layout, self.target)
-        self.float32(export, source, progress)
+        progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
+        with writing(source), self.digests.taken() as written:
+            values, told = self.weights.arrays, lambda _, size: progress.step(size)
+            export.save(source, values=values, progress=told, written=written)
         for spec in specs:
             file = stage / spec.name
             if file != source:
@@ -92,18 +92,6 @@ class Maker:
             source.unlink()
             sidecar_path(source).unlink(missing_ok=True)
         return export
-
-    def float32(self, export: converter.Export, file: Path, progress: Progress) -> None:
-        """Write the converted model in float32."""
-        opset = export.model.opset_imports[""]
-        progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
-        with writing(file), self.digests.taken() as written:
-            export.save(
-                file,
-                values=self.weights.arrays,
-                progress=lambda _, size: progress.step(size),
-                written=written,
-            )
 
     def lower(self, source: Path, file: Path, precision: Precision, progress: Progress) -> None:
         """Write a float32 file in a lower precision."""
@@ -118,8 +106,7 @@ class Maker:
         signature, how = self.signature, self.entry.preprocessing
         if signature.input == "uint8":
             progress.stage(f"{file.name}: preprocessing")
-            size = signature.size or how.size
-            first = front(how, size, opset, signature.batch, self.target)
+            first = front(how, signature.size or how.size, opset, signature.batch, self.target)
             joined = converter.join(first.model, ir.load(file), self.target)
             with writing(file), self.digests.taken() as written:
                 converter.save(joined, file, written=written)
@@ -134,10 +121,9 @@ class Maker:
             from zoo.runtime import session
 
             progress.stage(f"{file.name}: verifying")
-            samples = self.samples()
             limit = limit_for(precision, self.weights.provenance.kind)
             live = session(runnable(file, precision))
-            verification = verify_file(file, samples, precision, limit=limit, live=live)
+            verification = verify_file(file, self.samples(), precision, limit=limit, live=live)
         if precision == "bf16" or sidecar_path(file).exists():
             live = None
         # A file that holds just what was converted need not be read again.
@@ -151,10 +137,7 @@ class Maker:
 
 @contextmanager
 def making_files(
-    specs: Sequence[FileSpec],
-    folder: Path,
-    maker: Maker,
-    progress: Progress,
+    specs: Sequence[FileSpec], folder: Path, maker: Maker, progress: Progress
 ) -> Generator[Iterator[tuple[FileSpec, Path, Made]]]:
     """Make files, staged in a folder while the block runs.
 
@@ -195,18 +178,14 @@ def convert_model(
         target=target,
         input_names=["pixel_values"],
     )
-    name_states(export.model.graph, signature.layers)
+    # Hidden states are called by their layers, not by their places in the output.
+    states = {f"hidden_states.{place}": layer for place, layer in enumerate(signature.layers)}
+    for value in export.model.graph.outputs:
+        if value.name in states:
+            value.name = f"hidden_state_{states[value.name]}"
     if signature.size is None:
         name_sides(export.model.graph, stride)
     return export
-
-
-def name_states(graph: ir.Graph, layers: Sequence[int]) -> None:
-    """Give hidden states the numbers of their layers, not those of their places in the output."""
-    states = {f"hidden_states.{index}": layer for index, layer in enumerate(layers)}
-    for value in graph.outputs:
-        if value.name in states:
-            value.name = f"hidden_state_{states[value.name]}"
 
 
 def name_sides(graph: ir.Graph, stride: int) -> None:

@@ -98,13 +98,18 @@ class Request:
 
 def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
+    import converter
+
     for option, value, known in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),
     ):
         if value not in known:
             raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
-    runtime = find_runtime(options.target)
+    try:
+        runtime = converter.find_target(options.target)
+    except converter.SpecError as error:
+        raise BadRequest(f"target {options.target} is not known: {error}.") from error
     folder, files = read_files(entry.name, read_opsets(options, runtime), options)
     for file in files:
         check_targets(folder / file.path, options.force)
@@ -129,30 +134,16 @@ def check_target(runtime: Runtime, precision: Precision, signature: Signature) -
     """Refuse what the target's runtime cannot run."""
     from zoo.export.precision import CODECS
 
-    operator = CODECS[precision].operator if precision in CODECS else ""
+    name, operator = runtime.name, CODECS[precision].operator if precision in CODECS else ""
     if not runtime.takes(operator, "float32", runtime.opset):
-        raise BadRequest(
-            f"precision {precision} needs {operator}, which target {runtime.name} lacks."
-        )
+        raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
     instead = {
         "size 224 instead of dynamic": signature.size is None,
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
     if wanted := [text for text, is_open in instead.items() if runtime.fixed and is_open]:
-        raise BadRequest(
-            f"target {runtime.name} takes fixed sizes alone: give {' and '.join(wanted)}."
-        )
-
-
-def find_runtime(target: Target) -> Runtime:
-    """The converter's. Refuse what is none, or no version of it that files are written for."""
-    import converter
-
-    try:
-        return converter.find_target(target)
-    except converter.SpecError as error:
-        raise BadRequest(f"target {target} is not known: {error}.") from error
+        raise BadRequest(f"target {name} takes fixed sizes alone: give {' and '.join(wanted)}.")
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:

@@ -45,21 +45,14 @@ def disk(request: Request) -> int:
     """Bytes that the files take where they are written, with those that are there on the way."""
     entry, precision = request.model, request.options.precision
     joined = request.signature.input == "uint8"
-    files = (len(request.files) + joined) * written(entry, precision)
     # Others are made from a file in float32, which lies beside them as long.
-    return files + (written(entry, "fp32") if precision != "fp32" else 0)
+    source = written(entry, "fp32") if precision != "fp32" else 0
+    return (len(request.files) + joined) * written(entry, precision) + source
 
 
 def memory(entry: ModelInfo, copies: float) -> int:
     """Bytes of memory that it takes to have a model so many times in float32, about."""
     return BASE + round(copies * written(entry, "fp32"))
-
-
-def _copies(request: Request) -> float:
-    """How many times an export has the model in memory."""
-    if request.options.verify and written(request.model, request.options.precision) <= LARGEST:
-        return WHOLE
-    return BLOCK / request.model.config.num_hidden_states
 
 
 def check_resources(request: Request, progress: Progress) -> None:
@@ -86,10 +79,13 @@ def check_resources(request: Request, progress: Progress) -> None:
 def _tell_memory(request: Request, progress: Progress) -> None:
     from psutil import virtual_memory
 
-    needed, free = memory(request.model, _copies(request)), virtual_memory().available
+    entry, asked = request.model, request.options
+    is_whole = asked.verify and written(entry, asked.precision) <= LARGEST
+    copies = WHOLE if is_whole else BLOCK / entry.config.num_hidden_states
+    needed, free = memory(entry, copies), virtual_memory().available
     if needed > free:
         progress.note(
-            f"{request.model.name} needs about {_gb(needed)} of memory, and {_gb(free)} are free: "
+            f"{entry.name} needs about {_gb(needed)} of memory, and {_gb(free)} are free: "
             "close other programs if this one is stopped."
         )
 

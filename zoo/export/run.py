@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def run_export(request: Request, progress: Progress) -> "list[Exported]":
-    """Export a model at each opset of a request.
-
-    A thread reads the checkpoint for its digest, from before JAX is imported.
-    """
+    """Export a model at each opset; a thread reads the checkpoint from before JAX is imported."""
     check_resources(request, progress)
     entry = request.model
     with opened(request.weights, entry, progress, request.options.offline) as source:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
 from zoo.errors import BadRequest
-from zoo.models.builder import Model, count_parameters, networks_in
+from zoo.models.builder import count_parameters, networks_in
 from zoo.models.config import ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info
@@ -32,8 +32,15 @@ class Subject:
 
 def subject_of(model: Callable[..., Any]) -> Subject:
     """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
-    network = network_in(model)
-    values = array_leaves(model)
+    found = networks_in(model)
+    if len(found) != 1 or not found[0].name:
+        told = f"{len(found)} of them" if len(found) != 1 else "one that was built by hand"
+        raise BadRequest(
+            "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
+            f"`zoo.create`, which knows its preprocessing and licence; this one holds {told}. "
+            "`converter.to_onnx` takes any function."
+        )
+    (network,), values = found, array_leaves(model)
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in values.values()):
         raise BadRequest(
             "the model has shapes in place of parameters: give one of `zoo.from_pretrained`, or of "
@@ -57,19 +64,6 @@ def subject_of(model: Callable[..., Any]) -> Subject:
     )
     weights = Weights(LazyArrays(tensors), Provenance("own", sha256=digest(model)))
     return Subject(entry, jax.tree.map(_abstract, model), weights, network is model)
-
-
-def network_in(model: Callable[..., Any]) -> Model:
-    """The one network of the zoo that a module is or holds. **Raises** `BadRequest`."""
-    found = networks_in(model)
-    if len(found) != 1 or not found[0].name:
-        told = f"{len(found)} of them" if len(found) != 1 else "one that was built by hand"
-        raise BadRequest(
-            "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
-            f"`zoo.create`, which knows its preprocessing and licence; this one holds {told}. "
-            "`converter.to_onnx` takes any function."
-        )
-    return found[0]
 
 
 def _abstract(leaf: object) -> object:

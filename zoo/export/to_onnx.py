@@ -12,7 +12,6 @@ from zoo.errors import BadRequest, NotVerified
 from zoo.progress import bar
 
 if TYPE_CHECKING:
-    from zoo.export.request import Size as FileSize
     from zoo.manifest.choices import Input, Precision, Target
     from zoo.manifest.schema import Manifest
 
@@ -88,9 +87,11 @@ def to_onnx(
             f"layers {layers}: this model returns what its author chose. Leave `layers` out, or "
             "export the network inside of it."
         )
+    if not (size is None or size == "dynamic" or isinstance(size, int | tuple)):
+        raise BadRequest(f"size {size!r} is none: give 224, (height, width) or 'dynamic'.")
     options = Options(
         opsets=() if opset is None else (opset,),
-        size=_size(size),
+        size=(size, size) if isinstance(size, int) else size,
         batch=batch,
         layers=layers or (),
         input=input,
@@ -114,11 +115,3 @@ def to_onnx(
     if not exported.published:
         raise NotVerified(f"{out} was not written, for it is too far from JAX.")
     return exported.manifest
-
-
-def _size(size: Size) -> FileSize:
-    if isinstance(size, tuple) or size is None or size == "dynamic":
-        return size
-    if not isinstance(size, int):
-        raise BadRequest(f"size {size!r} is none: give 224, (height, width) or 'dynamic'.")
-    return size, size

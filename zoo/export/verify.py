@@ -44,10 +44,7 @@ VIEWS = 2
 
 @dataclass(frozen=True)
 class Sample:
-    """Preprocessed photographs and what the model makes of them in JAX.
-
-    `images` are the photographs themselves where the file takes those.
-    """
+    """Preprocessed photographs and their outputs in JAX; `images` where the file takes those."""
 
     pixels: NDArray[np.float32]
     outputs: Any
@@ -60,34 +57,26 @@ class Sample:
 
 
 def reference(
-    entry: ModelInfo,
-    model: Model,
-    values: Mapping[str, ArrayLike],
-    signature: Signature,
-    largest: int = LARGEST,
+    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
     """What a model makes of photographs in JAX: all of `runs`."""
-    return [run() for run in runs(entry, model, values, signature, largest)]
+    return [run() for run in runs(entry, model, values, signature)]
 
 
 def runs(
-    entry: ModelInfo,
-    model: Model,
-    values: Mapping[str, ArrayLike],
-    signature: Signature,
-    largest: int = LARGEST,
+    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Callable[[], Sample]]:
     """What has to be run in JAX, in that order and by one thread.
 
-    **Arguments:** the registry's entry; the abstract model and the values of its leaves; what the
-    files take and give; and the bytes of the largest model that is compiled as a whole. One that
-    is larger runs block by block, and only one block's values are in memory.
+    **Arguments:** the registry's entry; the abstract model and the values of its leaves; and what
+    the files take and give. A model larger than `LARGEST` runs block by block, and only one block's
+    values are in memory.
     """
     run = partial(batched, layers=signature.layers, as_maps=signature.as_maps)
 
     @cache
     def network() -> Callable[[Any], Any]:
-        if float32_bytes(model) > largest:
+        if 4 * sum(map(math.prod, leaf_shapes(model).values())) > LARGEST:  # in float32
             return partial(stepwise, run, model, values)
         return partial(eqx.filter_jit(run), bind(model, values))
 
@@ -100,11 +89,6 @@ def runs(
 
     tried = enumerate(sample_shapes(entry, signature))
     return [partial(sample, step, batch, size) for step, (batch, size) in tried]
-
-
-def float32_bytes(model: Model) -> int:
-    """How large the leaves of a model are in float32."""
-    return 4 * sum(map(math.prod, leaf_shapes(model).values()))
 
 
 def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -138,7 +122,10 @@ def verify_file(
     takes_images = any(sample.images is not None for sample in samples)
     inside: list[Comparison] = []
     if takes_images:
-        first = runtime.session(preprocessing_of(file), provider)
+        # The part of the file that makes `pixel_values` of images.
+        model = ir.load(file)
+        graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
+        first = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
         inside.extend(_compared(first, samples))
     live = live or runtime.session(runnable(file, precision), provider)
     outputs = list(_compared(live, samples))
@@ -171,13 +158,6 @@ def _compared(live: runtime.Session, samples: Sequence[Sample]) -> Iterator[Comp
 
 NOTHING = converter.Errors(math.nan, math.nan, math.nan)
 """What is known of an output that is not all numbers in JAX."""
-
-
-def preprocessing_of(file: Path) -> ir.Model:
-    """The part of a file that makes `pixel_values` of images."""
-    model = ir.load(file)
-    graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
-    return ir.Model(graph, ir_version=model.ir_version)
 
 
 def compared(fed: NDArray[Any], output: str, error: converter.Errors) -> Comparison:

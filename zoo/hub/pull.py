@@ -100,8 +100,7 @@ def pull_folder(wanted: Wanted, progress: Progress) -> Pulled:
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
     `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
     """
-    listing, variants = _listing(wanted, progress)
-    folder = wanted.folder
+    (listing, variants), folder = _listing(wanted, progress), wanted.folder
     with locked_output(folder, progress), writing(folder), _collecting(folder) as parts:
         found, in_the_way = _compare(wanted, listing, variants, progress)
         for file in found.missing:
@@ -119,9 +118,13 @@ def _compare(
     wanted: Wanted, listing: Listing, variants: Mapping[str, Variant], progress: Progress
 ) -> tuple[Preview, list[str]]:
     """What is missing of the folder, and what is in the way. **Raises** `BadOutput`."""
-    refuse_links(wanted.folder, listing.manifest.listed)
-    needed = listing.manifest.needed(variants)
-    right = _right(wanted.folder, listing.manifest, progress)
+    folder, manifest = wanted.folder, listing.manifest
+    refuse_links(folder, manifest.listed)
+    needed = manifest.needed(variants)
+    there = [file for file in manifest.files if file.is_complete(folder)]
+    if there:
+        progress.stage(f"checking {folder}", sum(file.bytes for file in there))
+    right = {file.name for file in there if file.is_at(folder, progress.step)}
     in_the_way = _in_the_way(wanted, listing, right)
     missing = tuple(file for file in needed if file.name not in right)
     size = sum(file.bytes for file in missing)
@@ -192,14 +195,6 @@ def _forbidden(file: HubFile, wanted: Wanted) -> Unreachable:
         f"{file} is neither in {wanted.folder} nor in the hub's cache, and --offline forbids "
         "asking: run the command once without it."
     )
-
-
-def _right(folder: Path, manifest: Manifest, progress: Progress) -> set[str]:
-    """Names of the files that are there, byte for byte."""
-    there = [file for file in manifest.files if file.is_complete(folder)]
-    if there:
-        progress.stage(f"checking {folder}", sum(file.bytes for file in there))
-    return {file.name for file in there if file.is_at(folder, progress.step)}
 
 
 def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:

@@ -13,10 +13,7 @@ from zoo.progress import bar
 
 
 def pulled_folder(model: str, variant: str, revision: str | None, offline: bool) -> Path:
-    """A folder with a model's variant, which is downloaded if it is not there yet.
-
-    **Raises** `BadFile` if that would be needed offline, or what `pull` does.
-    """
+    """A folder with a model's variant, brought if need be. **Raises** as `pull`, or `BadFile`."""
     place = cache.folder(cache.MODELS, f"{namespace()}/{model}")
     asked = Wanted(model, (variant,), place, revision)
     if offline or COMMIT.fullmatch(revision or ""):

@@ -65,25 +65,18 @@ class PushPlan:
 
 
 def plan_push(folder: Path, target: Target, progress: Progress) -> PushPlan:
-    """Check a folder and compare it with the repository.
-
-    **Raises** `BadFile` if the folder is not verified, whole and nothing else, `BadRequest`.
-    """
+    """Check a folder and compare it with the repository. **Raises** `BadFile`, `BadRequest`."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", target.repository, re.ASCII):
         raise BadRequest(f"--repo {target.repository}: write OWNER/NAME.")
     manifest = check_folder(folder, progress)
     progress.stage(f"asking the hub about {target.repository}")
     state, there = _look(target)
     files = (_manifest_file(folder, manifest), *manifest.listed.values())
-    names = [file.name for file in files]
-    return PushPlan(
-        folder,
-        target,
-        manifest.model,
-        state,
-        tuple(_row(folder, file, there) for file in files),
-        tuple(name for name in there or () if name not in names),
-    )
+    changes = ((file, _change(folder, file, there)) for file in files)
+    rows = tuple(PushedFile(it.name, it.bytes, it.sha256, change) for it, change in changes)
+    names = {file.name for file in files}
+    others = tuple(name for name in there or () if name not in names)
+    return PushPlan(folder, target, manifest.model, state, rows, others)
 
 
 def _look(target: Target) -> tuple[str, dict[str, RepoSibling] | None]:
@@ -110,25 +103,20 @@ def _manifest_file(folder: Path, manifest: Manifest) -> File:
     return File(name=MANIFEST, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def _row(folder: Path, file: File, there: dict[str, RepoSibling] | None) -> PushedFile:
+def _change(folder: Path, file: File, there: dict[str, RepoSibling] | None) -> str:
+    """What becomes of a file. The hub knows git's sha1 of small files, the sha256 of large ones."""
     if there is None:
-        change = "unknown"
-    elif file.name not in there:
-        change = "new"
-    else:
-        change = "same" if _is_same(folder, file, there[file.name]) else "changed"
-    return PushedFile(file.name, file.bytes, file.sha256, change)
-
-
-def _is_same(folder: Path, file: File, there: RepoSibling) -> bool:
-    """The hub knows the sha256 of large files and git's sha1 of small ones."""
-    if file.bytes != there.size:
-        return False
-    if there.lfs is not None:
-        return there.lfs.sha256 == file.sha256
+        return "unknown"
+    known = there.get(file.name)
+    if known is None:
+        return "new"
+    if file.bytes != known.size:
+        return "changed"
+    if known.lfs is not None:
+        return "same" if known.lfs.sha256 == file.sha256 else "changed"
     content = read_at_most(folder / file.name, file.bytes)
     blob = hashlib.sha1(b"blob %d\0" % file.bytes + content, usedforsecurity=False)
-    return there.blob_id == blob.hexdigest()
+    return "same" if known.blob_id == blob.hexdigest() else "changed"
 
 
 def commit(planned: PushPlan) -> str:
@@ -163,10 +151,7 @@ def commit(planned: PushPlan) -> str:
 
 
 def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
-    """A file as it was checked: the hub is told the digest of its bytes.
-
-    **Raises** `BadFile` if it has changed since then.
-    """
+    """A file as it was checked. **Raises** `BadFile` if it has changed since then."""
     changed = BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
     content: bytes | Path = folder / row.name
     try:

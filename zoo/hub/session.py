@@ -107,7 +107,12 @@ def load(
     if manifest.model != name:
         raise BadFile(f"{place} holds {manifest.model}, not {name}: name another folder.")
     chosen = manifest.one(variant)
-    _check_complete(manifest, variant, place)
+    for file in chosen.files:
+        if not manifest.listed[file].is_complete(place):
+            raise BadFile(
+                f"{place / file} is missing or has another size than its manifest says: run "
+                f"`zoo pull {name} --variant {variant} --out {place}`."
+            )
     path = place / chosen.file
     return VisionModel(manifest, chosen, path, _session(path, providers))
 
@@ -127,12 +132,3 @@ def _session(path: Path, providers: Sequence[str] | None) -> Session:
         ) from error
     check_started(live, chosen[0])
     return live
-
-
-def _check_complete(manifest: Manifest, variant: str, folder: Path) -> None:
-    for name in manifest.variants[variant].files:
-        if not manifest.listed[name].is_complete(folder):
-            raise BadFile(
-                f"{folder / name} is missing or has another size than its manifest says: run "
-                f"`zoo pull {manifest.model} --variant {variant} --out {folder}`."
-            )

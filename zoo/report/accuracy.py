@@ -1,7 +1,7 @@
 """Everything about a model with one checkpoint: against transformers, its files, their features."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -37,17 +37,14 @@ OPEN = Signature(size=None, batch=None)
 """As `zoo build` makes files: for any batch and image size."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Which files are made and how; and the images whose classes they are to find, if any."""
-
-    variants: tuple[str, ...]
-    task: neighbours.Task | None = None
-    signature: Signature = OPEN
-
-
-def measure_model(entry: ModelInfo, path: Path, asked: Asked, progress: Progress) -> Measured:
-    """One model with the checkpoint at `path`.
+def measure_model(
+    entry: ModelInfo,
+    path: Path,
+    variants: Sequence[str],
+    task: neighbours.Task | None,
+    progress: Progress,
+) -> Measured:
+    """One model with the checkpoint at `path`: its variants, on the images of a task if any.
 
     **Raises** a `WeightsError` if that is none of this model, and `MissingLibrary` without
     transformers.
@@ -58,22 +55,27 @@ def measure_model(entry: ModelInfo, path: Path, asked: Asked, progress: Progress
     outputs = of_transformers(entry, loaded)
     in_jax = _worst(golden.check_jax(outputs, loaded)) if outputs else None
     progress.stage("running the model in JAX")
-    model, signature = abstract(loaded.config), asked.signature
-    samples = reference(entry, model, loaded.weights.arrays, signature)
-    maker = Maker(entry, model, loaded.weights, signature, lambda: samples)
+    model = abstract(loaded.config)
+    samples = reference(entry, model, loaded.weights.arrays, OPEN)
+    maker = Maker(entry, model, loaded.weights, OPEN, lambda: samples)
     files: dict[str, OneFile] = {}
     in_file = None
     with TemporaryDirectory() as folder:
-        chosen = {VARIANTS[name]: name for name in asked.variants}
+        chosen = {VARIANTS[name]: name for name in variants}
         with making_files([*chosen], Path(folder), maker, progress) as made_files:
             for spec, file, made in made_files:
-                files[chosen[spec]] = one_file(spec, file, made, asked, entry, progress)
-                if chosen[spec] == FIRST and outputs and takes_photographs(outputs, signature):
+                accuracy = None
+                if task is not None:
+                    progress.stage(f"{spec.name}: {task.told.asked} images")
+                    live = made.live or runtime.session(runnable(file, spec.precision))
+                    accuracy = neighbours.neighbour_share(live, task, entry.preprocessing)
+                files[chosen[spec]] = one_file(spec, file, made, accuracy)
+                if chosen[spec] == FIRST and outputs:
                     in_file = _worst(golden.check_onnx(outputs, file))
     against = None
     if outputs is not None:
-        size = side(outputs)
-        against = Against(library=outputs.reference, size=size, in_jax=in_jax, in_file=in_file)
+        found = {"in_jax": in_jax, "in_file": in_file}
+        against = Against(library=outputs.reference, size=outputs.fed.shape[2:], **found)
     return Measured(
         model=entry.name,
         checkpoint=path.name,
@@ -83,8 +85,8 @@ def measure_model(entry: ModelInfo, path: Path, asked: Asked, progress: Progress
         machine=machine(),
         tools=tools() | ({"transformers": version("transformers")} if against else {}),
         against=against,
-        neighbours=asked.task.told if asked.task else None,
-        files={name: files[name] for name in asked.variants},
+        neighbours=task.told if task else None,
+        files={name: files[name] for name in variants},
     )
 
 
@@ -105,28 +107,8 @@ def _worst(errors: dict[str, float]) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def side(outputs: Golden) -> tuple[int, int]:
-    """Height and width of the photographs."""
-    height, width = outputs.fed.shape[2:]
-    return height, width
-
-
-def takes_photographs(outputs: Golden, signature: Signature) -> bool:
-    """Whether a file takes those photographs."""
-    return signature.size in (None, side(outputs))
-
-
-def one_file(
-    spec: FileSpec, file: Path, made: Made, asked: Asked, entry: ModelInfo, progress: Progress
-) -> OneFile:
+def one_file(spec: FileSpec, file: Path, made: Made, accuracy: float | None) -> OneFile:
     """What is to be said of a file that was just made."""
-    accuracy = None
-    if asked.task is not None:
-        progress.stage(f"{spec.name}: {asked.task.told.asked} images")
-        live = made.live or runtime.session(runnable(file, spec.precision))
-        how = entry.preprocessing
-        how = replace(how, size=asked.signature.size) if asked.signature.size else how
-        accuracy = neighbours.neighbour_share(live, asked.task, how)
     assert made.verification is not None
     parts = (part for part in (file, sidecar_path(file)) if part.exists())
     return OneFile(

@@ -9,7 +9,7 @@ from weights.opening import read_at_most
 from zoo.errors import BadFile
 from zoo.manifest.choices import Precision
 from zoo.manifest.fields import Count, Digest, Line, Model, Side
-from zoo.manifest.measured import Verification, worst
+from zoo.manifest.measured import Verification
 from zoo.manifest.read import LARGEST_MANIFEST
 
 
@@ -44,16 +44,6 @@ class OneFile(Model):
     bytes: Count = Field(description="Its size.")
     verification: Verification = Field(description="How far it is from float32 in JAX.")
     accuracy: float | None = Field(description="Share of images whose class it finds.")
-
-    @property
-    def max_abs(self) -> float | None:
-        """The largest absolute difference of any output."""
-        return worst(self.verification.comparisons, "max_abs")
-
-    @property
-    def cosine(self) -> float | None:
-        """The least cosine of any output."""
-        return worst(self.verification.comparisons, "cosine")
 
 
 class Measured(Model):

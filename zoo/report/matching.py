@@ -1,6 +1,6 @@
 """Which models a folder of checkpoints belongs to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,10 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
     """
     if not folder.is_dir():
         raise BadRequest(f"--weights-dir {folder} is no folder: name one that holds checkpoints.")
-    named = {entry.name: list(published(folder, entry)) for entry in entries}
+    named: dict[str, list[Path]] = {}
+    for entry in entries:
+        names = filter(None, (entry.checkpoint, entry.archive, Path(entry.repository).name))
+        named[entry.name] = [path for name in names if (path := folder / name).exists()]
     found = {name: paths[0] for name, paths in named.items() if paths}
     known = {path for paths in named.values() for path in paths}
     left_out: dict[str, str] = {}
@@ -52,9 +55,3 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
         )
     in_order = {entry.name: found[entry.name] for entry in entries if entry.name in found}
     return Checkpoints(in_order, left_out)
-
-
-def published(folder: Path, entry: ModelInfo) -> Iterator[Path]:
-    """What lies in a folder under a name that a model's weights were published with."""
-    names = (entry.checkpoint, entry.archive, Path(entry.repository).name)
-    return (folder / name for name in names if name and (folder / name).exists())

@@ -4,9 +4,7 @@ The vote is DINO's (Caron et al., 2021): cosine similarity of `pooler_output`, t
 with the weight exp(similarity / 0.07).
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,13 +53,14 @@ def read_task(folder: Path) -> Task:
     parts = [folder / "train", folder / "val"]
     split = all(part.is_dir() for part in parts)
     places = parts if split else [folder]
-    classes = sorted({path.name for place in places for path in class_folders(place)})
+    found = [images_by_class(place) for place in places]
+    classes = sorted({name for each in found for name in each})
     if len(classes) < 2:
         raise BadRequest(
             f"--images {folder} has {len(classes)} folders with images: give a folder for each of "
             "two or more classes, or `train` and `val` with such folders in them."
         )
-    known, *asked = (labelled(place, classes) for place in places)
+    known, *asked = (labelled(each, classes) for each in found)
     told = Neighbours(
         folder=folder.absolute().name,
         known=len(known.paths),
@@ -73,37 +72,28 @@ def read_task(folder: Path) -> Task:
     return Task(known, asked[0] if split else None, told)
 
 
-def class_folders(folder: Path) -> list[Path]:
-    """The folders in it that hold images."""
-    there = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [path for path in there if path.is_dir() and images_in(path)]
+def images_by_class(folder: Path) -> dict[str, list[Path]]:
+    """The files in each folder of it that end as images do, if there are any."""
+    known, found = Image.registered_extensions(), {}
+    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
+        images = sorted(place.iterdir()) if place.is_dir() else ()
+        found[place.name] = [path for path in images if path.suffix.lower() in known]
+    return {name: images for name, images in found.items() if images}
 
 
-def images_in(folder: Path) -> list[Path]:
-    """Files that end as images do."""
-    known = Image.registered_extensions()
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in known)
-
-
-def labelled(folder: Path, classes: Sequence[str]) -> Labelled:
-    """The images of a folder's classes."""
-    found = [
-        (path, classes.index(each.name))
-        for each in class_folders(folder)
-        for path in images_in(each)
-    ]
+def labelled(images: Mapping[str, Sequence[Path]], classes: Sequence[str]) -> Labelled:
+    """The images of a folder by their classes."""
+    found = [(path, classes.index(name)) for name, paths in images.items() for path in paths]
     return Labelled([path for path, _ in found], np.array([label for _, label in found]))
 
 
 def neighbour_share(live: Session, task: Task, how: Preprocessing) -> float:
     """The share of images that get their own class."""
     known = features(live, task.known.paths, how)
-    if task.asked is None:
-        votes = vote(known, task.known.labels, known, task.told.nearest, leave_out=True)
-        return float((votes == task.known.labels).mean())
-    asked = features(live, task.asked.paths, how)
-    votes = vote(known, task.known.labels, asked, task.told.nearest)
-    return float((votes == task.asked.labels).mean())
+    asked = known if task.asked is None else features(live, task.asked.paths, how)
+    alone = task.asked is None
+    votes = vote(known, task.known.labels, asked, task.told.nearest, leave_out=alone)
+    return float((votes == (task.asked or task.known).labels).mean())
 
 
 def features(live: Session, paths: Sequence[Path], how: Preprocessing) -> Float32:

@@ -1,16 +1,15 @@
 """The page of a report, and the numbers beside it as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zoo.files.staging import replacing, write_text
 from zoo.manifest.markdown import markdown
+from zoo.manifest.measured import worst
 from zoo.manifest.read import to_text
 from zoo.manifest.words import passed
 from zoo.registry.lookup import MODELS
-from zoo.report.content import Measured, OneFile, Report
+from zoo.report.content import Measured, Report
 
 TEMPLATE = "pretrained.md.jinja"
 
@@ -24,9 +23,8 @@ def add(report: Report, new: Measured) -> Report:
     """A report with another model, which takes the place of an earlier measurement."""
     found = {each.model: each for each in (*report.models, new)}
     # A model that the zoo has no more goes.
-    return report.model_copy(
-        update={"models": tuple(found[name] for name in MODELS if name in found)}
-    )
+    models = tuple(found[name] for name in MODELS if name in found)
+    return report.model_copy(update={"models": models})
 
 
 def write_page(report: Report, page: Path) -> None:
@@ -56,11 +54,12 @@ def number(error: float | None) -> str:
 def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
     """Of each file: name, megabytes, largest error, least cosine, accuracy, verdict."""
     for name, file in measured.files.items():
-        yield (name, f"{file.bytes / 1e6:.1f}", *errors(file), passed(file.verification.passed))
-
-
-def errors(file: OneFile) -> tuple[str, str, str]:
-    """Largest absolute error, least cosine, and accuracy in percent."""
-    cosine = "no number" if file.cosine is None else f"{file.cosine:.6f}"
-    share = "" if file.accuracy is None else f"{100 * file.accuracy:.2f} %"
-    return number(file.max_abs), cosine, share
+        cosine = worst(file.verification.comparisons, "cosine")
+        yield (
+            name,
+            f"{file.bytes / 1e6:.1f}",
+            number(worst(file.verification.comparisons, "max_abs")),
+            "no number" if cosine is None else f"{cosine:.6f}",
+            "" if file.accuracy is None else f"{100 * file.accuracy:.2f} %",
+            passed(file.verification.passed),
+        )

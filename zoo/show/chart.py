@@ -1,8 +1,7 @@
 """Charts: bars beside each other, and how often errors of each size occur."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +36,13 @@ def bars(
     **Arguments:** the title; by group and then by series the values, None for what there is none
     of; and a value at which a line is drawn, such as 1 for ratios.
     """
-    series = list(dict.fromkeys(name for group in groups.values() for name in group))
-    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(series)}
+    series = dict.fromkeys(name for group in groups.values() for name in group)
+    colours = dict(zip(series, cycle(COLOURS), strict=False))
     left = MARGIN + round(max((font().getlength(name) for name in groups), default=0)) + GAP
     values = [value for group in groups.values() for value in group.values() if value is not None]
     top = MARGIN + 2 * LINE
     heights = [len(group) * BAR + GAP for group in groups.values()]
-    legend = rows_of_legend(series, left + LENGTH - MARGIN)
-    size = (left + LENGTH + 5 * TEXT, top + sum(heights) + LINE * len(legend) + MARGIN)
+    size = (left + LENGTH + 5 * TEXT, top + sum(heights) + LINE * len(series) + MARGIN)
     picture = Image.new("RGB", size, PAPER)
     pen = ImageDraw.Draw(picture)
     pen.text((MARGIN, MARGIN), title, INK, font(TEXT + 2))
@@ -53,51 +51,19 @@ def bars(
         middle = top + (height - GAP) / 2
         pen.text((left - GAP, middle), name, INK, font(), anchor="rm")
         for index, (label, value) in enumerate(group.items()):
-            _bar(pen, (left, top + index * BAR), value, scale, colours[label])
+            x, y = left + (value or 0) * scale, top + index * BAR
+            pen.rectangle((left, y + 1, x, y + BAR - 2), colours[label] if value else FAINT)
+            told = "not run" if value is None else f"{value:.2f}"
+            pen.text((x + 6, y + BAR / 2), told, INK, font(TEXT - 2), anchor="lm")
         top += height
     if mark is not None:
         x = left + mark * scale
         pen.line((x, MARGIN + 2 * LINE - GAP / 2, x, top - GAP / 2), INK)
-    for row in legend:
-        x = MARGIN
-        for name in row:
-            pen.rectangle((x, top + 4, x + TEXT - 4, top + TEXT), colours[name])
-            pen.text((x + TEXT + 2, top), name, INK, font())
-            x += entry_width(name)
+    for name, colour in colours.items():
+        pen.rectangle((MARGIN, top + 4, MARGIN + TEXT - 4, top + TEXT), colour)
+        pen.text((MARGIN + TEXT + 2, top), name, INK, font())
         top += LINE
     return picture
-
-
-def _bar(
-    pen: ImageDraw.ImageDraw,
-    corner: tuple[float, float],
-    value: float | None,
-    scale: float,
-    colour: tuple[int, int, int],
-) -> None:
-    left, top = corner
-    length = 0 if value is None else value * scale
-    pen.rectangle((left, top + 1, left + length, top + BAR - 2), colour if length else FAINT)
-    told = "not run" if value is None else f"{value:.2f}"
-    pen.text((left + length + 6, top + BAR / 2), told, INK, font(TEXT - 2), anchor="lm")
-
-
-def entry_width(name: str) -> int:
-    """Pixels of a series in the legend."""
-    return round(font().getlength(name)) + 2 * TEXT + GAP
-
-
-def rows_of_legend(series: Sequence[str], width: float) -> list[list[str]]:
-    """As many names a row as it has room for."""
-    rows: list[list[str]] = []
-    used = width
-    for name in series:
-        if used + entry_width(name) > width:
-            rows.append([])
-            used = 0
-        rows[-1].append(name)
-        used += entry_width(name)
-    return rows
 
 
 def histogram(values: NDArray[np.floating], size: tuple[int, int]) -> Image.Image:

@@ -1,9 +1,5 @@
 """Features as one picture: a row for each image, a column for each way to look at it."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import numpy as np
 from PIL import Image, ImageDraw
 
@@ -79,9 +75,12 @@ def draw_grid(features: Features, patch: tuple[int, int] | None = None) -> Image
         maps["attention of the class token"] = np.stack([ramp(a) for a in features.attention])
     height, width = features.pixels.shape[1:3]
     scale = max(1, round(SIDE / max(height, width)))
-    panel = (scale * width, scale * height)
-    grid = _grid(maps, panel)
-    _mark(ImageDraw.Draw(grid), patch, (panel[0] / columns, panel[1] / rows))
+    grid = _grid(maps, (scale * width, scale * height))
+    # A frame around the chosen patch of the first image.
+    wide, tall = scale * width / columns, scale * height / rows
+    left, top = GAP + column * wide, HEAD + row * tall
+    corners = (left, top, left + wide - 1, top + tall - 1)
+    ImageDraw.Draw(grid).rectangle(corners, outline=(255, 64, 64), width=2)
     return grid
 
 
@@ -94,18 +93,7 @@ def _grid(maps: dict[str, UInt8], panel: tuple[int, int]) -> Image.Image:
     for place, (name, pictures) in enumerate(maps.items()):
         left = GAP + place * (width + GAP)
         pen.text((left, GAP // 2), name, INK, font())
-        for index, picture in enumerate(_panels(pictures, panel)):
+        for index, pixels in enumerate(pictures):
+            picture = Image.fromarray(pixels).resize(panel, Image.Resampling.NEAREST)
             grid.paste(picture, (left, HEAD + index * (height + GAP)))
     return grid
-
-
-def _panels(pictures: UInt8, panel: tuple[int, int]) -> Sequence[Image.Image]:
-    return [Image.fromarray(p).resize(panel, Image.Resampling.NEAREST) for p in pictures]
-
-
-def _mark(pen: ImageDraw.ImageDraw, patch: tuple[int, int], side: tuple[float, float]) -> None:
-    """A frame around the chosen patch of the first image."""
-    left, top = GAP + patch[1] * side[0], HEAD + patch[0] * side[1]
-    pen.rectangle(
-        (left, top, left + side[0] - 1, top + side[1] - 1), outline=(255, 64, 64), width=2
-    )

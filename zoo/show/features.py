@@ -43,10 +43,7 @@ class Features:
 
 
 def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Features:
-    """In JAX, with the attention of the class token where there is one.
-
-    **Raises** `BadRequest` for a model that does not know its preprocessing.
-    """
+    """In JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
     import jax
     import jax.numpy as jnp
 
@@ -96,7 +93,6 @@ def _features(
     patches = tokens[:, tokens.shape[1] - rows * columns :]
     shown = values.transpose(0, 2, 3, 1) * np.array(how.std) + np.array(how.mean)
     pixels = np.clip(255 * shown, 0, 255).round().astype(np.uint8)
-    count = len(values)
     if attention is not None:
-        attention = attention.reshape(count, rows, columns)
-    return Features(pixels, patches.reshape(count, rows, columns, -1), attention)
+        attention = attention.reshape(-1, rows, columns)
+    return Features(pixels, patches.reshape(len(values), rows, columns, -1), attention)

@@ -1,7 +1,5 @@
 """Where the errors of a file lie: in which output, at which patch, and of which size."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -57,10 +57,8 @@ def _take(package: Path, place: Path) -> None:
         archived = BytesIO(read_at_most(package, LARGEST))
         with tarfile.open(fileobj=archived) as archive:
             for name in FILES:
-                member = archive.extractfile(f"package/dist/{name}")
-                if member is not None:
-                    with member:
-                        (place / name).write_bytes(member.read(LARGEST))
+                if member := archive.extractfile(f"package/dist/{name}"):
+                    (place / name).write_bytes(member.read(LARGEST))
     except (tarfile.TarError, KeyError, EOFError) as error:
         told = first_line(error)
         raise BadFile(f"{package} is no archive of {PACKAGE} ({told}): {ADVICE}.") from error

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ from weights.progress import Progress
 from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec
 from zoo.bench.timed_products import timed_products
-from zoo.manifest.measured import Measure, worst
+from zoo.manifest.measured import worst
 from zoo.manifest.schema import Manifest, Variant
 from zoo.runtime import VERSION
 from zoo.site.folders import Built
@@ -45,11 +45,11 @@ class CatalogueRow:
     random: bool
     error: float | None
     cosine: float | None
-    p50_ms: float | None
-    ratio: float | None
-    multiply_adds: int | None
-    uncounted: int
-    peak_bytes: int | None
+    p50_ms: float | None = None
+    ratio: float | None = None
+    multiply_adds: int | None = None
+    uncounted: int = 0
+    peak_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,6 @@ class Catalogue:
     runtime: str
     machine: str
     rows: Sequence[CatalogueRow]
-
-    def of(self, model: str) -> list[CatalogueRow]:
-        """The rows of one model."""
-        return [row for row in self.rows if row.model == model]
-
-    def record(self, files: Sequence[str]) -> dict[str, Any]:
-        """For JSON, with the names of the site's files."""
-        return {"format": FORMAT, **asdict(self), "files": files}
 
 
 def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
@@ -82,7 +74,7 @@ def _rows(built: Built, progress: Progress) -> Iterator[CatalogueRow]:
     manifest = built.manifest
     for label, variant in built.variants.items():
         progress.stage(f"{built.name}: memory of {label}")
-        speed = built.speeds.variants.get(label)
+        checked = variant.verification.comparisons if variant.verification else ()
         yield CatalogueRow(
             model=built.name,
             variant=label,
@@ -95,10 +87,8 @@ def _rows(built: Built, progress: Progress) -> Iterator[CatalogueRow]:
             input=_input(manifest),
             licence=manifest.licence.name,
             random=manifest.weights.kind == "random",
-            error=_worst(variant, "max_abs"),
-            cosine=_worst(variant, "cosine"),
-            p50_ms=speed.p50_ms if speed else None,
-            ratio=speed.ratio if speed else None,
+            error=worst(checked, "max_abs"),
+            cosine=worst(checked, "cosine"),
             **_measured(built, label, variant),
         )
 
@@ -110,18 +100,17 @@ def _input(manifest: Manifest) -> str:
     return "any size" if manifest.size is None else "{} x {}".format(*manifest.size)
 
 
-def _worst(variant: Variant, measure: Measure) -> float | None:
-    return worst(variant.verification.comparisons, measure) if variant.verification else None
-
-
 def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
     """Of one run on what was timed; a variant that was not has no kernels on a CPU."""
-    if label not in built.speeds.variants:
-        return {"multiply_adds": None, "uncounted": 0, "peak_bytes": None}
+    speed = built.speeds.variants.get(label)
+    if speed is None:
+        return {}
     specs = [Spec(each.name, each.dtype, built.speeds.input) for each in variant.inputs]
     path = built.folder / variant.file
     counted = timed_products(ir.load(path), specs)
     return {
+        "p50_ms": speed.p50_ms,
+        "ratio": speed.ratio,
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),
         "peak_bytes": footprint(path, specs, THREADS).peak,

@@ -39,10 +39,7 @@ class Built:
 
 
 def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
-    """Every folder, with all its digests compared.
-
-    **Raises** `BadFile` for one that is not whole and verified, `BadRequest` for two of one model.
-    """
+    """Every folder, digests compared. **Raises** `BadFile`, `BadRequest` for two of a model."""
     found: dict[str, Built] = {}
     for folder in folders:
         built = _read(folder, progress)

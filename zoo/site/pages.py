@@ -8,8 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from zoo.artifacts.build.card import card
-from zoo.artifacts.build.extras import PHOTOGRAPH
+from zoo.artifacts.build.extras import PHOTOGRAPH, card
 from zoo.manifest.words import NOT_TRAINED, limit, origin, preprocessing_words
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
@@ -85,35 +84,34 @@ FILTERS = ("family", "precision", "input", "licence")
 
 def cells(row: CatalogueRow) -> dict[str, Cell]:
     """A row of the table by field, the model's name left out."""
-    return {column.field: _cell(column, row) for column in COLUMNS}
-
-
-def _cell(column: Column, row: CatalogueRow) -> Cell:
-    value = vars(row)[column.field]
-    if column.shown is None:
-        return Cell(value, None)
-    if value is None:
-        return Cell("not measured", None)
-    more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
-    return Cell(more + column.shown(value), value)
+    found = {}
+    for column in COLUMNS:
+        value = vars(row)[column.field]
+        more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
+        if column.shown is None:
+            found[column.field] = Cell(value, None)
+        elif value is None:
+            found[column.field] = Cell("not measured", None)
+        else:
+            found[column.field] = Cell(more + column.shown(value), value)
+    return found
 
 
 def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
     """What a model's page is made of."""
     manifest, entry = built.manifest, built.entry
-    code = dict(BLOCK.findall(card(manifest)))
     return {
         "built": built,
         "manifest": manifest,
         "entry": entry,
         "config": entry.config,
-        "rows": found.of(built.name),
+        "rows": [row for row in found.rows if row.model == built.name],
         "found": found,
         "steps": preprocessing_words(manifest.preprocessing.settings),
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
         "limit": limit,
-        "code": code,
+        "code": dict(BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.name}",
         "demo": demo(built),
     }
@@ -123,15 +121,15 @@ def demo(built: Built) -> dict[str, Any]:
     """What the programs of the page have to know to run the model."""
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
-    small = {name: v for name, v in built.variants.items() if len(v.files) == 1}
-    chosen = [name for name in RUN_HERE if name in small]
-    if "fp32" in chosen and "fused" in chosen:
-        chosen.remove("fused")
+    small = {name: v.file for name, v in built.variants.items() if len(v.files) == 1}
+    chosen = {name: small[name] for name in RUN_HERE if name in small}
+    if "fp32" in chosen:
+        chosen.pop("fused", None)
     return {
         "folder": f"{MODELS}/{built.name}",
         "files": {
-            name: {"file": small[name].file, "bytes": manifest.listed[small[name].file].bytes}
-            for name in chosen
+            name: {"file": file, "bytes": manifest.listed[file].bytes}
+            for name, file in chosen.items()
         },
         "input": manifest.input,
         "size": manifest.size or how.size,

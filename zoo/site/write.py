@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -38,10 +38,7 @@ class Site:
 def write_site(
     folders: Sequence[Path], out: Path, runtime: Path | None, force: bool, progress: Progress
 ) -> Site:
-    """Write the site of some folders, or leave `out` as it was.
-
-    **Raises** `BadFile`, `BadRequest`, `BadOutput` or `MissingLibrary`.
-    """
+    """Write the site of some folders, or leave `out` as it was. **Raises** a `ZooError`."""
     refuse_strangers(out, force)
     models = read_all(folders, progress)
     with staged(out.parent) as stage, locked_output(out, progress), writing(out):
@@ -56,10 +53,10 @@ def write_site(
         progress.stage("copying models")
         for built in models:
             copy_model(built, new / MODELS / built.name)
-        names = sorted(
-            path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()
-        )
-        write_text(new / CATALOGUE, to_text(found.record(names)))
+        made = (path for path in new.rglob("*") if path.is_file())
+        names = sorted(path.relative_to(new).as_posix() for path in made)
+        record = {"format": FORMAT, **asdict(found), "files": names}
+        write_text(new / CATALOGUE, to_text(record))
         size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
         refuse_strangers(out, force)
         shutil.rmtree(old, ignore_errors=True)
@@ -80,9 +77,9 @@ def refuse_strangers(out: Path, force: bool) -> None:
         return
     known = _listed(out)
     if strange := sorted(there - known):
+        told = ", ".join([*strange[:3], *["…"] * (len(strange) > 3)])
         raise BadOutput(
-            f"{out} has files that are of no site ({', '.join(strange[:3])}"
-            f"{', …' if len(strange) > 3 else ''}): name another folder with --out."
+            f"{out} has files that are of no site ({told}): name another folder with --out."
         )
     if not force:
         raise BadOutput(f"{out} is there already: add --force to replace it.")
@@ -110,10 +107,7 @@ def write_own(site: Path, models: Sequence[Built], found: Catalogue) -> int:
 
 
 def copy_model(built: Built, place: Path) -> None:
-    """Copy what is there of a folder, so that its own programs run in the copy too.
-
-    **Raises** `BadFile` if a file has changed since its digest was compared.
-    """
+    """Copy what is there of a folder. **Raises** `BadFile` if a file has changed since."""
     place.mkdir(parents=True)
     write_text(place / MANIFEST, to_text(built.manifest))
     for file in built.files:

@@ -5,8 +5,15 @@ import re
 import pytest
 
 import zoo as package
-from zoo.cli.options import join_opsets, parse_opsets, split_commas
-from zoo.cli.values import read_batch, read_layers, read_sides, read_size
+from zoo.cli.options import (
+    join_opsets,
+    parse_opsets,
+    read_batch,
+    read_layers,
+    read_sides,
+    read_size,
+    split_commas,
+)
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.lookup import MODELS, fitting, info, select
 

@@ -103,20 +103,16 @@ def _report(
     provider: str,
     progress: Progress,
 ) -> AuditReport:
-    files = [
-        audit_file(folder, name, manifest.variants[name], compare, provider, progress)
-        if wrong.keys().isdisjoint(manifest.variants[name].files)
-        else _not_run(name, manifest.variants[name])
-        for name in names
-    ]
+    files = []
+    for name in names:
+        variant = manifest.variants[name]
+        if wrong.keys().isdisjoint(variant.files):
+            files.append(audit_file(folder, name, variant, compare, provider, progress))
+        else:  # nothing of it is read or run
+            told = Finding("graph", False, "not read: its files are not those of the manifest")
+            files.append(FileReport(name, variant.file, False, [told]))
     passed = all(f.passed for f in findings) and all(f.passed for f in files)
     return AuditReport(str(folder), manifest.model, provider, passed, findings, files)
-
-
-def _not_run(name: str, variant: Variant) -> FileReport:
-    """A variant whose files are not those that are listed: nothing of them is read or run."""
-    told = Finding("graph", False, "not read: its files are not those of the manifest")
-    return FileReport(name, variant.file, False, [told])
 
 
 def audit_file(

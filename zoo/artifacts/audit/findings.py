@@ -22,10 +22,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Absolute differences of a file's outputs from what they should be, for one image.
-
-    `size` is the height and width that the network gets.
-    """
+    """Absolute differences of outputs for one image; the network gets `size`, height and width."""
 
     size: Size
     outputs: Mapping[str, NDArray[np.float32]]

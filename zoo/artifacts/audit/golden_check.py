@@ -25,10 +25,7 @@ Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
 
 
 def compare_golden(folder: Path, size: Size) -> tuple[Finding, Compare]:
-    """Whether a folder's golden numbers can be read, and the comparison with them.
-
-    `size` is the height and width that the network gets.
-    """
+    """Whether a folder's golden numbers can be read, and the comparison with them."""
     try:
         golden = read_golden(folder / GOLDEN)
     except BadFile as error:

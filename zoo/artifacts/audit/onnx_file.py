@@ -29,15 +29,11 @@ UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)
 
 def check_model(file: Path) -> Finding:
     """ONNX's own checker, types and shapes included."""
+    wrong = (checker.ValidationError, shape_inference.InferenceError, RuntimeError)
     try:
         # By path: then tensors may lie beside the file, and there is no limit of 2 GB.
         checker.check_model(file, full_check=True)
-    except (
-        checker.ValidationError,
-        shape_inference.InferenceError,
-        *UNREADABLE,
-        RuntimeError,
-    ) as error:
+    except (*wrong, *UNREADABLE) as error:
         return Finding("checker", False, first_line(error))
     return Finding("checker", True, "onnx.checker with shapes")
 
@@ -124,10 +120,8 @@ def check_signature(
 ) -> Finding:
     """Names, types and shapes of what a file takes and gives, as ONNX Runtime sees them."""
     wrong = []
-    for what, found, wanted in (
-        ("takes", live.get_inputs(), inputs),
-        ("gives", live.get_outputs(), outputs),
-    ):
+    takes, gives = live.get_inputs(), live.get_outputs()
+    for what, found, wanted in (("takes", takes, inputs), ("gives", gives, outputs)):
         seen = [_tensor(each) for each in found]
         if seen != list(wanted):
             told = "; ".join(map(str, wanted))

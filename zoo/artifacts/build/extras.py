@@ -1,4 +1,4 @@
-"""The files of a folder that are not networks: settings, licence, a photograph, golden numbers."""
+"""The files of a folder beside networks: card, settings, licence, photograph, golden numbers."""
 
 import shutil
 from collections.abc import Collection
@@ -18,9 +18,12 @@ from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden, write_golden
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
-from zoo.models.config import Config, Preprocessing
+from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
+from zoo.models.config import Config, Preprocessing, ViTConfig
 from zoo.models.output import output_names
+from zoo.registry.lookup import info
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -28,7 +31,10 @@ LICENCE = "LICENSE"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
-"""What they are called."""
+"""What they are called, but for the card, which is about all of them."""
+
+LICENCES = {"apache-2.0.txt": "apache-2.0", "cc-by-4.0.txt": "cc-by-4.0"}
+"""Licences that hubs have a word for."""
 
 
 def write_extras(
@@ -39,12 +45,13 @@ def write_extras(
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}
-    how = transformers_processor(manifest.preprocessing.settings)
     write_json(stage / CONFIG, settings)
-    write_json(stage / PROCESSOR, how)
+    write_json(stage / PROCESSOR, transformers_processor(manifest.preprocessing.settings))
     write_golden(stage / GOLDEN, golden(maker, sample))
-    _copy("chelsea.png", stage / PHOTOGRAPH)
-    _copy(f"licences/{maker.entry.licence.text}", stage / LICENCE)
+    copies = {PHOTOGRAPH: "chelsea.png", LICENCE: f"licences/{maker.entry.licence.text}"}
+    for name, source in copies.items():
+        with as_file(files("zoo") / "data" / source) as path:
+            shutil.copyfile(path, stage / name)
 
 
 def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> dict[str, Any]:
@@ -52,11 +59,10 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     browser is to take where there is no int8, for which it would ask."""
     told: dict[str, Any] = {}
     if outside:
-        chunks = {VARIANTS[name].name: 1 for name in outside}
-        told |= {"use_external_data_format": chunks}
+        told["use_external_data_format"] = {VARIANTS[name].name: 1 for name in outside}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
-        told |= {"device_config": {"wasm": {"dtype": dtype}}}
+        told["device_config"] = {"wasm": {"dtype": dtype}}
     return told
 
 
@@ -87,6 +93,21 @@ def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     return reference(entry, maker.model, maker.weights.arrays, signature)[0]
 
 
-def _copy(name: str, target: Path) -> None:
-    with as_file(files("zoo") / "data" / name) as path:
-        shutil.copyfile(path, target)
+def card(manifest: Manifest) -> str:
+    """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
+    entry, how = info(manifest.model), manifest.preprocessing.settings
+    variants = manifest.variants
+    return markdown(
+        "card.md.jinja",
+        **dict(manifest),
+        hub_licence=LICENCES.get(manifest.licence.text),
+        config=entry.config,
+        is_vit=isinstance(entry.config, ViTConfig),
+        pooler=entry.pooler,
+        doubt=doubt(manifest.weights),
+        not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
+        rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
+        outputs={item.name for variant in variants.values() for item in variant.outputs},
+        how=how,
+        steps=preprocessing_words(how),
+    )

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from weights.progress import Progress
-from zoo.artifacts.build.card import card
-from zoo.artifacts.build.extras import EXTRAS, golden_sample, write_extras
+from zoo.artifacts.build.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
 from zoo.artifacts.build.plan import VARIANTS, FolderPlan
 from zoo.artifacts.build.speed import speeds
@@ -96,10 +95,7 @@ def finish(
     complete: bool,
     progress: Progress,
 ) -> None:
-    """What belongs to all variants; written anew whenever one was made.
-
-    `sessions` are those that variants ran in just now.
-    """
+    """What belongs to all variants, written anew; `sessions` are those that they just ran in."""
     sample = golden_sample(maker, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     files = {name: ledger.folder / VARIANTS[name].path for name in ledger.content.variants}

@@ -35,27 +35,20 @@ class Ledger:
                 "--force, or choose another place with --out."
             )
         if earlier.tools == header.tools:
-            self._take_over(earlier)
+            right = tuple(file for file in earlier.files if file.is_at(folder))
+            names = {file.name for file in right}
+            known = {n: v for n, v in earlier.variants.items() if names.issuperset(v.files)}
+            # Of nothing that is gone or has changed is a build complete.
+            complete = earlier.complete and len(right) == len(earlier.files)
+            self.content = header.changed(
+                files=right, variants=known, complete=complete, speeds=earlier.speeds
+            )
         elif lost := [name for name in earlier.variants if name not in variants]:
             raise BadOutput(
                 f"{folder} holds {' and '.join(lost)} of a build with {_changed(earlier, header)}: "
                 "build them again with `--variant`, replace the folder with --force, or choose "
                 "another place with --out."
             )
-
-    def _take_over(self, earlier: Manifest) -> None:
-        right = tuple(file for file in earlier.files if file.is_at(self.folder))
-        names = {file.name for file in right}
-        variants = {
-            name: variant
-            for name, variant in earlier.variants.items()
-            if names.issuperset(variant.files)
-        }
-        # Of nothing that is gone or has changed is a build complete.
-        complete = earlier.complete and len(right) == len(earlier.files)
-        self.content = self.content.changed(
-            files=right, variants=variants, complete=complete, speeds=earlier.speeds
-        )
 
     def publish(
         self, stage: Path, names: Sequence[str], digests: Mapping[str, str], **changes: object
@@ -90,21 +83,16 @@ class Ledger:
 
 def _changed(earlier: Manifest, header: Manifest) -> str:
     """The versions that another build had: ``onnxruntime 1.31.0 (1.32.0 here)``."""
-    return (
-        ", ".join(
-            f"{name} {version} ({header.tools.get(name, 'none')} here)"
-            for name, version in earlier.tools.items()
-            if header.tools.get(name) != version
-        )
-        or "fewer tools"
-    )
+    others = [
+        f"{name} {version} ({header.tools.get(name, 'none')} here)"
+        for name, version in earlier.tools.items()
+        if header.tools.get(name) != version
+    ]
+    return ", ".join(others) or "fewer tools"
 
 
 def read_ledger(folder: Path) -> Manifest | None:
-    """An earlier build's manifest, if there is one.
-
-    **Raises** `BadOutput` if there is something else of that name.
-    """
+    """An earlier build's manifest, if any. **Raises** `BadOutput` for anything else so called."""
     path = folder / MANIFEST
     try:
         return manifests.read_manifest(path) if path.exists() else None

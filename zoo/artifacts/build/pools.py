@@ -18,17 +18,12 @@ from zoo.processes import fresh, workers
 
 
 class Here(Executor):
-    """Runs what is submitted at once, in this process."""
+    """Runs what is submitted at once, in this process: one build after the other."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
-
-
-def in_process(told: Told) -> Pool:
-    """One build after the other."""
-    return Pool(Here, told, lost=())
 
 
 @contextmanager
@@ -61,10 +56,7 @@ def _prepare() -> None:
 
 @contextmanager
 def cluster(address: str) -> Generator[Pool]:
-    """The workers of a Dask scheduler; they see the folders under the same paths as we do.
-
-    **Raises** `BadRequest` if Dask is not installed or nobody answers at the address.
-    """
+    """Workers of Dask, who see folders under the same paths as we do. **Raises** `BadRequest`."""
     if find_spec("distributed") is None:
         raise BadRequest(
             f"--scheduler {address} needs Dask: install it with `pip install 'jax-onnx-zoo[dask]'`."

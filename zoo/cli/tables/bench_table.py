@@ -2,7 +2,6 @@
 
 import os
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,25 @@ from zoo.bench.measure import Bench, Contender
 from zoo.cli.tables import print_table
 from zoo.runtime import VERSION
 
-RATIOS = (">p50 /\nfirst", ">fastest /\nproducts")
-HEADINGS = ("~file", *RATIOS, ">p50 ms", ">p95 ms", ">load s", ">peak\nMB", ">kept\nMB")
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def _megabytes(value: int) -> str:
+    return f"{value / 1e6:.0f}"
+
+
+COLUMNS = {
+    "p50_to_first": (">p50 /\nfirst", "{:.2f}".format),
+    "fastest_to_products": (">fastest /\nproducts", "{:.2f}".format),
+    "p50_ms": (">p50 ms", _ms),
+    "p95_ms": (">p95 ms", _ms),
+    "load_s": (">load s", "{:.2f}".format),
+    "peak_bytes": (">peak\nMB", _megabytes),
+    "kept_bytes": (">kept\nMB", _megabytes),
+}
+"""Of the table, after the file: by what JSON calls it, the heading and how it is shown."""
 
 
 def bench_record(found: Bench) -> dict[str, Any]:
@@ -41,38 +57,42 @@ def bench_record(found: Bench) -> dict[str, Any]:
 def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
     """One row for JSON; ratios are None where there is nothing to divide by."""
     taken = each.footprint
-    kept = (taken.load, taken.peak, taken.resident) if taken else (None, None, None)
     return {
         "name": each.name,
-        "inputs": [{"name": s.name, "dtype": s.dtype, "shape": s.shape} for s in each.inputs],
+        "inputs": each.inputs,
         "p50_to_first": each.percentile(50) / found.contenders[0].percentile(50),
         "fastest_to_products": each.fastest / found.floor.total if found.floor.total else None,
         "p50_ms": 1e3 * each.percentile(50),
         "p95_ms": 1e3 * each.percentile(95),
         "fastest_ms": 1e3 * each.fastest,
-        **dict(zip(("load_s", "peak_bytes", "kept_bytes"), kept, strict=True)),
+        "load_s": taken and taken.load,
+        "peak_bytes": taken and taken.peak,
+        "kept_bytes": taken and taken.resident,
         "times_ms": [1e3 * seconds for seconds in each.times],
     }
 
 
 def show_bench(found: Bench) -> None:
     """A row a file, then what was measured how."""
-    print_table(HEADINGS, [bench_row(found, each) for each in found.contenders])
-    for line in bench_notes(found):
-        say(line)
-
-
-def bench_row(found: Bench, each: Contender) -> Iterator[str]:
-    """The measures of a file."""
-    told = record_contender(found, each)
-    yield short(each, found)
-    yield f"{told['p50_to_first']:.2f}"
-    yield _shown(told["fastest_to_products"], ".2f")
-    yield from (_ms(told[key]) for key in ("p50_ms", "p95_ms"))
-    yield _shown(told["load_s"], ".2f")
-    yield from (
-        _shown(told[key] and told[key] / 1e6, ".0f") for key in ("peak_bytes", "kept_bytes")
-    )
+    rows = []
+    for each in found.contenders:
+        told = record_contender(found, each)
+        cells = ((told[key], shown) for key, (_, shown) in COLUMNS.items())
+        rows.append((short(each, found), *("" if n is None else shown(n) for n, shown in cells)))
+    print_table(("~file", *(heading for heading, _ in COLUMNS.values())), rows)
+    products, total = found.floor.products, found.floor.total
+    if total:
+        say(
+            f"products of the first file: {products.counts.total()} of {len(products.counts)} "
+            f"shapes, {products.flops / 1e9:.3g} GFLOP, alone in float32 {1e3 * total:.3g} ms "
+            f"({products.flops / total / 1e9:.0f} GFLOP/s)"
+        )
+    if products.uncounted:
+        more = ", ".join(f"{count} {op}" for op, count in products.uncounted.items())
+        say(f"not counted among the products: {more}")
+    shapes = {"; ".join(map(str, each.inputs)) for each in found.contenders}
+    measured = f"{found.options.rounds} rounds, threads: {found.options.threads}; {VERSION}"
+    say(f"input {' or '.join(sorted(shapes))}; {measured}")
 
 
 def short(each: Contender, found: Bench) -> str:
@@ -96,31 +116,3 @@ def ratios(found: Bench) -> dict[str, dict[str, float | None]]:
         }
         for name, row in told.items()
     }
-
-
-def _ms(value: float) -> str:
-    return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
-
-
-def _shown(value: float | None, format: str) -> str:
-    return "" if value is None else f"{value:{format}}"
-
-
-def bench_notes(found: Bench) -> Iterator[str]:
-    """What the table has no room for."""
-    options, floor = found.options, found.floor
-    counts = floor.products.counts
-    if floor.total:
-        yield (
-            f"products of the first file: {counts.total()} of {len(counts)} shapes, "
-            f"{floor.products.flops / 1e9:.3g} GFLOP, alone in float32 {1e3 * floor.total:.3g} ms "
-            f"({floor.products.flops / floor.total / 1e9:.0f} GFLOP/s)"
-        )
-    if floor.products.uncounted:
-        told = ", ".join(f"{count} {op}" for op, count in floor.products.uncounted.items())
-        yield f"not counted among the products: {told}"
-    shapes = {"; ".join(map(str, each.inputs)) for each in found.contenders}
-    yield (
-        f"input {' or '.join(sorted(shapes))}; {options.rounds} rounds, threads: "
-        f"{options.threads}; {VERSION}"
-    )

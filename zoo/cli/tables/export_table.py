@@ -20,7 +20,11 @@ def show_exports(exports: Sequence[Exported]) -> None:
     ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
     print_table(headings, rows, exports[0].manifest.model)
-    for line in export_notes(exports):
+    for export in exports:
+        say(f"{export.target} was {fate(export)}")
+    say(f"weights: {origin(exports[0].manifest.weights)}")
+    missed = (miss for export in exports for miss in export.manifest.only.near_misses)
+    for line in dict.fromkeys(f"not fused: {miss}" for miss in missed):
         say(line)
 
 
@@ -53,14 +57,6 @@ def _numbers(manifest: Manifest) -> tuple[object, ...]:
     """Opset, megabytes and nodes of a file that was exported alone."""
     variant = manifest.only
     return variant.opset, megabytes(manifest, variant), variant.nodes
-
-
-def export_notes(exports: Sequence[Exported]) -> list[str]:
-    """What the table has no room for: places, weights, patterns that were not fused."""
-    places = [f"{export.target} was {fate(export)}" for export in exports]
-    missed = (miss for export in exports for miss in export.manifest.only.near_misses)
-    unfused = dict.fromkeys(f"not fused: {miss}" for miss in missed)
-    return [*places, f"weights: {origin(exports[0].manifest.weights)}", *unfused]
 
 
 def fate(export: Exported) -> str:

@@ -53,8 +53,8 @@ class Blocks:
         return found.reshape(len(found), -1).T[: len(matrix)]
 
     def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """One."""
-        sizes = {"K": product.inputs, "N": product.outputs, "bits": BITS, "block_size": BLOCK}
+        inputs, outputs = product.shape
+        sizes = {"K": inputs, "N": outputs, "bits": BITS, "block_size": BLOCK}
         settings = sizes | {"accuracy_level": ACCURACY}
         operands = [product.left, integers, scales]
         return [ir.node(self.operator, operands, settings, domain=self.domain)]

@@ -18,7 +18,6 @@ class Columns:
     dtype = ir.DataType.INT8
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """As it was."""
         return inputs, outputs
 
     def scales(self, matrix: Floats) -> Floats:
@@ -27,11 +26,9 @@ class Columns:
         return np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(STEPS)
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
-        """The nearest."""
         return np.rint(matrix / scales).astype(np.int8)
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
-        """In floats."""
         return np.rint(matrix / scales) * scales
 
     def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:

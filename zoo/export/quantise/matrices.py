@@ -1,15 +1,13 @@
 """Quantisation of all matrices of a model, without a change of the mean of what they give."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 import onnx_ir as ir
 
-from zoo.export.quantise.parameters import added, array, change, is_parameter
-from zoo.export.quantise.products import Codec, Floats, Product, products, put_integers, replace
+from zoo.export.quantise.parameters import added, array, change, is_parameter, later
+from zoo.export.quantise.products import Codec, Floats, Product, products, replace
 
 
 def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None:
@@ -27,7 +25,12 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         scales = np.where(found == 0, 1, found).astype(np.float32)
         lost = means[product.name] @ (matrix - codec.rounded(matrix, scales))
         bias = _bias(product)
-        nodes = put_integers(graph, product, scales, codec)
+        shape, how = codec.stored(*product.shape), partial(codec.integers, scales=scales)
+        integers = later(product.matrix, codec.dtype, shape, how)
+        del graph.initializers[product.name]
+        graph.initializers.add(integers)
+        steps = added(graph, f"{product.name}_scale", scales.astype(product.type))
+        nodes = codec.nodes(product, integers, steps)
         if bias is None:
             shift = added(graph, f"{product.name}_shift", lost.astype(product.type))
             nodes.append(ir.node("Add", [nodes[-1].outputs[0], shift]))

@@ -21,7 +21,7 @@ def means(model: ir.Model, pixels: NDArray[np.float32]) -> dict[str, Floats]:
     from zoo.runtime import session
 
     graph = model.graph
-    readers = [(each.name, each.left, each.inputs) for each in products(graph)]
+    readers = [(each.name, each.left, each.shape[0]) for each in products(graph)]
     widths = {left: width for _, left, width in readers}
     averages = {left: _average(model, left, width) for left, width in widths.items()}
     graph.outputs.clear()

@@ -1,7 +1,5 @@
 """Products with a matrix of parameters: where they are, and another in the place of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from zoo.export.quantise.parameters import added, is_parameter, later, sides
+from zoo.export.quantise.parameters import is_parameter, sides
 
 Integers = NDArray[np.int8] | NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -30,14 +28,9 @@ class Product:
         return str(self.matrix.name)
 
     @property
-    def inputs(self) -> int:
-        """How many channels the activations have."""
-        return sides(self.matrix)[0]
-
-    @property
-    def outputs(self) -> int:
-        """How many there are behind it."""
-        return sides(self.matrix)[1]
+    def shape(self) -> tuple[int, ...]:
+        """How many channels the activations have, and how many there are behind it."""
+        return sides(self.matrix)
 
     @property
     def result(self) -> ir.Value:
@@ -86,18 +79,6 @@ def products(graph: ir.Graph) -> Iterator[Product]:
             left, matrix = node.inputs
             assert left is not None and matrix is not None
             yield Product(node, left, matrix)
-
-
-def put_integers(graph: ir.Graph, product: Product, scales: Floats, codec: Codec) -> list[ir.Node]:
-    """The nodes of a product with integers, which take over the parameter's name."""
-    shape = codec.stored(product.inputs, product.outputs)
-    integers = later(
-        product.matrix, codec.dtype, shape, lambda found: codec.integers(found, scales)
-    )
-    del graph.initializers[product.name]
-    graph.initializers.add(integers)
-    steps = added(graph, f"{product.name}_scale", scales.astype(product.type))
-    return codec.nodes(product, integers, steps)
 
 
 def replace(graph: ir.Graph, product: Product, nodes: list[ir.Node]) -> None:

@@ -75,9 +75,7 @@ def _matrices(value: ir.Value) -> Iterator[ir.Value]:
     """The matrices that a value is multiplied by, if nothing else happens to it."""
     if value.is_graph_output():
         return
-    matrices = [
-        node.inputs[1] if node.op_type == "MatMul" and index == 0 else None
-        for node, index in value.uses()
-    ]
-    if all(matrix is not None and is_parameter(matrix, 2) for matrix in matrices):
+    uses = value.uses()
+    matrices = [node.inputs[1] for node, i in uses if node.op_type == "MatMul" and i == 0]
+    if len(matrices) == len(uses) and all(is_parameter(matrix, 2) for matrix in matrices):
         yield from (matrix for matrix in matrices if matrix is not None)
