@@ -97,6 +97,14 @@ def test_cut_anywhere_and_continued_at_the_byte(whole, home):
     assert home.file.read_bytes() == CONTENT
 
 
+def test_what_a_killed_process_left_is_continued(home):
+    folders.write(home.file.parent, {f".{NAME}.part": CONTENT[:50_000]})
+    with serving(hub_of()) as hub:
+        assert home.locate(hub)[2] == DIGEST
+        assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}") == ["bytes=50000-"]
+    assert home.names() == {f"{COMMIT}/{NAME}", "refs/main"}
+
+
 @pytest.mark.full
 def test_a_stalled_download_and_one_that_met_an_error_are_asked_for_again(home):
     home.patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)

@@ -138,9 +138,9 @@ def test_a_fixed_batch_of_one(name, opset):
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
-    """All switches of a network, at a fixed size and at open ones, with hidden states.
+    """All switches of a network: at a fixed size, and with hidden states at any size.
 
-    No size is square and of its positions' grid; of the open ones, a rest at the edges is no patch.
+    Of those one is its positions' grid; a rest at the edges is no patch.
     """
     config = SMALL[name]
     fixed, *others = ((config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2)))
