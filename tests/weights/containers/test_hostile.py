@@ -44,11 +44,8 @@ def refused(path, message=None, kind=WeightsError):
 class Evil:
     """Would make a folder when unpickled."""
 
-    def __init__(self, place="evidence"):
-        self.place = place
-
     def __reduce__(self):
-        return os.mkdir, (str(self.place),)
+        return os.mkdir, ("evidence",)
 
 
 # ------------------------------------------------------------------------------------- safetensors
@@ -73,9 +70,7 @@ def values(piece):
 
 
 SAFETENSORS = {
-    "length beyond the file": (entry(), 8, 1 << 40),
     "length of everything": (entry(), 8, (1 << 64) - 1),
-    "no JSON": (b"{" * 50, 0, None),
     "nested JSON": (b'{"a":' + b"[" * 100_000, 0, None),
     "names twice": (b'{"a":1,"a":2}', 0, None),
     "UTF-16": ('{"__metadata__":{}}'.encode("utf-16-le"), 0, None),
@@ -119,25 +114,43 @@ def test_as_many_as_are_read(tmp_path):
     refused(path, f"more than {MOST_TENSORS} records")
 
 
-@pytest.mark.parametrize("name", ["../w.safetensors", "/etc/w.safetensors", "a/b.safetensors", "w"])
-def test_an_index_names_files_beside_it_only(name, tmp_path):
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": name}}))
-    refused(tmp_path, "plain file names")
-    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
-    refused(index, "missing beside it")
+def index_of(folder, names):
+    path = folder / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": {str(i): name for i, name in enumerate(names)}}))
+    return path
 
 
-def test_a_checkpoint_of_many_files(tmp_path):
-    places = {f"{file}.0": f"{file}.safetensors" for file in range(3)}
-    for file in range(3):
-        names = [f"{file}.{i}" for i in range(MOST_TENSORS // 2)]
-        safetensors_file(tmp_path / f"{file}.safetensors", dict.fromkeys(names, EMPTY))
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    refused(tmp_path, "its files is said")
+def test_an_index_names_files_beside_it_only(tmp_path):
+    for name in ("../w.safetensors", "/etc/w.safetensors", "a/b.safetensors", "w"):
+        index_of(tmp_path, [name])
+        refused(tmp_path, "plain file names")
+    refused(index_of(tmp_path, ["model-1.safetensors"]), "missing beside it")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (dict.fromkeys(map(str, range(MOST_TENSORS // 2)), EMPTY), "its files is said"),
+        ({"__metadata__": {"": " " * (4_000_000 - 40)}}, "its files' tables"),
+    ],
+    ids=["tensors", "bytes of headers"],
+)
+def test_an_index_of_more_than_is_read(header, message, tmp_path):
+    """Each of its files alone is sound."""
+    names = [f"{i}.safetensors" for i in range(5)]
+    for name in names:
+        open_checkpoint(safetensors_file(tmp_path / name, header))
+    refused(index_of(tmp_path, names), message)
 
 
 # ----------------------------------------------------------------------------- PyTorch's archives
+
+
+def pth_file(path, program, method=zipfile.ZIP_STORED, numbers=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("w/data.pkl", program, method)
+        archive.writestr("w/data/0", bytes(4), numbers)
+    return path
 
 
 def text(characters):
@@ -158,39 +171,34 @@ def keys_with_one_hash():
 
 
 PICKLES = {
-    "a call": b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.",
     **{f"evil {n}": b"\x80\x04" + program + b"." for n, program in enumerate(EVIL)},
     "a state": b"\x80\x02X\x01\x00\x00\x00a}b.",
     "a name that clears the screen": b"\x80\x02cos\n\x1b[2J\n)R.",
     "nothing": b"",
     "an end": b".",
-    "no value": b"\x80\x02.",
     "no end": b"\x80\x02}q\x00",
     "a place that is empty": b"\x80\x02h\x05.",
     "a text that is too long": b"\x80\x02X\xff\xff\xff\x7fabc.",
     "a number that is too long": b"\x80\x02\x8a\xff.",
-    "marks": b"\x80\x02(((((.",
-    "noise": b"\xff" * 50,
     "a tensor of nothing": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.",
     "many dimensions": many_dimensions(),
     "keys with one hash": keys_with_one_hash(),
 }
-KINDS = {"many dimensions": "60000 dimensions", "a call": "could run code"}
+KINDS = {"many dimensions": "60000 dimensions", "evil 0": "could run code"}
 
 
 @pytest.mark.parametrize("name", PICKLES)
 def test_pickles(name, tmp_path):
-    with zipfile.ZipFile(tmp_path / "w", "w") as archive:
-        archive.writestr("w/data.pkl", PICKLES[name])
-        archive.writestr("w/data/0", bytes(4))
-    refused(tmp_path / "w", KINDS.get(name), (UnsafeCheckpoint, NotACheckpoint))
+    path = pth_file(tmp_path / "w", PICKLES[name])
+    refused(path, KINDS.get(name), (UnsafeCheckpoint, NotACheckpoint))
 
 
 def test_code_is_not_run(tmp_path, monkeypatch):
     """In a pickle, in one inside of an archive, and in an array of objects."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a").write_bytes(pickle.dumps(Evil()))
-    refused(tmp_path / "a", "not a checkpoint that is read")
+    for content in (b"", b"<html>not found</html>", pickle.dumps(Evil())):
+        (tmp_path / "a").write_bytes(content)
+        refused(tmp_path / "a", "not a checkpoint that is read", NotACheckpoint)
     torch.save({"norm.weight": Evil()}, tmp_path / "b")
     refused(tmp_path / "b", "could run code")
     evil = np.array([Evil()], object)
@@ -200,20 +208,15 @@ def test_code_is_not_run(tmp_path, monkeypatch):
     refused(tmp_path / "d.npz", "does not describe an array of numbers")
 
 
-@pytest.mark.parametrize(
-    ("size", "message"), [(99, "is compressed"), (300_000_000, "far too many|is compressed")]
-)
-def test_compressed_members(size, message, tmp_path):
+def test_compressed_members(tmp_path):
     """A zip bomb needs compression, and PyTorch uses none."""
-    torch.save({"a": torch.zeros(99)}, tmp_path / "w")
-    with zipfile.ZipFile(tmp_path / "w") as source:
-        members = {info.filename: source.read(info) for info in source.infolist()}
-    with zipfile.ZipFile(tmp_path / "w", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            is_program = name.endswith("data.pkl")
-            method = zipfile.ZIP_STORED if is_program and size == 99 else zipfile.ZIP_DEFLATED
-            archive.writestr(name, bytes(size) if is_program and size > 99 else content, method)
-    refused(tmp_path / "w", message)
+    torch.save({"a": torch.zeros(1)}, tmp_path / "torch")
+    with zipfile.ZipFile(tmp_path / "torch") as archive:
+        program = archive.read("torch/data.pkl")
+    deflated = zipfile.ZIP_DEFLATED
+    refused(pth_file(tmp_path / "a", program, numbers=deflated), "data/0 is compressed")
+    refused(pth_file(tmp_path / "b", program, deflated), "data.pkl is compressed")
+    refused(pth_file(tmp_path / "c", bytes(300_000_000), deflated), "far too many")
 
 
 # --------------------------------------------------------------------------------- numpy's archives
@@ -235,7 +238,6 @@ def numpy_file(array):
         (lambda data: data.replace(b"(8,)", b"(9,)"), "not what its header says"),
         (lambda data: b"nothing of the kind, but long", "does not begin as one"),
         (lambda data: data.replace(b"False", b"Falsy"), "does not describe"),
-        (lambda data: b"", "does not begin as one"),
     ],
 )
 def test_members_that_are_not_what_they_say(change, message, method, tmp_path):
@@ -285,12 +287,9 @@ def equimo_archive(path, members):
 
 MEMBERS = (
     member("../evil"),
-    member("/tmp/evil"),
-    member("weights.eqx/../../evil"),
     member("weights.eqx", tarfile.SYMTYPE, "/etc/passwd"),
     member("weights.eqx", tarfile.LNKTYPE, "../evil"),
     member("metadata.json", tarfile.DIRTYPE),
-    member("weights.eqx", tarfile.CHRTYPE),
     member("x" * 300),
 )
 
@@ -370,20 +369,43 @@ def test_a_frame_of_empty_blocks(tmp_path):
     refused(tmp_path / "w.tar.lz4", "in blocks")
 
 
-BOMB = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+# ------------------------------------------------------------------- what takes more than there is
+
+
+# With 100 MB more than the process has when it begins to read.
+LIMITED = """
+import os, resource, sys, time
 from pathlib import Path
 from weights.containers import open_checkpoint
 from weights.errors import WeightsError
+size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (size + 100_000_000,) * 2)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+seconds = int(time.process_time()) + 3
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+began = time.process_time()
 try:
     open_checkpoint(Path(sys.argv[1]))
 except WeightsError as error:
-    print("refused:", error)
+    print(time.process_time() - began)
 """
 
+PAIRS = b"".join(b"M" + struct.pack("<H", i) + b"N\x86" for i in range(40_000))
+LONG = text("a" * 3_000_000)
 
-def bomb(path, size, *before):
+BOMBS = {
+    "dictionaries of one list": b"\x80\x02ccollections\nOrderedDict\nq\x00]("
+    + (PAIRS + b"eq\x01(" + b"h\x00h\x01\x85R" * 20_000 + b"l."),
+    "names": b"\x80\x02" + text("torch") + b"q\x00" + LONG + b"q\x01" + b"h\x00h\x01\x93" * 1000,
+    "values": b"\x80\x02" + b"}" * 4_000_000 + b".",
+    # Hashing it would overflow the interpreter's stack.
+    "a nested key": b"\x80\x02})" + b"\x85" * 200_000 + b"Ns.",
+    "a doubled key": b"\x80\x02})" + b"q\x00h\x00\x86" * 40 + b"Ns.",
+    "zeros": b"",
+}
+
+
+def zeros(path, size, *before):
     """An archive whose weights are so many zeros, behind those members."""
     info = member("weights.eqx")
     info.size = size
@@ -395,22 +417,16 @@ def bomb(path, size, *before):
     return path
 
 
-def test_bombs_take_no_memory(tmp_path):
-    """Two gigabytes of zeros in a frame of eight megabytes, in a process that may have one."""
-    path = bomb(tmp_path / "a.tar.lz4", frames.FREE_CONTENT * frames.RATIO)
-    refused(path, "its content is said to have")
-    path = bomb(tmp_path / "w.tar.lz4", 2 << 30, member("metadata.json"))
-    assert path.stat().st_size < 10 << 20
-    command = [sys.executable, "-c", BOMB, str(path)]
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_take_no_memory(name, tmp_path):
+    """Pickles, and two gigabytes of zeros in a frame of eight megabytes."""
+    if name == "zeros":
+        path = zeros(tmp_path / "a.tar.lz4", frames.FREE_CONTENT * frames.RATIO)
+        refused(path, "its content is said to have")
+        path = zeros(tmp_path / "w.tar.lz4", 2 << 30, member("metadata.json"))
+        assert path.stat().st_size < 10 << 20
+    else:
+        path = pth_file(tmp_path / "w", BOMBS[name])
+    command = [sys.executable, "-c", LIMITED, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.getcwd())
-    assert done.stdout.startswith("refused: ")
-
-
-def test_the_headers_of_all_files_of_an_index(tmp_path):
-    header = json.dumps({"__metadata__": {"": " " * (4_000_000 - 40)}}).encode()
-    places = {f"t{i}": f"model-{i}.safetensors" for i in range(5)}
-    for name in places.values():
-        (tmp_path / name).write_bytes(len(header).to_bytes(8, "little") + header)
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": places}))
-    refused(index, "its files' tables")
+    assert float(done.stdout) < 1

@@ -12,10 +12,22 @@ from weights.errors import Damaged
 from weights.files import FileBytes
 
 
+class Busy(ours.FrameBytes):
+    """Read by other threads, too: whenever one looks where it was, another has been elsewhere."""
+
+    @property
+    def last(self):
+        return next(self.elsewhere)
+
+    @last.setter
+    def last(self, place):
+        self.elsewhere = itertools.cycle(self.places)
+
+
 @pytest.mark.parametrize("block_size", [0, 4, 5, 6, 7])
 @pytest.mark.parametrize("linked", [True, False])
 def test_any_range_of_any_frame(block_size, linked, tmp_path, monkeypatch):
-    """Noise, zeros and repeats, with and without checksums and sizes."""
+    """Noise, zeros and repeats, with and without checksums and sizes; one thread or several."""
     monkeypatch.setattr(ours, "SPACING", 100_000)
     rng = np.random.default_rng(block_size)
     for trial in (1, 2, 4):
@@ -33,8 +45,8 @@ def test_any_range_of_any_frame(block_size, linked, tmp_path, monkeypatch):
         (tmp_path / "frame").write_bytes(frame)
         places: list[ours.Place] = []
         assert b"".join(ours.blocks(io.BytesIO(frame), places)) == content
-        source = ours.FrameBytes(FileBytes(tmp_path / "frame"), places, 0)
-        for _ in range(8):
+        file = FileBytes(tmp_path / "frame")
+        for source in (ours.FrameBytes(file, places, 0), Busy(file, places, 0)) * 8:
             start = int(rng.integers(0, len(content)))
             target = bytearray(int(rng.integers(0, len(content) - start + 1)))
             source.read_into(start, memoryview(target))
@@ -49,31 +61,3 @@ def test_flipped_bytes_do_not_pass_the_checksum():
         with pytest.raises(Damaged):
             list(ours.blocks(io.BytesIO(bytes(frame)), []))
         frame[index] ^= 1
-
-
-class Busy(ours.FrameBytes):
-    """Read by other threads, too: whenever one looks where it was, another has been elsewhere."""
-
-    @property
-    def last(self):
-        return next(self.elsewhere)
-
-    @last.setter
-    def last(self, place):
-        self.elsewhere = itertools.cycle(self.places)
-
-
-def test_threads_that_read_at_once(tmp_path, monkeypatch):
-    """Where one reads on is no business of another's."""
-    monkeypatch.setattr(ours, "SPACING", 200_000)
-    rng = np.random.default_rng(0)
-    content = rng.integers(0, 4, 3_000_000, dtype=np.uint8).tobytes()
-    frame = lz4.frame.compress(content, block_size=4, block_linked=True)
-    (tmp_path / "frame").write_bytes(frame)
-    places: list[ours.Place] = []
-    assert b"".join(ours.blocks(io.BytesIO(frame), places)) == content
-    source = Busy(FileBytes(tmp_path / "frame"), places, 0)
-    for start in rng.integers(0, len(content) - 1000, 50):
-        target = bytearray(1000)
-        source.read_into(int(start), memoryview(target))
-        assert target == content[start : start + 1000]

@@ -97,6 +97,14 @@ def test_cut_anywhere_and_continued_at_the_byte(whole, home):
     assert home.file.read_bytes() == CONTENT
 
 
+def test_what_a_killed_process_left_is_continued(home):
+    folders.write(home.file.parent, {f".{NAME}.part": CONTENT[:50_000]})
+    with serving(hub_of()) as hub:
+        assert home.locate(hub)[2] == DIGEST
+        assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}") == ["bytes=50000-"]
+    assert home.names() == {f"{COMMIT}/{NAME}", "refs/main"}
+
+
 @pytest.mark.full
 def test_a_stalled_download_and_one_that_met_an_error_are_asked_for_again(home):
     home.patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
@@ -145,6 +153,11 @@ def test_terms_are_shown_once(home):
         ({"status": 500}, "answered with an error (500)"),
         ({"statuses": [403]}, "refuses it (403)"),
         ({"token": "t0ken"}, "HF_TOKEN"),
+        # Nobody waits for hours, or for a date that has been.
+        *(
+            ({"busy": [429], "refusal": {"Retry-After": pause}}, "asked too often (429)")
+            for pause in ("100000", "Wed, 21 Oct 2015 07:28:00 GMT", "-1")
+        ),
         pytest.param({"stall": -1}, "did not answer in time", marks=pytest.mark.full),
     ],
     ids=str,
@@ -167,12 +180,6 @@ def test_a_busy_server_is_left_alone_as_long_as_it_asks(busy, home):
         began = time.monotonic()
         assert home.locate(hub)[2] == DIGEST
         assert time.monotonic() - began > 2 * len(busy)
-
-
-@pytest.mark.parametrize("pause", ["100000", "Wed, 21 Oct 2015 07:28:00 GMT", "-1"])
-def test_nobody_waits_for_a_server_that_asks_for_hours(pause, home):
-    with serving(hub_of(busy=[429], refusal={"Retry-After": pause})) as hub:
-        assert "asked too often (429)" in home.locate(hub)
 
 
 INDEX = "model.safetensors.index.json"

@@ -73,25 +73,6 @@ def test_to_a_folder(kept, zoo, hub, root):
     assert zoo.json(*DOWNLOAD) == [record(path.parent, out, 0)]
 
 
-def test_killed_and_continued_by_another_process(tmp_path):
-    part = f"checkpoints/google--{TITLE}/{COMMIT}/.{NAME}.part"
-    with serving(hub_of(stall=100_000)) as hub:
-        zoo = Command(tmp_path, hub.url)
-        process, begun = zoo.start(*DOWNLOAD), time.monotonic()
-        path = tmp_path / ".cache" / "jax-onnx-zoo" / part
-        while not path.exists() or path.stat().st_size < 50_000:
-            assert time.monotonic() - begun < 30
-            time.sleep(0.02)
-        process.kill()
-        process.communicate()
-        have = path.stat().st_size
-        hub.stall = None
-        hub.go.set()
-        zoo(*DOWNLOAD)
-        assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}") == [None, f"bytes={have}-"]
-    assert path.with_name(NAME).read_bytes() == CONTENT and not path.exists()
-
-
 def test_two_at_once(tmp_path):
     """The second one waits, and finds it there."""
     with serving(hub_of(stall=100_000)) as hub:

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+import zipfile
 from dataclasses import replace
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
-from transformers import DINOv3ViTModel, SiglipConfig, SiglipModel, SiglipTextConfig
+from transformers import DINOv3ViTModel, SiglipConfig, SiglipModel
 
 import zoo
 from tests.conftest import GOLDEN
@@ -27,7 +28,7 @@ from weights.containers.leaf_order import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
 from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
-from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
+from weights.namings import equimo_names, huggingface_names, meta_names, original_names
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.checkpoints import convert
@@ -56,16 +57,12 @@ def assert_leaves(got, want, but=()):
         np.testing.assert_array_equal(got[path], want[path], err_msg=path)
 
 
-def deeper(config):
-    if isinstance(config, ConvNeXtConfig):
-        return replace(config, depths=(1, 1, 1, 1))
-    return replace(config, depth=config.depth + 1)
-
-
-def wider(config):
-    if isinstance(config, ConvNeXtConfig):
-        return replace(config, dims=(8, 16, 24, 40))
-    return replace(config, patch_size=config.patch_size + 1)
+def others(config):
+    """A network with other blocks, and one with other patches or widths."""
+    changes = {"depths": (1, 1, 1, 1)}, {"dims": (8, 16, 24, 40)}
+    if not isinstance(config, ConvNeXtConfig):
+        changes = {"depth": config.depth + 1}, {"patch_size": config.patch_size + 1}
+    return [replace(config, **change) for change in changes]
 
 
 @pytest.mark.sampled(2)
@@ -79,7 +76,7 @@ def test_what_its_library_writes(name, naming, tmp_path):
     # Without registers timm's keys of DINOv2 are Meta's.
     assert nearest(entry.namings, found) is naming or name == "dinov2_vits14"
     assert fits(naming, found, model_shapes(config))
-    for other in (deeper(config), wider(config)):
+    for other in others(config):
         assert not fits(naming, found, model_shapes(other))
     loaded = read(path, naming, config)
     assert loaded.provenance.kind == who
@@ -128,8 +125,13 @@ def by_torch(name, entry, config, path, image):
     (path.parent / "theirs").mkdir()
     theirs = write(path.parent / "theirs", name, entry.namings[0])
     wanted = kinds(torch.load(theirs, weights_only=True))
-    for mmap in (False, True):
-        assert kinds(torch.load(path, weights_only=True, mmap=mmap)) == wanted
+    assert kinds(torch.load(path, weights_only=True)) == wanted
+    mapped = torch.load(path, weights_only=True, mmap=True)
+    assert kinds(mapped) == wanted
+    # torch begins every storage at a multiple of 64.
+    assert not any(value.data_ptr() % 64 for value in mapped.values())
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
     return {}
 
 
@@ -190,10 +192,6 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
     assert not any(told[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert model.config.key_bias == key_bias
-    theirs = in_transformers("dinov3_vits16", NANO, leaves_of(NANO, meta_names.DINOV3_VIT, state))
-    theirs.save_pretrained(tmp_path / "theirs")
-    ours, theirs = (open_checkpoint(tmp_path / name).tensors for name in ("w", "theirs"))
-    assert {k: t.shape for k, t in ours.items()} == {k: t.shape for k, t in theirs.items()}
 
 
 def in_several_files(folder, model):
@@ -209,12 +207,10 @@ def in_memory(folder, model):
 
 def with_a_tower_for_texts(folder, model):
     """The fixed sizes of SigLIP 2 are published as a `SiglipModel`."""
-    sizes = {"hidden_size": model.config.hidden_size, "num_hidden_layers": 1}
-    sizes |= {"num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 9}
-    ids = {"max_position_embeddings": 4, "bos_token_id": 0, "eos_token_id": 1}
-    text = SiglipTextConfig(**sizes, **ids).to_dict()
-    settings = SiglipConfig(text_config=text, vision_config=model.config.to_dict())
-    both = SiglipModel(settings)
+    text = {"hidden_size": model.config.hidden_size, "num_hidden_layers": 1, "vocab_size": 9}
+    text |= {"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 4}
+    text |= {"bos_token_id": 0, "eos_token_id": 1}
+    both = SiglipModel(SiglipConfig(text_config=text, vision_config=model.config.to_dict()))
     both.vision_model.load_state_dict(model.state_dict())
     both.save_pretrained(folder)
 
@@ -244,25 +240,23 @@ def test_a_pooler_that_a_classifier_does_not_use(tmp_path):
     assert_leaves(got, values_of(config))
 
 
-# Keys of timm's state dicts outside the blocks and in the first one, written down from timm 1.0.31.
-WEIGHT_AND_BIAS = (
-    *(f"blocks.0.{part}" for part in ("norm1", "attn.qkv", "attn.proj", "norm2")),
-    *("blocks.0.mlp.fc1", "blocks.0.mlp.fc2", "patch_embed.proj", "norm"),
-)
-POOL = tuple(f"attn_pool.{part}" for part in ("q", "kv", "proj", "norm", "mlp.fc1", "mlp.fc2"))
+BLOCK = ("norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")
+POOL = ("q", "kv", "proj", "norm", "mlp.fc1", "mlp.fc2")
 
 
 @pytest.mark.parametrize(
-    ("name", "layers", "others"),
+    ("name", "head", "token"),
     [
-        ("vit_tiny_patch16_224", ("head",), {"cls_token", "pos_embed"}),
-        ("siglip2_vitb16_224", POOL, {"attn_pool.latent", "pos_embed"}),
+        ("vit_tiny_patch16_224", {"head"}, "cls_token"),
+        ("siglip2_vitb16_224", {f"attn_pool.{part}" for part in POOL}, "attn_pool.latent"),
     ],
 )
-def test_timms_keys(name, layers, others):
-    first = {key for key in timm_state(name) if not key.startswith("blocks.1.")}
-    pairs = {f"{layer}.{p}" for layer in (*WEIGHT_AND_BIAS, *layers) for p in ("weight", "bias")}
-    assert first == pairs | others
+def test_timms_keys(name, head, token):
+    """Outside of the blocks and in the first one, as they are written down from timm 1.0.31."""
+    layers = {"patch_embed.proj", "norm", *head, *(f"blocks.0.{part}" for part in BLOCK)}
+    keys = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
+    found = {key for key in timm_state(name) if not key.startswith("blocks.1.")}
+    assert found == keys | {token, "pos_embed"}
 
 
 def test_keys_of_the_original_of_vit5():
@@ -288,27 +282,6 @@ def test_a_copy_that_is_none(name, key, of, tmp_path):
     save_pth(tmp_path / "w.pth", state | {key: state[key] + 1})
     with pytest.raises(BadValues, match=f"{key} must repeat {of}"):
         read(tmp_path / "w.pth", naming, config)
-
-
-def test_half_precision(tmp_path):
-    """bfloat16 leaves of Equimo and half precision in safetensors, every value kept."""
-    from equimo.io import save_model
-    from safetensors.torch import save_file
-
-    name, leaf = "dinov3_vits16", "blocks.1.mlp.fc1.weight"
-    config, values = small(name).config, leaves(name, "equimo")
-    halves = jax.tree.map(
-        lambda x: x.astype("bfloat16") if eqx.is_array(x) else x, in_equimo(name, config, values)
-    )
-    save_model(tmp_path / "w.tar.lz4", halves, {})
-    save = {k: torch.from_numpy(np.array(v)) for k, v in timm_state(name).items()}
-    for dtype in (torch.float16, torch.bfloat16):
-        tensors = {key: value.to(dtype) for key, value in save.items()}
-        save_file(tensors, tmp_path / "w.safetensors")
-        got = read(tmp_path / "w.safetensors", timm_names.DINOV3_VIT, config).arrays[leaf]
-        np.testing.assert_array_equal(got, tensors[leaf].float().numpy())
-    archive = read(tmp_path / "w.tar.lz4", equimo_names.VIT, config).arrays[leaf]
-    np.testing.assert_array_equal(archive, got)
 
 
 # ------------------------------------------------------------------------- Equimo's own archives
@@ -349,18 +322,7 @@ def test_equimos_own_archives(name, config, naming):
     path = GOLDEN / f"{name}.tar.lz4"
     want = leaves_of(config, naming, state_of(config, naming, 31))
     assert_leaves(read(path, equimo_names.VIT, config).arrays, want)
-    # Record by record as numpy reads it; backwards, so that reading has to go back in the frame.
-    with lz4.frame.open(path) as file, tarfile.open(fileobj=io.BytesIO(file.read())) as tar:
-        stream = io.BytesIO(tar.extractfile("weights.eqx").read())
-    arrays = []
-    while stream.tell() < stream.getbuffer().nbytes:
-        arrays.append(np.load(stream, allow_pickle=False))
-    checkpoint = open_checkpoint(path)
-    records = [array for array in arrays if array.ndim]
-    tensors = list(checkpoint.tensors.values())
-    for array, tensor in reversed(list(zip(records, tensors, strict=True))):
-        np.testing.assert_array_equal(tensor.read(), array)
-    assert checkpoint.container.endswith("2.x" if "v2" in name else "1.x")
+    assert open_checkpoint(path).container.endswith("2.x" if "v2" in name else "1.x")
 
 
 def test_an_archive_that_is_unpacked_and_a_bias_that_must_be_zero(tmp_path):

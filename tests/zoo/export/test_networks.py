@@ -138,32 +138,22 @@ def test_a_fixed_batch_of_one(name, opset):
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
-    """All switches of a network, at a size that is not square and not that of its positions."""
+    """All switches of a network: at a fixed size, and with hidden states at any size.
+
+    Of those one is its positions' grid; a rest at the edges is no patch.
+    """
     config = SMALL[name]
-    size = (3 * config.stride, 5 * config.stride)
-    exported(config, size, opset).save(tmp_path / "model.onnx", values_of(config))
-    want = partial(forward, model_of(config))
-    for output, error in converter.check(tmp_path / "model.onnx", want, [pixels(*size)]).items():
-        assert error.max_abs <= ATOL, (output, error)
-
-
-@pytest.mark.sampled(15)
-@pytest.mark.parametrize("name", SMALL)
-def test_one_file_for_every_size(name, tmp_path):
-    """Of other grids than its positions' and of their own; with hidden states; the same bytes."""
-    config, signature = SMALL[name], Signature(None, None, (1,))
-    for copy in ("one", "two"):
-        made = convert_model(abstract(config), 23, signature)
-        made.save(tmp_path / copy, values=values_of(config, 1))
-    assert not STRAY & set(made.report.histogram)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    live = converter.session(tmp_path / "one")
-    want = partial(forward, model_of(config), layers=(1,))
-    for height, width in ((4, 4), (9, 2)):
-        # A rest at the edges is no patch.
-        image = pixels(height * config.stride + 1, width * config.stride + 1)
-        for output, error in converter.check(live, want, [image]).items():
-            assert error.max_abs <= ATOL, (output, image.shape, error)
+    fixed, *others = ((config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2)))
+    cropped = [(height + 1, width + 1) for height, width in others]
+    for size, layers, tried in ((fixed, (), [fixed]), (None, (1,), cropped)):
+        made = convert_model(abstract(config), opset, Signature(size, None, layers))
+        assert not STRAY & set(made.report.histogram)
+        made.save(tmp_path / "model.onnx", values_of(config))
+        live = converter.session(tmp_path / "model.onnx")
+        want = partial(forward, model_of(config), layers=layers)
+        for shape in tried:
+            for output, error in converter.check(live, want, [pixels(*shape)]).items():
+                assert error.max_abs <= ATOL, (output, shape, error)
 
 
 def test_positions_for_another_size_are_weights():

@@ -7,12 +7,7 @@ import pytest
 import zoo
 from zoo.checkpoints.weights_argument import Seed, read_weights
 from zoo.errors import BadOutput, BadRequest
-from zoo.export.request import (
-    FileSpec,
-    Options,
-    read_files,
-    read_request,
-)
+from zoo.export.request import FileSpec, Options, read_files, read_request
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
 
@@ -23,7 +18,6 @@ from zoo.files.staging import manifest_path, publish, sidecar_path, staged
         ({"size": (256, 384), "batch": 8}, {"size": (256, 384), "batch": 8}),
         ({"size": "dynamic", "layers": [12, 3, 6]}, {"size": None, "layers": (3, 6, 12)}),
         ({"layers": "last4"}, {"layers": (9, 10, 11, 12)}),
-        ({"layers": "last12"}, {"layers": tuple(range(1, 13))}),
         ({"layers": "last1", "reshape": True}, {"layers": (12,), "as_maps": True}),
     ],
 )
@@ -49,8 +43,10 @@ BAD = {
 
 @pytest.mark.parametrize(("told", "options"), [(t, o) for t, all in BAD.items() for o in all])
 def test_what_cannot_be(told, options, tmp_path):
-    with pytest.raises(BadRequest, match=told):
+    """It is told as Python's arguments, not as the command line's."""
+    with pytest.raises(BadRequest, match=told) as error:
         ask(tmp_path, **options)
+    assert "--" not in str(error.value)
 
 
 def test_weights():
@@ -74,24 +70,17 @@ def test_files():
         for out, file in (("a", f"{name}.onnx"), ("a/b.onnx", "b.onnx")):
             found = read_files("m", (23,), Options(out=Path(out), **options))
             assert found == (Path("a"), (FileSpec(file, 23, precision),))
+    assert read_files("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
     with pytest.raises(BadRequest, match="2 opsets"):
         read_files("m", (18, 23), Options(out=Path("a/b.onnx")))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [".a.onnx", "-.onnx", "a b.onnx", "a\nb.onnx", "modèle.onnx", "a\\b.onnx", "\udcff.onnx"],
-)
+@pytest.mark.parametrize("name", [".a", "-", "a b", "a\nb", "modèle", "a\\b", "\udcff", "a" * 146])
 def test_names_that_no_manifest_can_hold(name):
-    with pytest.raises(BadRequest, match="a manifest cannot hold that name") as caught:
-        read_files("m", (23,), Options(out=Path("a folder") / name))
+    told = "a manifest cannot hold that name. Write one of at most 150"
+    with pytest.raises(BadRequest, match=told) as caught:
+        read_files("m", (23,), Options(out=Path("a folder") / f"{name}.onnx"))
     assert str(caught.value).isprintable()
-
-
-def test_long_names():
-    assert read_files("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
-    with pytest.raises(BadRequest, match="at most 150"):
-        read_files("m", (23,), Options(out=Path(f"{'a' * 146}.onnx")))
 
 
 def ask(tmp_path, **changes):

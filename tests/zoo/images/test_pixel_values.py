@@ -1,6 +1,7 @@
 """Photographs to pixel values, in numpy and as a graph, beside torch's and transformers' own."""
 
 import json
+from itertools import product
 
 import numpy as np
 import onnx
@@ -68,22 +69,13 @@ def test_pixels_are_the_image_processors(name, tmp_path):
             np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(image.size))
 
 
-FULL = pytest.mark.full
-BY_DEFAULT = {"dinov3_vits16", "siglip2_vitb16_224", "dinov2_vits14"}
+# To convert one that crops takes long.
+BY_DEFAULT = [("dinov3_vits16", 18), ("siglip2_vitb16_224", 23), ("dinov2_vits14", 23)]
+ALL = {*product(("dinov3_vits16", "dinov2_vits14"), (17, 18, 20)), *product(DISTINCT, (23,))}
+REST = [pytest.param(*row, marks=pytest.mark.full) for row in sorted(ALL.difference(BY_DEFAULT))]
 
 
-@pytest.mark.parametrize(
-    ("name", "opset"),
-    [
-        ("dinov3_vits16", 18),
-        ("siglip2_vitb16_224", 23),
-        # To convert one that crops takes long.
-        ("dinov2_vits14", 23),
-        *(pytest.param("dinov3_vits16", opset, marks=FULL) for opset in (17, 20, 23)),
-        *(pytest.param("dinov2_vits14", opset, marks=FULL) for opset in (17, 18, 20)),
-        *(pytest.param(name, 23, marks=FULL) for name in sorted({*DISTINCT} - BY_DEFAULT)),
-    ],
-)
+@pytest.mark.parametrize(("name", "opset"), BY_DEFAULT + REST)
 def test_a_graph_gives_the_same(name, opset, tmp_path):
     how = HOW[name]
     made = front(how, how.size, opset)

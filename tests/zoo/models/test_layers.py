@@ -3,8 +3,7 @@
 As parts of networks they are compared in `test_vit_families.py` and `test_originals.py`.
 """
 
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
 
 import equinox as eqx
 import jax
@@ -16,8 +15,10 @@ import torch
 from transformers import DINOv3ViTConfig
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 
+from tests.seeded import model_of
+from weights import bind
 from zoo.models.attention import Attention
-from zoo.models.config import LearnedPositions, RopeGrid, RopePeriods
+from zoo.models.config import LearnedPositions, RopeGrid, RopePeriods, ViTConfig
 from zoo.models.convnext import Stem
 from zoo.models.feed_forward import Mlp
 from zoo.models.layers import PatchEmbedding
@@ -52,17 +53,6 @@ def test_axial_rotation_with_another_base():
         np.testing.assert_allclose(rotation(jnp.asarray(x)), theirs, rtol=0, atol=10 * ATOL)
 
 
-@pytest.mark.parametrize(("layer", "config"), [(AxialRoPE, RopePeriods()), (GridRoPE, RopeGrid())])
-def test_head_width_must_allow_two_axes_and_two_halves(layer, config):
-    with pytest.raises(ValueError, match="multiple of 4"):
-        layer(head_dim=30, **asdict(config))
-
-
-def test_registers_must_be_a_square():
-    with pytest.raises(ValueError, match="1 and a square number: got 4"):
-        GridRoPE(16, **asdict(RopeGrid()))(3, 5, prefix_tokens=4)
-
-
 @pytest.mark.parametrize(("antialias", "cls_token"), [(False, True), (True, False)])
 def test_another_grid_is_interpolated_as_torch_does(antialias, cls_token):
     size = (8, 2)
@@ -90,30 +80,32 @@ def test_other_channels_and_a_rest_that_fills_no_patch(channels):
     weight, bias = (torch.tensor(np.asarray(leaf)) for leaf in (layer.proj.weight, layer.proj.bias))
     want = torch.nn.functional.conv2d(torch.from_numpy(x), weight, bias.reshape(-1), 4)
     np.testing.assert_allclose(layer(jnp.asarray(x)), want, rtol=0, atol=10 * ATOL)
-    assert Stem(8, channels=channels, norm=eqx.nn.LayerNorm, key=KEY)(jnp.asarray(x)).shape == (
-        2,
-        4,
-        8,
-    )
+    stem = Stem(8, channels=channels, norm=eqx.nn.LayerNorm, key=KEY)
+    assert stem(jnp.asarray(x)).shape == (2, 4, 8)
 
 
-def test_another_activation():
-    layer, x = perturbed(Mlp(12, 20, activation=jax.nn.silu, key=KEY)), inputs(5, 12)
-    (w1, b1), (w2, b2) = (
-        [torch.tensor(np.asarray(leaf)) for leaf in (part.weight, part.bias)]
-        for part in (layer.fc1, layer.fc2)
-    )
-    want = torch.nn.functional.silu(torch.from_numpy(x) @ w1.T + b1) @ w2.T + b2
-    np.testing.assert_allclose(layer(jnp.asarray(x)), want, rtol=0, atol=10 * ATOL)
+NO_TOKEN = ViTConfig(dim=32, depth=1, heads=2, hidden=64, cls_token=False)
+MEAN = replace(NO_TOKEN, pool="mean")
+IMAGE = jnp.ones((3, 32, 48))
+HEADS = "multiple of heads: got 24 and 5"
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "told"),
     [
-        partial(Attention, qkv_bias=True, qk_norm=None),
-        partial(AttentionPool, hidden=40, ffn=Mlp, norm=eqx.nn.LayerNorm),
+        (lambda: AxialRoPE(30, **asdict(RopePeriods())), "multiple of 4"),
+        (lambda: GridRoPE(30, **asdict(RopeGrid())), "multiple of 4"),
+        (lambda: GridRoPE(16, **asdict(RopeGrid()))(3, 5, 4), "1 and a square number: got 4"),
+        (lambda: Attention(24, 5, qkv_bias=True, qk_norm=None, key=KEY), HEADS),
+        (lambda: AttentionPool(24, 5, 40, ffn=Mlp, norm=eqx.nn.LayerNorm, key=KEY), HEADS),
+        (lambda: model_of(NO_TOKEN), "pool is class_token, and there is none"),
+        (lambda: model_of(MEAN).class_attention(IMAGE), "class_attention is that of a class"),
+        (
+            lambda: bind(eqx.nn.Linear(2, 3, key=KEY), {"weight": IMAGE}),
+            r"weight has shape \(3, 2\)",
+        ),
     ],
 )
-def test_heads_must_divide_the_channels(make):
-    with pytest.raises(ValueError, match="multiple of heads: got 24 and 5"):
-        make(24, 5, key=KEY)
+def test_what_does_not_fit(make, told):
+    with pytest.raises(ValueError, match=told):
+        make()

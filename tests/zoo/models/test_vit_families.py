@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from tests.conftest import GOLDEN
-from tests.formats import in_equimo
+from tests.formats import TRANSFORMERS, in_equimo
 from tests.references import convnext, digits, dinov2, dinov3, eupe, siglip2, tips, vit
 from tests.references.running import equimo_abstract, run_equimo
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
@@ -17,7 +17,7 @@ from tests.synthetic import digest, make_image, make_state
 from weights import bind
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import abstract, count_parameters
-from zoo.models.config import ConvNeXtConfig, LearnedPositions, ViTConfig
+from zoo.models.config import ConvNeXtConfig, LearnedPositions
 
 REFERENCES = {
     name: implementations
@@ -161,7 +161,7 @@ def test_convnext_agrees_with_timm():
 )
 def test_agrees_with_transformers(name, factors):
     config = nano(zoo.info(name).config_for("huggingface"))
-    family = convnext if "convnext" in name else TRANSFORMERS[zoo.info(name).family]
+    family = convnext if "convnext" in name else BY_TRANSFORMERS[zoo.info(name).family]
     size = [config.stride * n for n in factors] if factors else native(config)
     image = make_image(3, *size)
     want = family.by_transformers(config, values_of(config), image)
@@ -170,15 +170,7 @@ def test_agrees_with_transformers(name, factors):
         np.testing.assert_allclose(got[output], values, rtol=0, atol=ATOL, err_msg=output)
 
 
-TRANSFORMERS = {
-    "dinov2": dinov2,
-    "dinov3": dinov3,
-    "eupe": dinov3,
-    "tips": dinov2,
-    "siglip2": siglip2,
-    "vit": vit,
-    "digits": digits,
-}
+BY_TRANSFORMERS = TRANSFORMERS | {"eupe": dinov3, "tips": dinov2, "digits": digits}
 
 
 @pytest.mark.sampled(2)
@@ -200,15 +192,6 @@ def test_vit5_agrees_with_equimo_2(who, size):
     for output in ("last_hidden_state", "logits"):
         want = expected[f"{who}/{size}/{output}"]
         np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
-
-
-def test_what_needs_a_class_token_is_refused_without_one():
-    config = ViTConfig(dim=32, depth=1, heads=2, hidden=64, cls_token=False)
-    with pytest.raises(ValueError, match="pool is class_token, and there is none"):
-        model_of(config)
-    image = jax.numpy.asarray(make_image(1, 32, 48))
-    with pytest.raises(ValueError, match="class_attention is that of a class token"):
-        model_of(replace(config, pool="mean")).class_attention(image)
 
 
 @pytest.mark.sampled(5)
