@@ -88,7 +88,7 @@ def test_what_cannot_take_the_place_of_a_function():
 
 
 SAID = {"an input spec must be a shape": [3.5, {"x": 4}, {"x": None, "y": 2.0}]}
-SAID["cannot be read"] = [[("B", 3), 7], ("B", 3.5), ((2, 3), (4, "1x"))]
+SAID["cannot be read"] = [[("B", 3), 7], ("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x"))]
 
 
 @pytest.mark.parametrize("said", SAID)

@@ -64,19 +64,6 @@ def _raises(*_):
     raise AssertionError("something of the user's was executed")
 
 
-def _called(x):
-    return jax.pure_callback(_raises, TYPE, x)
-
-
-def _with_effect(x):
-    return io_callback(_raises, TYPE, x)
-
-
-def _printed(x):
-    jax.debug.callback(_raises, x)
-    return x
-
-
 def _primitive(x):
     """It is written by its rule, and cannot be computed here."""
     primitive = Primitive("of_a_user")
@@ -97,9 +84,9 @@ PLACES = {
     "chosen by a constant": lambda call: lambda x: jnp.where(jnp.ones(()) > 2, call(KNOWN), x),
 }
 CALLS = {
-    "pure_callback": _called,
-    "io_callback": _with_effect,
-    "debug.callback": _printed,
+    "pure_callback": lambda x: jax.pure_callback(_raises, TYPE, x),
+    "io_callback": lambda x: io_callback(_raises, TYPE, x),
+    "debug.callback": lambda x: (jax.debug.callback(_raises, x), x)[1],
     "a primitive": _primitive,
 }
 
