@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnx_ir as ir
-from jax import lax
 
 import converter
 from converter.ir.evaluation import evaluate
+from tests import conformance
+from tests.conformance import TOLERANCE, Case, spec_of
 
-# Largest error, relative to the largest value, of a handful of roundings in each type.
-TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
-WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
+WRAPS = ("plain", *conformance.WRAPS)
 
 
 @dataclass(frozen=True)
@@ -33,26 +32,10 @@ class Form:
 
 def wrapped(form: Form, how: str) -> tuple[Callable[..., Any], list[tuple[int, ...]]]:
     """The form under a JAX transformation, and the shapes it then takes."""
-    fn, shapes, n = form.fn, form.shapes, 3
     if how == "plain":
-        return fn, list(shapes)
-    if how == "jit":
-        return jax.jit(lambda *xs: jax.jit(lambda *ys: fn(*ys))(*xs)), list(shapes)
-    if how == "nested":
-        return jax.vmap(jax.vmap(fn)), [(2, n, *s) for s in shapes]
-    if how == "scan":
-        return _scanned(fn), [(n, *s) for s in shapes]
-    axis = int(how.removeprefix("vmap"))
-    places = [axis % (len(s) + 1) for s in shapes]
-    grown = [(*s[:p], n, *s[p:]) for s, p in zip(shapes, places, strict=True)]
-    return jax.vmap(fn, in_axes=axis), grown
-
-
-def _scanned(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*xs: Any) -> Any:
-        return lax.scan(lambda carry, x: (carry + 1, fn(*x)), 0, xs)[1]
-
-    return run
+        return form.fn, list(form.shapes)
+    case = conformance.wrapped(Case(form.name, form.fn, form.shapes), how)
+    return case.fn, [spec_of(spec)[0] for spec in case.specs]
 
 
 def assert_recognised(
@@ -70,11 +53,8 @@ def assert_recognised(
     export = converter.to_onnx(fn, specs, opset=opset, attention_layout=layout)
     assert export.report.fused == dict(form.ops), f"{export.report}\n{export.graph}"
     runs = form.half_on_cpu or dtype != jnp.float16
-    if runs:
-        results = jax.tree.leaves(fn(*inputs))
-    else:
-        wide = fn(*(x.astype(jnp.float32) for x in inputs))
-        results = [y.astype(dtype) for y in jax.tree.leaves(wide)]
+    wide = fn(*(x if runs else x.astype(jnp.float32) for x in inputs))
+    results = [y.astype(dtype) for y in jax.tree.leaves(wide)]
     tolerance = TOLERANCE[jnp.dtype(dtype).name]
     if runs:
         for got, want in zip(evaluate(export.graph, inputs), results, strict=True):

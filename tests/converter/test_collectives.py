@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax import lax
 from jax.sharding import PartitionSpec
@@ -85,71 +83,32 @@ def _total(fn: Function) -> Function:
     return total
 
 
-SUMS = _lane("i", 3, _but("pmax", "pmin"))
-OUTER, BOTH = _lane("i", 3), _lane(("i", "j"), 15, REDUCTIONS)
-SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
-WAYS: dict[str, tuple[Function, tuple[int, ...]]] = {
-    "vmap, -1": (_mapped(OUTER, axis=-1), (4, 2, 3)),
-    "nested, both names": (_mapped(_mapped(BOTH, "j", -1)), (3, 4, 2, 5)),
-    "shard_map": (_sharded(_lane("d", 1)), (4, 2)),
-    "vmap in shard_map, both names": (
-        _sharded(_mapped(_lane(("i", "d"), 3, REDUCTIONS)), vma=False),
-        (3, 4, 2),
-    ),
-    "shard_map in vmap, both names": (
-        _mapped(_sharded(_lane(("d", "i"), 3, REDUCTIONS), vma=False), axis=1),
-        (4, 3, 2),
-    ),
-    "grad of lanes": (_mapped(jax.grad(_total(SUMS_OF_LANES)), axis=-1), (4, 2, 3)),
-    "jvp": (lambda x: jax.jvp(_total(_mapped(SUMS)), (x,), (jnp.sin(x),)), (3, 4, 2)),
-}
-
-
-USUAL = {
-    *("vmap, -1", "nested, both names", "shard_map", "vmap in shard_map, both names"),
-    *("shard_map in vmap, both names", "grad of lanes", "jvp"),
-}
-
-
-@pytest.mark.parametrize(
-    "way", [pytest.param(w, marks=() if w in USUAL else pytest.mark.full) for w in WAYS]
-)
-def test_every_way(way):
-    fn, shape = WAYS[way]
-    assert_exports(Case(way, fn, [shape], tolerance=4.0))
-
-
-class Normalised(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        return nn.BatchNorm(use_running_average=False, axis_name="i")(x)
-
-
-def _equinox(mode):
+def _batch_norm(mode: str) -> Function:
     norm, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, axis_name="i", mode=mode)
     mapped = jax.vmap(norm, in_axes=(0, None), out_axes=(0, None), axis_name="i")
     return lambda x: mapped(x, state)
 
 
-def _linen(x):
-    module = Normalised()
-    held = module.init(jax.random.key(0), np.ones((3, 4), np.float32))
-    return jax.vmap(
-        lambda lane: module.apply(held, lane, mutable=["batch_stats"]),
-        in_axes=1,
-        out_axes=(0, None),
-        axis_name="i",
-    )(x)
+SUMS = _lane("i", 3, _but("pmax", "pmin"))
+SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
+BOTH = _lane(("i", "j"), 15, REDUCTIONS)
+IN_SHARDS, IN_LANES = (_lane(names, 3, REDUCTIONS) for names in (("i", "d"), ("d", "i")))
+SLOPES = jax.grad(_total(SUMS_OF_LANES))
+WAYS = [
+    Case("vmap, -1", _mapped(_lane("i", 3), axis=-1), [(4, 2, 3)], tolerance=4),
+    Case("nested, both names", _mapped(_mapped(BOTH, "j", -1)), [(3, 4, 2, 5)], tolerance=4),
+    Case("shard_map", _sharded(_lane("d", 1)), [(4, 2)], tolerance=4),
+    Case("vmap in shard_map", _sharded(_mapped(IN_SHARDS), vma=False), [(3, 4, 2)], tolerance=4),
+    Case("shard_map in vmap", _mapped(_sharded(IN_LANES, vma=False), axis=1), [(4, 3, 2)],
+         tolerance=4),
+    Case("grad of lanes", _mapped(SLOPES, axis=-1), [(4, 2, 3)], tolerance=4),
+    Case("jvp", lambda x: jax.jvp(_total(_mapped(SUMS)), (x,), (jnp.sin(x),)), [(3, 4, 2)],
+         tolerance=4),
+    Case("batch norm, ema", _batch_norm("ema"), [(3, 4)]),
+    Case("batch norm, batch", _batch_norm("batch"), [(3, 4)]),
+]  # fmt: skip
 
 
-LAYERS = {
-    "equinox, ema": (_equinox("ema"), (3, 4)),
-    "equinox, batch": (_equinox("batch"), (3, 4)),
-    "linen": (_linen, (2, 3, 4)),
-}
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_batch_norm(name):
-    fn, shape = LAYERS[name]
-    assert_exports(Case(name, fn, [shape]))
+@pytest.mark.parametrize("case", WAYS, ids=lambda case: case.name)
+def test_every_way(case):
+    assert_exports(case)

@@ -44,13 +44,7 @@ METHODS = [
     ("nearest", True, ROWS, (18,), {"Resize": 0, "Gather": 1}),
 ]
 KNOWN = [
-    Case(
-        f"{m} {'aa' if aa else 'plain'} {a[2:]} to {b[2:]}",
-        to(*b, method=m, antialias=aa),
-        (a,),
-        opsets,
-        ops,
-    )
+    Case(f"{m} {aa} {a[2:]} to {b[2:]}", to(*b, method=m, antialias=aa), (a,), opsets, ops)
     for m, aa, (a, b), opsets, ops in METHODS
 ]
 
@@ -137,24 +131,18 @@ SYMBOLIC = [
 # ----------------------------------------------------------------------------- scale, translation
 
 
-def moved(method: str, *, scale: Any, shift: Any, shape: Any, antialias: bool = True) -> Any:
-    return lambda x: scale_and_translate(
-        x, shape, (1, 2), jnp.asarray(scale), jnp.asarray(shift), method, antialias
-    )
-
-
-def warp(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
-    return scale_and_translate(x, (3, 6, 11), (1, 2), scale, shift, "linear", antialias=True)
+def warp(x: jax.Array, *how: Any, to: Any = (3, 6, 11), m: str = "linear", aa: bool = True) -> Any:
+    return scale_and_translate(x, to, (1, 2), *map(jnp.asarray, how), m, aa)
 
 
 SCALE, SHIFT = np.asarray([0.7, 1.6], np.float32), np.asarray([0.4, -1.2], np.float32)
 MOVED = [
-    *(Case(f"{m} {aa}", moved(m, scale=[0.7, 1.6], shift=[0.4, -1.2], shape=(3, 6, 11),
-                              antialias=aa), ((3, 7, 5),), (17, 23), PRODUCTS)
+    *(Case(f"{m} {aa}", lambda x, m=m, aa=aa: warp(x, SCALE, SHIFT, m=m, aa=aa), ((3, 7, 5),),
+           (17, 23), PRODUCTS)
       for m, aa in (("linear", True), ("cubic", False), ("lanczos3", True), ("area", False))),
-    Case("a resize", moved("linear", scale=[2.0, 3.0], shift=[0.0, 0.0], shape=(3, 14, 15)),
-         ((3, 7, 5),), ops=ONE),
-    Case("given at run time", warp, ((3, 7, 5), SCALE, SHIFT), (17, 23),
+    Case("a resize", lambda x: warp(x, [2.0, 3.0], [0.0, 0.0], to=(3, 14, 15)), ((3, 7, 5),),
+         ops=ONE),
+    Case("given at run time", lambda x, *how: warp(x, *how), ((3, 7, 5), SCALE, SHIFT), (17, 23),
          {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
 ]  # fmt: skip
 

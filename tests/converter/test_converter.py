@@ -15,10 +15,6 @@ MLP = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
 MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias")]
 
 
-def dimensions(value):
-    return [d if isinstance(d, int) else d.value for d in value.shape]
-
-
 # ----------------------------------------------------------------------------------------- specs
 
 
@@ -39,7 +35,7 @@ def test_specs(spec, dtype, shape):
     model = converter.to_onnx(lambda x: (x, jnp.reshape(x, -1)), [spec]).model
     (value,) = model.graph.inputs
     assert value.dtype == ir.DataType[dtype]
-    assert dimensions(value) == shape
+    assert [d if isinstance(d, int) else d.value for d in value.shape] == shape
 
 
 @pytest.mark.parametrize(
@@ -47,8 +43,7 @@ def test_specs(spec, dtype, shape):
     [
         ((2, 3), {}, None),
         ("B", {}, None),
-        ([("B", "C D")], {}, None),
-        ([7], {}, None),
+        ([7], {}, r"for one input write \[\[7\]\]"),
         ([(("B",), "float99")], {}, None),
         (("B", 3), {}, r"write \[\('B', 3\)\]"),
         ([(2,)], {"opset": 16}, "17 to 26"),
@@ -63,10 +58,8 @@ def test_bad_arguments(specs, how, said):
 
 @pytest.mark.parametrize("opset", converter.OPSETS)
 def test_every_opset_has_an_ir_version_that_loads(opset):
-    export = converter.to_onnx(jnp.sin, [(2,)], opset=opset)
+    export = converter.to_onnx(jnp.sin, [(2,)], opset=opset, verify=True)
     assert export.model.opset_imports[""] == opset
-    errors = converter.check(export, jnp.sin, [np.ones(2, np.float32)])
-    assert errors["output_0"].max_abs <= 1e-6
 
 
 # ----------------------------------------------------------------------------------------- names
@@ -107,12 +100,8 @@ def test_parameters_are_named_by_their_path(fn):
 
 def test_a_captured_module_beside_explicit_parameters():
     first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(i)) for i in (0, 1))
-    export = converter.to_onnx(lambda p, x: p(second(x)), [(4,)], params=first)
-    names = set(export.model.graph.initializers)
-    assert names == {"weight", "bias", "weight_1", "bias_1"}
-    x = np.arange(4, dtype=np.float32)
-    errors = converter.check(export, lambda x: first(second(x)), [x])["output_0"]
-    assert errors.max_rel <= 1e-6
+    export = converter.to_onnx(lambda p, x: p(second(x)), [(4,)], params=first, verify=True)
+    assert {*export.model.graph.initializers} == {"weight", "bias", "weight_1", "bias_1"}
 
 
 def weighted(p, x):
@@ -140,15 +129,12 @@ NESTED = {"a": {"b": np.ones(3, np.float32)}, "a.b": np.full(3, 2, np.float32)}
 )
 def test_names_that_clash_by_themselves_get_a_number(fn, params, inputs, outputs, tmp_path):
     params = jax.tree.map(lambda a: a.astype(np.float32), params)
-    x = np.arange(3, dtype=np.float32)
-    export = converter.to_onnx(fn, [(3,)], params=params, path=tmp_path / "model.onnx")
+    x, path = np.arange(3, dtype=np.float32), tmp_path / "model.onnx"
+    export = converter.to_onnx(fn, [(3,)], params=params, path=path, verify=[x])
     assert [v.name for v in export.model.graph.inputs] == inputs
     names = [v.name for v in export.model.graph.outputs]
     assert names == (outputs or sorted(fn(x))), "keys stay as they are"
-    onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
-    call = fn if params is None else lambda x: fn(params, x)
-    for errors in converter.check(tmp_path / "model.onnx", call, [x]).values():
-        assert errors.max_rel <= 1e-6
+    onnx.checker.check_model(path, full_check=True)
 
 
 def test_given_names_that_clash_are_refused():
@@ -165,8 +151,9 @@ class Recording(dict):
     """A lazy source that remembers what was asked of it."""
 
     def __init__(self) -> None:
-        parts = [(i, leaf) for i in range(3) for leaf in ("weight", "bias")]
-        super().__init__({f"layers.{i}.{leaf}": getattr(MLP.layers[i], leaf) for i, leaf in parts})
+        super().__init__(
+            zip(MLP_NAMES, jax.tree.leaves(eqx.filter(MLP, eqx.is_array)), strict=True)
+        )
         self.reads: list[str] = []
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -175,10 +162,9 @@ class Recording(dict):
 
 
 def test_a_given_name_goes_before_one_that_was_found():
-    export = converter.to_onnx(lambda x, y: x - y, [(3,), (3,)], output_names=["x"])
+    specs = [(3,), (3,)]
+    export = converter.to_onnx(lambda x, y: x - y, specs, output_names=["x"], verify=True)
     assert [v.name for v in export.model.graph.inputs] == ["x_1", "y"]
-    x, y = np.ones(3, np.float32), np.arange(3, dtype=np.float32)
-    assert converter.check(export, lambda x, y: x - y, [x, y])["x"].max_abs == 0
 
 
 def test_abstract_leaves_are_bound_when_the_file_is_saved(tmp_path):
@@ -199,7 +185,7 @@ def test_abstract_leaves_are_bound_when_the_file_is_saved(tmp_path):
     assert converter.check(path, jax.vmap(MLP), [x])["output_0"].max_rel <= 1e-6
 
 
-def test_dropout_and_keys_leave_no_trace():
+def test_dropout_and_known_keys_leave_no_trace():
     layers = eqx.nn.Sequential(
         [eqx.nn.Dropout(0.5), eqx.nn.Linear(4, 3, key=jax.random.key(1)), eqx.nn.Dropout(0.1)]
     )
@@ -208,9 +194,10 @@ def test_dropout_and_keys_leave_no_trace():
     def fn(x):
         keys = jax.random.split(jax.random.key(7), x.shape[0])
         once = jax.checkpoint(jax.jit(lambda v, k: inference(v, key=k)))
-        return jax.vmap(once)(x, keys)
+        return jax.vmap(once)(x, keys), x[:, 0] + jax.random.permutation(jax.random.key(3), 5)
 
-    assert dict(converter.to_onnx(fn, [(5, 4)]).report.histogram) == {"MatMul": 1, "Add": 1}
+    export = converter.to_onnx(fn, [(5, 4)], verify=True)
+    assert export.report.histogram == {"MatMul": 1, "Add": 2, "Gather": 1}
 
 
 # ---------------------------------------------------------------------------------------- stages
@@ -239,16 +226,9 @@ def test_dump(tmp_path, monkeypatch):
 
 def test_unsupported_names_everything():
     """The source line is the user's and not a library's."""
-
-    class Strange(eqx.Module):
-        def __call__(self, x):
-            return jnp.linalg.eigvals(x)
-
-    with pytest.raises(converter.Unsupported) as caught:
-        converter.to_onnx(lambda x: eqx.filter_jit(Strange())(x), [(3, 3)], opset=21)
-    message = str(caught.value)
-    for part in ("'eig'", "float32[3,3]", "opset 21", "test_converter.py", "(test_unsupported"):
-        assert part in message, message
+    said = r"'eig'.*float32\[3,3\].*opset 21.*test_converter\.py:\d+ \(test_unsupported"
+    with pytest.raises(converter.Unsupported, match=said):
+        converter.to_onnx(eqx.filter_jit(lambda x: jnp.linalg.eigvals(x)), [(3, 3)], opset=21)
 
 
 def test_a_librarys_own_function_has_no_line_of_ours():
@@ -276,19 +256,3 @@ def test_an_export_has_a_short_repr():
     export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
     assert len(repr(export.graph)) < 200
     assert len(repr(export.graph.nodes[-1])) < 200
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda key: jax.random.permutation(key, 7),
-        pytest.param(lambda key: jax.random.gamma(key, 2.0, (3,)), marks=pytest.mark.full),
-    ],
-)
-def test_random_numbers_of_a_known_key_are_constants(draw):
-    def fn(x):
-        return x + draw(jax.random.key(3))
-
-    export = converter.to_onnx(fn, [()])
-    assert converter.check(export, fn).passed
-    assert export.report.histogram == {"Add": 1}

@@ -63,27 +63,10 @@ NEWER: dict[str, dict[str, Any]] = {
 VITS = [replace(v, **NEWER.get(v.name, {})) for v in VITS] if NEW else VITS
 
 
-def drawn(variant: Variant) -> Any:
-    settings = {"depths": [2], **variant.overrides}
-    return draw(eqx.filter_eval_shape(lambda: _build_vit(variant.name, key=KEY, **settings)))
-
-
 def outputs(model: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Features and, behind the last norm, what the head makes of them."""
     how = {"key": KEY, "inference": True}
     return jax.vmap(lambda image: (model.features(image, **how), model(image, **how)))(images)
-
-
-def exported(model: Any, shape: tuple[Any, ...], **options: Any) -> converter.Export:
-    return converter.to_onnx(lambda images: outputs(model, images), [shape], **options)
-
-
-def assert_right(export: converter.Export, model: Any, image: tuple[int, int]) -> None:
-    pixels = np.random.default_rng(1).standard_normal((2, 3, *image)).astype(np.float32)
-    wanted = eqx.filter_jit(outputs)(model, pixels)
-    for got, want in zip(run(export, [pixels]).values(), wanted, strict=True):
-        assert 0.1 < float(jnp.std(want)) < 10, "of unit scale"
-        np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
 
 
 USUAL = ("dinov3_vits16_pretrain_lvd1689m", "vit5_small")
@@ -99,12 +82,17 @@ ROWS = [
 
 @pytest.mark.parametrize("variant", ROWS)
 def test_vision_transformers(variant):
-    model = drawn(variant)
-    export = exported(model, ("B", 3, *variant.image))
+    settings = {"depths": [2], **variant.overrides}
+    model = draw(eqx.filter_eval_shape(lambda: _build_vit(variant.name, key=KEY, **settings)))
+    export = converter.to_onnx(lambda x: outputs(model, x), [("B", 3, *variant.image)])
     assert export.report.fused == variant.fused, export.report
     assert export.report.nodes == variant.nodes, export.report.histogram
     assert len(export.report.near_misses) == variant.near_misses
     # the patches; where queries and keys are normed, those and the values of a block, its result
     turned = 2 * 2 if "RMSNormalization" in variant.fused else 0
     assert export.report.histogram["Transpose"] == 1 + turned
-    assert_right(export, model, variant.image)
+    pixels = np.random.default_rng(1).standard_normal((2, 3, *variant.image)).astype(np.float32)
+    wanted = eqx.filter_jit(outputs)(model, pixels)
+    for got, want in zip(run(export, [pixels]).values(), wanted, strict=True):
+        assert 0.1 < float(jnp.std(want)) < 10, "of unit scale"
+        np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)

@@ -6,6 +6,7 @@ loops, and what the converter writes itself. bfloat16 has hardly any kernels on 
 
 from collections.abc import Callable
 from functools import partial
+from operator import call
 from typing import Any
 
 import jax
@@ -133,10 +134,6 @@ def known(table: Table, x: np.ndarray, *more: Any) -> Table:
     return taken({name: fn for name, fn in table.items() if name not in left_out}, x, *more)
 
 
-def plainly(fn: Callable[..., Any], *args: Any) -> Any:
-    return fn(*args)
-
-
 def scanned(fn: Callable[..., Any], *args: Any) -> Any:
     """Of two equal rounds the last."""
     rounds = jax.tree.map(lambda a: jnp.stack([a, a]), args)
@@ -161,18 +158,16 @@ BODIES = {"scan": scanned, "while": looped, "cond": branched}
 
 
 def assert_table(
-    table: Table, dtype: str, small: bool, strict: bool, how: Callable[..., Any] = plainly
+    table: Table, dtype: str, small: bool, strict: bool, how: Callable[..., Any] = call
 ) -> None:
     with jax.enable_x64(True):
         x, i = matrix(dtype, small=small), np.int32(1)
         functions = {**known(table, x), **known(table, x, i)}
 
-        def fn(x: Any, i: Any) -> list[Any]:
-            return how(each, x, i)
-
         def each(x: Any, i: Any) -> list[Any]:
             return [f(x, i) if name in INDEXED else f(x) for name, f in functions.items()]
 
+        fn = partial(how, each)
         export = converter.to_onnx(fn, [x, i], opset=24, strict=strict)
         wanted = jax.jit(fn)(x, i)
         names = [
@@ -230,7 +225,7 @@ def test_elements_in_bodies(dtype, body):
         def fn(x: Any, y: Any) -> list[Any]:
             return [f(x) for f in alone.values()] + [f(x, y) for f in pairs.values()]
 
-        exports = [converter.to_onnx(partial(how, fn), [x, y]) for how in (plainly, BODIES[body])]
+        exports = [converter.to_onnx(partial(how, fn), [x, y]) for how in (call, BODIES[body])]
     wanted, got = (converter.run(export, [x, y]).values() for export in exports)
     for name, a, b in zip((*alone, *pairs), got, wanted, strict=True):
         np.testing.assert_array_equal(a, b, name)

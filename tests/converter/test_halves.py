@@ -77,18 +77,3 @@ def test_bfloat16(opset):
     got = run(converter.to_onnx(fn, [X.shape], opset=opset), [X]).values()
     for i, (actual, wanted) in enumerate(zip(got, fn(X), strict=True)):
         np.testing.assert_array_equal(actual, wanted, str(i))
-
-
-@pytest.mark.parametrize(("dtype", "opset"), [(np.float16, 17), (jnp.bfloat16, 23)])
-def test_gradients_of_pools(dtype, opset):
-    """ONNX Runtime scatters no sums of halves, and pools no bfloat16."""
-
-    def pool(x):
-        return lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID")
-
-    def fn(x):
-        return jax.vjp(pool, x)[1](jnp.ones((2, 3), x.dtype))[0]
-
-    x = X.astype(dtype)
-    (got,) = run(converter.to_onnx(fn, [x], opset=opset), [x]).values()
-    np.testing.assert_array_equal(got, fn(jnp.asarray(x)))

@@ -11,19 +11,7 @@ import onnxruntime as ort
 import pytest
 
 import converter
-
-RNG = np.random.default_rng(11)
-
-
-def drawn(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def conv(x, kernel, stride=1):
-    return jax.lax.conv_general_dilated(
-        x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-
+from tests.converter.test_channels import conv, drawn
 
 PARAMS = {"one": drawn(3, 3, 4, 6), "two": drawn(3, 3, 6, 6), "head": drawn(6, 5)}
 
@@ -60,9 +48,8 @@ def test_channels_first_without_a_transpose():
 @pytest.mark.full
 def test_only_inputs_or_outputs():
     for names in (["image"], ["map"]):
-        found = export(channels_first=names)
+        found = export(channels_first=names, verify=[IMAGE, SHIFT])
         assert found.report.histogram.get("Transpose", 0) == 1
-        assert converter.check(found, lambda *xs: network(PARAMS, *xs), [IMAGE, SHIFT]).passed
     assert not converter.bisect(network, [IMAGE, SHIFT], params=PARAMS, channels_first=["map"])
     named = {"input_names": ["x", "y"], "output_names": ["a", "b"], "channels_first": ["x", "b"]}
     assert export(**named, verify=[IMAGE, SHIFT]).verdict.passed
@@ -116,18 +103,14 @@ def test_what_cannot_be_verified():
 
 def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
     """Python's numbers, and what numpy computes in 64 bits."""
-    path = tmp_path / "model.onnx"
+    path, x = tmp_path / "model.onnx", np.ones((2, 4), np.float32)
 
     def fn(x):
         return jnp.size(x, (0, 1)), 1.5, True, np.arange(3), np.float64(2.5), x * 2
 
-    export = converter.to_onnx(fn, [("N", 4)], verify=True, path=path)
-    assert len(export.verdict) == 6
-    got = converter.run(converter.session(path), [np.ones((2, 4), np.float32)])
-    wanted = jax.jit(fn)(np.ones((2, 4), np.float32))
-    for result, want in zip(got.values(), wanted, strict=True):
-        assert result.dtype == want.dtype
-        np.testing.assert_array_equal(result, want)
+    assert len(converter.to_onnx(fn, [("N", 4)], verify=True, path=path).verdict) == 6
+    for got, want in zip(converter.run(path, [x]).values(), jax.jit(fn)(x), strict=True):
+        np.testing.assert_array_equal(got, want, strict=True)
 
 
 def test_nothing_to_compute():
