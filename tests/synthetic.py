@@ -1,4 +1,8 @@
-"""Seeded checkpoints and images, and a digest that guards them."""
+"""Seeded checkpoints and images, and a digest that guards them.
+
+A checkpoint is one PCG64 stream, one draw per key in sorted order, so that the same seed gives the
+same values everywhere and no weights need to be stored.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weights.initializers import DRAWS, Draw, Float32, Shape
-from weights.synthetic import stream_state
+from weights.initializers import DRAWS, Float32, Shape, kind_of
 
 NO_COPIES: Mapping[str, str] = {}
 
@@ -15,11 +18,20 @@ NO_COPIES: Mapping[str, str] = {}
 def make_state(
     shapes: Mapping[str, Shape],
     seed: int,
-    draws: Mapping[str, Draw] = DRAWS,
     copies: Mapping[str, str] = NO_COPIES,
 ) -> dict[str, Float32]:
-    """Values for every key of a checkpoint, as `stream_state` draws them."""
-    return dict(stream_state(shapes, seed, draws, copies))
+    """Values for every key of a checkpoint.
+
+    `mapping.source_shapes` gives keys and shapes. `copies` are further keys and what they repeat,
+    as `Naming.repeated` gives them; nothing is drawn for those.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    state: dict[str, Float32] = {}
+    for key in sorted({*shapes, *copies}):
+        # A copy's name sorts behind its original's.
+        drawn = copies.get(key)
+        state[key] = state[drawn] if drawn else DRAWS[kind_of(key)](shapes[key], rng)
+    return state
 
 
 def make_image(seed: int, height: int, width: int) -> Float32:

@@ -51,7 +51,7 @@ ROOMS = {
             "mapping",
         ),
         *("namings", "containers", "writers", "sources"),
-        *("tree", "load", "random", "synthetic"),
+        *("tree", "load", "random"),
     ),
     "zoo": (
         *("errors", "html", "progress", "version", "processes"),

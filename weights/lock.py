@@ -76,6 +76,5 @@ def _lock_file(destination: Path) -> Path:
     if destination.is_dir():
         folder = Path(os.path.realpath(destination))
         parent, name = folder.parent, folder.name
-        if not os.access(parent, os.W_OK):
-            parent = folder
+        parent = parent if os.access(parent, os.W_OK) else folder
     return parent / f".{name}.lock"

@@ -1,4 +1,4 @@
-"""A run of `.npy` records, as Equinox writes the leaves of a tree one after the other.
+"""A run of `.npy` records, as `equinox.tree_serialise_leaves` writes the leaves of a tree.
 
 Source: `numpy.lib.format`. Only headers in the form that numpy itself writes are read, by a
 pattern; a header is a Python expression, and evaluating one that somebody made up is no use.
@@ -10,17 +10,19 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from weights.containers.bounds import MOST_TENSORS, shape_of
 from weights.errors import Damaged
-from weights.files import Bytes, lazy
+from weights.files import Bytes, Checkpoint, FileBytes, lazy, sound
 from weights.initializers import Shape
 from weights.tensors import LazyTensor
 
 MAGIC = b"\x93NUMPY"
+EQUINOX = "Equinox leaves"
 
 LARGEST_HEADER = 1 << 14
 
@@ -54,6 +56,18 @@ class ArrayHeader:
     dtype: str
     size: int
     fortran: bool
+
+
+def read_eqx(path: Path) -> Checkpoint:
+    """Tensors by their numbers (`"0"`, `"1"`, …): only the tree that they belong to has names.
+
+    **Raises** `NotACheckpoint`.
+    """
+    source = FileBytes(path)
+    with sound(path, "file of Equinox leaves"), source.opened() as file:
+        found = enumerate(scan(file, source.state.size, source))
+        tensors = {str(number): tensor for number, tensor in found}
+    return Checkpoint(path, EQUINOX, (source,), tensors)
 
 
 def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:

@@ -26,8 +26,7 @@ from weights.errors import Damaged
 BUDGET = 500_000
 """Operations, and values that calls take, in all; a table of 600 tensors takes 25,000."""
 
-LONGEST_NAME = 200
-"""Characters of a module and of what it holds."""
+LONGEST_NAME = 200  # characters of a module and of what it holds
 
 
 class Refused(Exception):

@@ -23,12 +23,8 @@ from weights.opening import read_at_most
 MOST_VALUES = 20 * MOST_TENSORS
 """Values of a JSON table. An object in memory takes 50 times its bytes in the file."""
 
-INDEX = "model.safetensors.index.json"
-"""The table that says which file holds which tensor."""
-
-MOST_TABLES = 4 * LARGEST_TABLE
-"""Bytes of the headers of all files of an index."""
-
+INDEX = "model.safetensors.index.json"  # the table that says which file holds which tensor
+MOST_TABLES = 4 * LARGEST_TABLE  # bytes of the headers of all files of an index
 KIND = "safetensors file"
 
 DTYPES = {

@@ -20,8 +20,7 @@ def _shorten() -> float:
     return before
 
 
-EAGER = Overlapping(_shorten, sys.setswitchinterval)
-"""Has threads give way to each other soon."""
+EAGER = Overlapping(_shorten, sys.setswitchinterval)  # has threads give way to each other soon
 
 
 @contextmanager

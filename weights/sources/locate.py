@@ -16,8 +16,7 @@ from weights.sources import cache
 from weights.sources.hub import HubFile, cached
 from weights.sources.transfer import check_digest
 
-TERMS = "terms"
-"""The folder of the cache that says which licences were shown."""
+TERMS = "terms"  # the folder of the cache that says which licences were shown
 
 
 @dataclass(frozen=True)

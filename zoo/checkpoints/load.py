@@ -14,7 +14,7 @@ from weights import (
     open_checkpoint,
     random_weights,
 )
-from weights.containers import eqx
+from weights.containers import npy
 from weights.errors import MappingError
 from weights.files import hold_to_name
 from weights.initializers import Shape
@@ -28,8 +28,7 @@ from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
-MOST_PERIODS = 256
-"""Rotary periods and frequencies of a model, at most."""
+MOST_PERIODS = 256  # rotary periods and frequencies of a model, at most
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ def open_named(path: Path) -> Checkpoint:
 
 def named(checkpoint: Checkpoint) -> Checkpoint:
     """The numbers of Equinox's records become the paths of a model's leaves."""
-    if checkpoint.container != eqx.CONTAINER:
+    if checkpoint.container != npy.EQUINOX:
         return checkpoint
     tensors = list(checkpoint.tensors.values())
     found = [tensor.shape for tensor in tensors]

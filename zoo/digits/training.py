@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from weights import LazyArrays, LazyTensor, Provenance, Weights, bind, leaf_shapes, leaf_values
+from weights import bind, leaf_shapes, leaf_values
 from weights.initializers import periods
 from weights.progress import Quiet
 from weights.writers.items import items_for
@@ -25,9 +25,7 @@ from zoo.models.builder import Model, build_model
 from zoo.models.config import Preprocessing, ViTConfig
 from zoo.registry.entry import ModelInfo
 
-Images = Float[Array, "n height width"]
-"""Grey, 0 to 1."""
-
+Images = Float[Array, "n height width"]  # grey, 0 to 1
 PERIODS = "local_pos_embed.periods"
 
 
@@ -165,9 +163,5 @@ def accuracy(model: Model, entry: ModelInfo, digits: Digits) -> float:
 
 def save_weights(path: Path, model: Model, entry: ModelInfo) -> None:
     """A safetensors file, in the names of the model's first naming."""
-    tensors = {
-        name: LazyTensor(value.shape, "float32", partial(np.asarray, value))
-        for name, value in leaf_values(model).items()
-    }
-    weights = Weights(LazyArrays(tensors), Provenance("trained"))
-    write_safetensors(path, items_for(entry.namings[0], weights, leaf_shapes(model)), Quiet())
+    items = items_for(entry.namings[0], leaf_values(model), leaf_shapes(model))
+    write_safetensors(path, items, Quiet())

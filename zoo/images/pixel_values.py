@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from zoo.models.builder import Model
 
 Float32 = NDArray[np.float32]
-Size = tuple[int, int]
-"""(height, width)."""
-
-Box = tuple[int, int, int, int]
-"""Left, top, right and bottom edge."""
+Size = tuple[int, int]  # (height, width)
+Box = tuple[int, int, int, int]  # left, top, right and bottom edge
 
 
 def preprocess(

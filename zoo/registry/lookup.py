@@ -30,18 +30,12 @@ FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit_family, vit5, digits_family
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
 
-def _index() -> dict[str, ModelInfo]:
-    """Everything that a model may be called, in lower case; of two models the first has a name.
-
-    Whole names count first, then those without the owner in front, then those without timm's tag.
-    """
-    whole = [(name.casefold(), model) for model in MODELS.values() for name in model.names]
-    ownerless = [(name.rpartition("/")[2], model) for name, model in whole]
-    tagless = [(name.partition(".")[0], model) for name, model in ownerless]
-    return dict(reversed([*whole, *ownerless, *tagless]))
-
-
-_BY_NAME = _index()
+# Everything that a model may be called, in lower case; of two models the first has a name. Whole
+# names count first, then those without the owner in front, then those without timm's tag.
+_WHOLE = [(name.casefold(), model) for model in MODELS.values() for name in model.names]
+_OWNERLESS = [(name.rpartition("/")[2], model) for name, model in _WHOLE]
+_TAGLESS = [(name.partition(".")[0], model) for name, model in _OWNERLESS]
+_BY_NAME = dict(reversed([*_WHOLE, *_OWNERLESS, *_TAGLESS]))
 
 
 def list_models(filter: str | None = None) -> list[str]:

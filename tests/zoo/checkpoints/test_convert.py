@@ -10,12 +10,12 @@ import torch
 
 from tests.conftest import GOLDEN
 from tests.formats import NANO
+from tests.loading import load
 from tests.seeded import as_file, state_of
-from tests.synthetic import digest, make_state, save_pth
-from weights import open_checkpoint
+from tests.synthetic import digest, save_pth
+from weights import open_checkpoint, random_weights
 from weights.namings.meta_names import DINOV3_VIT
 from weights.progress import Quiet
-from weights.synthetic import write_checkpoint
 from weights.writers.pth_writer import write_pth
 from zoo.files.golden_file import read_golden
 
@@ -71,13 +71,15 @@ def test_wrong_use(vits16, zoo):
     assert [path.name for path in zoo.here.iterdir()] == ["small.pth"]
 
 
-def test_a_streamed_checkpoint_is_the_recipes(vits16, tmp_path):
-    shapes = {key: value.shape for key, value in vits16.state.items() if ".1" not in key}
-    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet(), {})
-    want = make_state(shapes, 3)
-    got = torch.load(tmp_path / "w.pth", weights_only=True)
-    assert digest({key: value.float().numpy() for key, value in got.items()}) == digest(want)
-    assert open_checkpoint(tmp_path / "w.pth").tensors["rope_embed.periods"].dtype == "bfloat16"
+def test_a_seeded_checkpoint_holds_the_random_weights_of_its_seed(vits16, zoo):
+    zoo("golden", "make", "dinov3_vits16", "w.pth", "--seed", 3)
+    got = torch.load("w.pth", weights_only=True)
+    assert {key: tuple(value.shape) for key, value in got.items()} == {
+        key: value.shape for key, value in vits16.state.items()
+    }
+    values = load(zoo.here / "w.pth", vits16.shapes).arrays
+    assert digest(values) == digest(random_weights(vits16.shapes, 3).arrays)
+    assert open_checkpoint(zoo.here / "w.pth").tensors["rope_embed.periods"].dtype == "bfloat16"
 
 
 @pytest.mark.full

@@ -9,9 +9,7 @@ from weights.sources.hub import HubFile
 from zoo.models.config import ConvNeXtConfig, Preprocessing, ViTConfig
 from zoo.registry.entry import Licence
 
-Dimensions = tuple[int, int, int, int]
-"""dim, depth, heads and hidden of a vision transformer."""
-
+Dimensions = tuple[int, int, int, int]  # dim, depth, heads and hidden of a vision transformer
 TINY = (192, 12, 3, 768)
 SMALL = (384, 12, 6, 1536)
 BASE = (768, 12, 12, 3072)
