@@ -14,7 +14,7 @@ import numpy as np
 from weights.errors import BadValues, MappingError
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
-from weights.transforms import SAME, Transform, zeros
+from weights.transforms import SAME, Transform, shapes_before, zeros
 
 SHOWN = 12  # how many names of one kind a message lists before it says how many more there are
 
@@ -89,10 +89,8 @@ class Naming:
         return key
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
-        """The copies that a complete file with these keys holds as well, and what they repeat.
-
-        A `{i}` stands for all that follows the same beginning in the keys: for every block.
-        """
+        """The copies that a complete file with these keys holds as well, and what they repeat. A
+        `{i}` stands for all that follows the same beginning in the keys: for every block."""
         found: dict[str, str] = {}
         for pattern, original in self.copies:
             head, brace, _ = pattern.partition("}")
@@ -137,10 +135,8 @@ class LeafPlan:
 
 
 def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
-    """Find each leaf's sources. The first rule that matches a leaf decides.
-
-    **Raises** `KeyError` if there is no rule for a leaf, which is a mistake in the table.
-    """
+    """Find each leaf's sources. The first rule that matches a leaf decides. **Raises** `KeyError`
+    if there is no rule for a leaf, which is a mistake in the table."""
     rules = tuple(rules)
     return [_plan_leaf(rules, target, shape) for target, shape in shapes.items()]
 
@@ -148,9 +144,10 @@ def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
 def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
     for rule in rules:
         if (keys := rule.match(target)) is not None:
+            pairs = zip(keys, shapes_before(rule.transform, shape), strict=bool(keys))
             sources = (
                 SourceKey(key.removesuffix("?"), source, key.endswith("?"), rule.missing)
-                for key, source in zip(keys, rule.transform.source_shapes(shape), strict=bool(keys))
+                for key, source in pairs
             )
             return LeafPlan(target, shape, tuple(sources), rule)
     raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
@@ -254,10 +251,8 @@ def filled(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[st
 def invert(
     plans: Iterable[LeafPlan], leaves: Mapping[str, LazyTensor]
 ) -> dict[SourceKey, LazyTensor]:
-    """The tensors of a file in another naming, from a model's leaves.
-
-    A source that several leaves are parts of is the sum of what each gives.
-    """
+    """The tensors of a file in another naming, from a model's leaves. A source that several leaves
+    are parts of is the sum of what each gives."""
     parts: dict[SourceKey, list[tuple[Rule, LazyTensor, int]]] = {}
     for item in plans:
         for index, source in enumerate(item.sources):

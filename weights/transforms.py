@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -22,9 +23,11 @@ class Transform:
     def __reduce__(self) -> str:
         return self.name  # pickled as the constant that it is
 
-    def source_shapes(self, shape: Shape) -> tuple[Shape, ...]:
-        """The shape that each source must have, from the leaf's."""
-        return tuple(source.shape for source in self.invert(np.broadcast_to(PLUS_ZERO, shape)))
+
+@cache
+def shapes_before(transform: Transform, shape: Shape) -> tuple[Shape, ...]:
+    """The shape that each source must have, from the leaf's."""
+    return tuple(source.shape for source in transform.invert(np.broadcast_to(PLUS_ZERO, shape)))
 
 
 # Masking by a product leaves -0.0 where a bias was negative, other ways of masking leave 0.0. All

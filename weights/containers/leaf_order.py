@@ -125,10 +125,8 @@ def _placed(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> P
 
 
 def record_names(shapes: Sequence[Shape]) -> list[str]:
-    """The path of each array in a file, from the arrays' shapes in their order.
-
-    **Raises** `NotACheckpoint` if no layout has them, or more than one.
-    """
+    """The path of each array in a file, from the arrays' shapes in their order. **Raises**
+    `NotACheckpoint` if no layout has them, or more than one."""
     found = [rows for rows in map(arrays_of, layouts(shapes)) if _unify(rows, shapes)]
     if len(found) != 1:
         known = "no known order" if not found else f"{len(found)} orders at once"

@@ -59,9 +59,7 @@ def read_frame_header(file: BinaryIO) -> FrameHeader:
 
 def read_block(file: BinaryIO, header: FrameHeader) -> tuple[bytes, bytes]:
     """The next block as it lies in the file, and its body; the one that ends a frame has none.
-
-    **Raises** `Damaged` if it is cut off or too long.
-    """
+    **Raises** `Damaged` if it is cut off or too long."""
     head = file.read(4)
     length = int.from_bytes(head, "little") & 0x7FFFFFFF
     if len(head) < 4 or length > header.largest:

@@ -40,11 +40,9 @@ class Stream(Protocol):
 
     def read(self, count: int, /) -> bytes:
         """The next bytes, fewer only at the end."""
-        ...
 
     def seek(self, offset: int, whence: int, /) -> int:
         """Pass over bytes; `whence` is `os.SEEK_CUR`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,7 @@ class ArrayHeader:
 
 def read_eqx(path: Path) -> Checkpoint:
     """Tensors by their numbers (`"0"`, `"1"`, …): only the tree that they belong to has names.
-
-    **Raises** `NotACheckpoint`.
-    """
+    **Raises** `NotACheckpoint`."""
     source = FileBytes(path)
     with sound(path, "file of Equinox leaves"), source.opened() as file:
         found = enumerate(scan(file, source.state.size, source))
@@ -71,10 +67,8 @@ def read_eqx(path: Path) -> Checkpoint:
 
 
 def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
-    """The records in `size` bytes, which are those of `source`; values are passed over.
-
-    **Raises** `Damaged`.
-    """
+    """The records in `size` bytes, which are those of `source`; values are passed over. **Raises**
+    `Damaged`."""
     position = 0
     for _ in range(MOST_TENSORS + 1):
         if position == size:
@@ -100,8 +94,7 @@ def read_array_header(stream: Stream) -> ArrayHeader:
     length = int.from_bytes(stream.read(width), "little")
     if length > LARGEST_HEADER:
         raise Damaged(f"a header claims {length} bytes")
-    found = HEADER.fullmatch(stream.read(length))
-    if found is None:
+    if (found := HEADER.fullmatch(stream.read(length))) is None:
         raise Damaged("a header does not describe an array of numbers")
     code = found[1].decode()
     if code not in CODES.split():

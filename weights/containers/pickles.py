@@ -107,11 +107,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def unpickle(program: bytes) -> Any:
-    """The value that a pickle describes.
-
-    **Raises** `Refused` for anything but tensors in plain containers, `Malformed` for garbage and
-    for what goes beyond `BUDGET`.
-    """
+    """The value that a pickle describes. **Raises** `Refused` for anything but tensors in plain
+    containers, `Malformed` for garbage and for what goes beyond `BUDGET`."""
     machine = Machine()
     try:
         for operation, argument, _ in pickletools.genops(program):

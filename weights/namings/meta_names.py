@@ -39,8 +39,7 @@ DINOV3_VIT = Naming(
 )
 
 DINOV2_VIT = Naming(
-    "meta",
-    (Rule("reg_tokens", ("register_tokens",), UNBATCH), *same("mask_token"), *PLAIN),
+    "meta", (Rule("reg_tokens", ("register_tokens",), UNBATCH), *same("mask_token"), *PLAIN)
 )
 
 TIPS_VIT = replace(DINOV2_VIT, name="google")

@@ -62,10 +62,8 @@ def cached(file: HubFile) -> Path | None:
 def ask(file: HubFile, advice: str) -> HubFile:
     """The file at the commit that its revision is at now, with its size and the hub's sha256.
 
-    The hub gives no sha256 for small files.
-
-    **Raises** `Unreachable`, whose message ends in `advice`; `WrongDigest` if another sha256 was
-    recorded than the hub gives.
+    The hub gives no sha256 for small files. **Raises** `Unreachable`, whose message ends in
+    `advice`; `WrongDigest` if another sha256 was recorded than the hub gives.
     """
     import httpx2
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -131,8 +129,7 @@ def answer_of(error: BaseException) -> tuple[int, int | None]:
     from huggingface_hub.errors import HfHubHTTPError
 
     answers = (cause.response for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
-    answer = next(answers, None)
-    if answer is None:
+    if (answer := next(answers, None)) is None:
         return 0, None
     text = answer.headers.get("Retry-After", "") if answer.status_code in BUSY else ""
     few = re.fullmatch(r"\d{1,4}", text, re.ASCII) and int(text) <= LONGEST_PAUSE

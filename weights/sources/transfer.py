@@ -48,10 +48,8 @@ def part_of(target: Path) -> Path:
 def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     """Download a file to `part`, after the bytes that are there, and give its sha256.
 
-    The size of the file has to be known.
-
-    **Raises** `Unreachable`, and `part` stays for the next attempt; or `WrongDigest`, and it is
-    removed.
+    The size of the file has to be known. **Raises** `Unreachable`, and `part` stays for the next
+    attempt; or `WrongDigest`, and it is removed.
     """
     import httpx2
 

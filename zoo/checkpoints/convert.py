@@ -85,18 +85,15 @@ def naming_to_write(entry: ModelInfo, form: str) -> Naming:
 
 
 def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[str, Shape]:
-    """The leaves that a file with these names has, all of which the weights must have.
-
-    **Raises** `BadRequest` where they have not.
-    """
+    """The leaves that a file with these names has, all of which the weights must have. **Raises**
+    `BadRequest` where they have not."""
     if naming is LEAVES and config != entry.config:
         raise BadRequest(
             f"the checkpoint is of a network that differs in detail from `zoo.create("
             f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
         )
     have, wanted = model_shapes(config), model_shapes(entry.config_for(naming.name))
-    lacking = [path for path, shape in wanted.items() if have.get(path) != shape]
-    if lacking:
+    if lacking := [path for path, shape in wanted.items() if have.get(path) != shape]:
         raise BadRequest(
             f"the checkpoint is of a network that differs from the one to write: it has no "
             f"{lacking[0]} of shape {list(wanted[lacking[0]])}. Start from another checkpoint."
@@ -131,10 +128,8 @@ def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
 def convert_file(
     source: Path, target: Path, model: str | None, force: bool, progress: Progress
 ) -> Converted:
-    """Write the checkpoint at `source` as `target`, complete or not at all.
-
-    **Raises** a `ZooError` or a `WeightsError`.
-    """
+    """Write the checkpoint at `source` as `target`, complete or not at all. **Raises** a `ZooError`
+    or a `WeightsError`."""
     form = read_format(target)
     _check_replaceable(target, form, force)
     checkpoint = open_named(source)

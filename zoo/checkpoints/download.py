@@ -35,8 +35,7 @@ def download_checkpoint(
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    found = next(search(entry.places, progress), None)
-    if found is None:
+    if (found := next(search(entry.places, progress), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     if out is None:
         return Brought(entry.name, found.path, found.where, 0)

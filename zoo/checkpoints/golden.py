@@ -47,9 +47,7 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
 
 def read_outputs(path: Path) -> Arrays:
     """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32.
-
-    Nothing in it is executed. **Raises** `BadFile`.
-    """
+    Nothing in it is executed. **Raises** `BadFile`."""
     if not path.is_file():
         raise BadFile(f"{path} does not exist: name an .npz file.")
     try:

@@ -23,13 +23,7 @@ def train_digits(
     validate: Annotated[bool, typer.Option("--validate", help=VALIDATE)] = False,
 ) -> None:
     """Train, write the weights as safetensors, and say how many held-out digits are read right."""
-    # Before minutes of training would be for nothing.
-    if out is not None and validate:
-        raise BadRequest("--validate only measures, and writes no weights: run it without --out.")
-    if out is not None:
-        check_free(out, advice="remove it or name another file")
-    if importlib.util.find_spec("optax") is None:
-        raise MissingLibrary("training needs optax, which is not installed: `pip install optax`.")
+    _check(out, validate)
     from zoo.digits import data as digits
     from zoo.digits.training import Recipe, accuracy, save_weights, train
 
@@ -48,6 +42,16 @@ def train_digits(
     right = accuracy(model, entry, unseen)
     kind = "validation" if validate else "held-out"
     say(f"{right:.2%} of {len(unseen.labels)} {kind} digits")
+
+
+def _check(out: Path | None, validate: bool) -> None:
+    """**Raises** a `ZooError` before minutes of training would be for nothing."""
+    if out is not None and validate:
+        raise BadRequest("--validate only measures, and writes no weights: run it without --out.")
+    if out is not None:
+        check_free(out, advice="remove it or name another file")
+    if importlib.util.find_spec("optax") is None:
+        raise MissingLibrary("training needs optax, which is not installed: `pip install optax`.")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from weights import bind, leaf_shapes, leaf_values
 from weights.initializers import periods
+from weights.load import PERIODS
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors_writer import write_safetensors
@@ -26,7 +27,6 @@ from zoo.models.config import Preprocessing, ViTConfig
 from zoo.registry.entry import ModelInfo
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1
-PERIODS = "local_pos_embed.periods"
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,8 @@ def train(
     recipe: Recipe,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[Model, list[float]]:
-    """A trained model and the loss of every step. The same arguments give the same bits.
-
-    `tell` hears of every epoch: the steps so far, and the last loss.
-    """
+    """A trained model and the loss of every step. The same arguments give the same bits. `tell`
+    hears of every epoch: the steps so far, and the last loss."""
     init_key, order_key, jitter_key = jr.split(jr.key(seed), 3)
     images, labels = grey(digits), jnp.asarray(digits.labels, jnp.int32)
     an_epoch = len(labels) // recipe.batch

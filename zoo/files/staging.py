@@ -110,11 +110,8 @@ def writing(place: Path) -> Generator[None]:
 
 @contextmanager
 def locked_output(destination: Path, progress: Progress) -> Generator[None]:
-    """Have a file or folder alone while the block runs.
-
-    **Raises** `BadOutput`, also for a name that is no UTF-8: neither ONNX Runtime nor a manifest
-    takes one.
-    """
+    """Have a file or folder alone while the block runs. **Raises** `BadOutput`, also for a name
+    that is no UTF-8: neither ONNX Runtime nor a manifest takes one."""
     try:
         str(destination).encode()
     except UnicodeEncodeError as error:
@@ -166,10 +163,8 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
 
 
 def publish(stage: Path, target: Path) -> None:
-    """Move an export to its place: what the model needs before it, what describes it after.
-
-    What there was goes first where its parts could be taken for one with the new ones.
-    """
+    """Move an export to its place: what the model needs before it, what describes it after. What
+    there was goes first where its parts could be taken for one with the new ones."""
     staged_model = stage / target.name
     manifest_path(target).unlink(missing_ok=True)
     if sidecar_path(target).exists() or sidecar_path(staged_model).exists():

@@ -177,10 +177,8 @@ def _first(array: Array, count: Edge, axis: int) -> Array:
 
 
 def _is_vertical_first(edges: tuple[Edge, Edge], scaled: tuple[Edge, Edge]) -> Edge:
-    """One if Pillow (13 and later) begins with the columns, else zero.
-
-    It does where much more height goes than width.
-    """
+    """One if Pillow (13 and later) begins with the columns, else zero. It does where much more
+    height goes than width."""
     height, width = (edge - to for edge, to in zip(edges, scaled, strict=True))
     more = core.min_dim(height, height - 2 * width)
     return core.max_dim(0, core.min_dim(1, more))

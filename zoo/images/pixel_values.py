@@ -49,8 +49,7 @@ def preprocess(
     import jax.numpy as jnp
 
     model = info(name_or_model) if isinstance(name_or_model, str) else name_or_model
-    how = model.preprocessing
-    if how is None:
+    if (how := model.preprocessing) is None:
         raise BadRequest(
             "this model was built by hand and does not know its preprocessing: give the name of "
             "the model whose pictures it takes."

@@ -98,10 +98,8 @@ class File(Model):
 
     @classmethod
     def at(cls, path: Path, name: str | None = None, digest: str | None = None) -> Self:
-        """The file at a path, under its own name if not another.
-
-        It is read where its digest is not known.
-        """
+        """The file at a path, under its own name if not another. It is read where its digest is not
+        known."""
         size = path.stat().st_size
         return cls(name=name or path.name, bytes=size, sha256=digest or sha256(path))
 

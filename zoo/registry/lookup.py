@@ -49,9 +49,7 @@ def list_models(filter: str | None = None) -> list[str]:
 
 def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ()) -> list[str]:
     """The models that a command is about: some by name, family or pattern, or all of them.
-
-    **Raises** `BadRequest` where that is none or not clear, `UnknownModel`.
-    """
+    **Raises** `BadRequest` where that is none or not clear, `UnknownModel`."""
     if names and (everything or patterns):
         raise BadRequest(
             f"got {' '.join(names)} and --all or --filter: name models, or ask for all, or filter."
@@ -73,9 +71,7 @@ def _meant(name: str) -> list[ModelInfo]:
 
 def fitting(patterns: Sequence[str]) -> list[ModelInfo]:
     """The models whose name, alias or family fits one of the patterns; all without a pattern.
-
-    **Raises** `UnknownModel` with the nearest names where none does.
-    """
+    **Raises** `UnknownModel` with the nearest names where none does."""
     found = [model for model in MODELS.values() if not patterns or _fits(model, patterns)]
     if not found:
         raise UnknownModel(f"no model fits {' or '.join(patterns)}: {_nearest(patterns)}")
@@ -108,8 +104,7 @@ def info(name: str) -> ModelInfo:
     """
     if not isinstance(name, str):
         raise BadRequest(f"got {name!r} for a model: give its name, such as 'dinov3_vits16'.")
-    found = _BY_NAME.get(name.casefold())
-    if found is None:
+    if (found := _BY_NAME.get(name.casefold())) is None:
         raise UnknownModel(f"there is no model called {name!r}: {_nearest([name])}")
     return found
 

@@ -50,14 +50,10 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
     return (file,)
 
 
-def safetensors(repository: str) -> HubFile:
-    """The file that transformers or timm read from a repository."""
-    return HubFile(repository, "model.safetensors")
-
-
-def sharded(repository: str) -> HubFile:
-    """The table of the files that such a model is in where it is large."""
-    return HubFile(repository, INDEX)
+def safetensors(repository: str, sharded: bool = False) -> HubFile:
+    """The file that transformers or timm read from a repository; of a large model in several files
+    the table of these."""
+    return HubFile(repository, INDEX if sharded else "model.safetensors")
 
 
 def apache(source: str, download: str) -> Licence:
