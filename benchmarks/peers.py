@@ -107,7 +107,7 @@ def write_checkpoint(model: str, folder: Path) -> None:
     naming = naming_to_write(entry, "huggingface")
     leaves = model_shapes(entry.config_for(naming.name))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    items = items_for(naming, random_weights(leaves, 0), leaves)
+    items = items_for(naming, random_weights(leaves, 0).arrays, leaves)
     write_folder(folder, items, entry, Quiet())
 
 

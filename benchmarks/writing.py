@@ -60,7 +60,7 @@ def write_checkpoint(entry: ModelInfo, place: Path) -> None:
     """Random weights in the form that the name of the place says."""
     naming = naming_to_write(entry, read_format(place))
     leaves = model_shapes(entry.config_for(naming.name))
-    items = items_for(naming, random_weights(leaves, 0), leaves)
+    items = items_for(naming, random_weights(leaves, 0).arrays, leaves)
     write_as(naming.name, place, items, entry, Quiet())
 
 

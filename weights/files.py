@@ -22,8 +22,7 @@ from weights.initializers import Float32, Shape
 from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 
-PIECE = 8 << 20
-"""Bytes that are hashed or copied at once."""
+PIECE = 8 << 20  # bytes that are hashed or copied at once
 
 
 @contextmanager
@@ -45,7 +44,6 @@ class Bytes(Protocol):
 
     def read_into(self, offset: int, target: memoryview) -> None:
         """Fill `target` with what lies at `offset`."""
-        ...
 
 
 class FileBytes:
@@ -160,10 +158,8 @@ class Checkpoint:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
-        """Digest of the file; of the files' names and digests where there are several.
-
-        `step` is told the sizes of the pieces in which they are read.
-        """
+        """Digest of the file; of the files' names and digests where there are several. `step` is
+        told the sizes of the pieces in which they are read."""
         if len(self.files) == 1:
             return self.files[0].sha256(step)
         lines = "".join(f"{file.sha256(step)}  {file.path.name}\n" for file in self.files)

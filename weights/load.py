@@ -49,8 +49,7 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
     """Refuse bias masks of NaN: the value before initialisation, not one from training."""
     keys = [key for key in file if key.endswith(".bias_mask") and file[key].dtype in FLOATS]
-    bad = [key for key in keys if np.isnan(file[key].read()).any()]
-    if bad:
+    if bad := [key for key in keys if np.isnan(file[key].read()).any()]:
         raise BadValues(
             f"{len(bad)} masks hold NaN ({', '.join(bad[:3])}…), so the file was saved before "
             "its model was initialised: give a checkpoint saved after training."
@@ -63,10 +62,8 @@ def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Sh
 
 
 def nearest(namings: Iterable[Naming], file: Mapping[str, LazyTensor]) -> Naming:
-    """The naming that knows most of a file's keys; the first of equals.
-
-    **Raises** `NotACheckpoint` if none knows even half of them.
-    """
+    """The naming that knows most of a file's keys; the first of equals. **Raises** `NotACheckpoint`
+    if none knows even half of them."""
     known = {naming: sum(naming.knows(key) for key in file) for naming in namings}
     best = max(known, key=lambda naming: known[naming])
     if not file or 2 * known[best] < len(file):

@@ -13,13 +13,12 @@ _HELD: set[Path] = set()
 @contextmanager
 def locked(destination: Path, progress: Progress) -> Generator[None]:
     """Keep other processes from a file or folder while the block runs; wait for one that has it.
-
-    **Raises** `OSError` where the lock file cannot be written.
-    """
+    **Raises** `OSError` where the lock file cannot be written."""
     from filelock import FileLock, Timeout
 
-    path = _lock_file(destination)
-    own = _is_ours(path)
+    path, own = _lock_file(destination), True
+    with suppress(FileNotFoundError):  # who has it may remove it at any moment
+        own = not path.stat().st_size
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -41,19 +40,9 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
         lock.release()
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a lock file is empty, or not there; who has it may remove it at any moment."""
-    try:
-        return not path.stat().st_size
-    except FileNotFoundError:
-        return True
-
-
 def try_lock(path: Path) -> Callable[[], None] | None:
-    """Take a lock file now, and give what releases it; None where another process has it.
-
-    It is None where the file's folder is gone, too. The lock ends with the process.
-    """
+    """Take a lock file now, and give what releases it; None where another process has it. It is
+    None where the file's folder is gone, too. The lock ends with the process."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
@@ -76,6 +65,5 @@ def _lock_file(destination: Path) -> Path:
     if destination.is_dir():
         folder = Path(os.path.realpath(destination))
         parent, name = folder.parent, folder.name
-        if not os.access(parent, os.W_OK):
-            parent = folder
+        parent = parent if os.access(parent, os.W_OK) else folder
     return parent / f".{name}.lock"

@@ -14,10 +14,9 @@ import numpy as np
 from weights.errors import BadValues, MappingError
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
-from weights.transforms import SAME, Transform, zeros
+from weights.transforms import SAME, Transform, shapes_before, zeros
 
-SHOWN = 12
-"""How many names of one kind a message lists before it says how many more there are."""
+SHOWN = 12  # how many names of one kind a message lists before it says how many more there are
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,14 @@ class Rule:
     def leaf(self, key: str) -> str | None:
         """The leaf that `key` is a source of, or None if it is none of this rule's."""
         for source in self.sources:
-            found = _pattern(source.removesuffix("?")).fullmatch(key)
-            if found:
+            if found := _pattern(source.removesuffix("?")).fullmatch(key):
                 return self.target.format(**found.groupdict())
         return None
+
+
+def same(*paths: str) -> tuple[Rule, ...]:
+    """Rules for leaves that a file has under their own paths."""
+    return tuple(Rule(path, (path,)) for path in paths)
 
 
 @cache
@@ -86,10 +89,8 @@ class Naming:
         return key
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
-        """The copies that a complete file with these keys holds as well, and what they repeat.
-
-        A `{i}` stands for all that follows the same beginning in the keys: for every block.
-        """
+        """The copies that a complete file with these keys holds as well, and what they repeat. A
+        `{i}` stands for all that follows the same beginning in the keys: for every block."""
         found: dict[str, str] = {}
         for pattern, original in self.copies:
             head, brace, _ = pattern.partition("}")
@@ -105,8 +106,7 @@ class Naming:
 
     def knows(self, key: str) -> bool:
         """Whether files with these names have such a key, used or not."""
-        short = self._short(key)
-        return self.leaf(key) is not None or _fits_any(self.surplus, short)
+        return self.leaf(key) is not None or _fits_any(self.surplus, self._short(key))
 
     @property
     def surplus(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class Naming:
 
 @dataclass(frozen=True)
 class SourceKey:
-    """A key of a file, the shape it must have, whether it may be missing and is what then."""
+    """A key of a file, the shape it must have, whether it may be missing and what it is then."""
 
     key: str
     shape: Shape
@@ -135,19 +135,16 @@ class LeafPlan:
 
 
 def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
-    """Find each leaf's sources. The first rule that matches a leaf decides.
-
-    **Raises** `KeyError` if there is no rule for a leaf, which is a mistake in the table.
-    """
+    """Find each leaf's sources. The first rule that matches a leaf decides. **Raises** `KeyError`
+    if there is no rule for a leaf, which is a mistake in the table."""
     rules = tuple(rules)
     return [_plan_leaf(rules, target, shape) for target, shape in shapes.items()]
 
 
 def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
     for rule in rules:
-        keys = rule.match(target)
-        if keys is not None:
-            pairs = zip(keys, rule.transform.source_shapes(shape), strict=bool(keys))
+        if (keys := rule.match(target)) is not None:
+            pairs = zip(keys, shapes_before(rule.transform, shape), strict=bool(keys))
             sources = (
                 SourceKey(key.removesuffix("?"), source, key.endswith("?"), rule.missing)
                 for key, source in pairs
@@ -170,8 +167,7 @@ def apply(
     type that holds no weights, all in one message; `BadValues` if a key that is there for
     nothing holds something.
     """
-    problems = mismatches(naming, plans, file)
-    if problems:
+    if problems := mismatches(naming, plans, file):
         raise MappingError(
             "the checkpoint does not fit the model: " + "; ".join(problems) + ". "
             "Give the checkpoint that was published for this model."
@@ -217,24 +213,18 @@ def _fits_any(patterns: Iterable[str], key: str) -> bool:
 
 def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
     """Refuse values that the model would ignore although they mean something."""
-    zero = [key for key in keys if _fits_any(naming.zero, key)]
-    bad = [key for key in zero if file[key].dtype not in FLOATS or file[key].read().any()]
-    if bad:
-        raise BadValues(
-            f"the model has no place for {_listed(sorted(bad))}, which may be there only if all "
-            "zeros: give the checkpoint that was published for this model."
-        )
+    advice = "give the checkpoint that was published for this model."
+    zero = sorted(key for key in keys if _fits_any(naming.zero, key))
+    if bad := [key for key in zero if file[key].dtype not in FLOATS or file[key].read().any()]:
+        told = "which may be there only if all zeros"
+        raise BadValues(f"the model has no place for {_listed(bad)}, {told}: {advice}")
     for pattern, original in naming.copies:
         copied = sorted(key for key in keys if _pattern(pattern).fullmatch(key))
-        bad = [key for key in copied if not _same(file[key], file[original])]
-        if bad:
-            raise BadValues(
-                f"{_listed(bad)} must repeat {original} and does not: give the checkpoint that "
-                "was published for this model."
-            )
+        if bad := [key for key in copied if not _is_copy(file[key], file[original])]:
+            raise BadValues(f"{_listed(bad)} must repeat {original} and does not: {advice}")
 
 
-def _same(copy: LazyTensor, original: LazyTensor) -> bool:
+def _is_copy(copy: LazyTensor, original: LazyTensor) -> bool:
     both = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
     return both and np.array_equal(copy.read(), original.read(), equal_nan=True)
 
@@ -261,10 +251,8 @@ def filled(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[st
 def invert(
     plans: Iterable[LeafPlan], leaves: Mapping[str, LazyTensor]
 ) -> dict[SourceKey, LazyTensor]:
-    """The tensors of a file in another naming, from a model's leaves.
-
-    A source that several leaves are parts of is the sum of what each gives.
-    """
+    """The tensors of a file in another naming, from a model's leaves. A source that several leaves
+    are parts of is the sum of what each gives."""
     parts: dict[SourceKey, list[tuple[Rule, LazyTensor, int]]] = {}
     for item in plans:
         for index, source in enumerate(item.sources):

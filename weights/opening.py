@@ -29,9 +29,7 @@ def open_regular(path: str | PathLike[str]) -> BufferedReader:
 
 def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
     """Open a regular file of a folder that came from elsewhere: nothing on the way is a link.
-
-    `name` has `/` between its parts. **Raises** `OSError`.
-    """
+    `name` has `/` between its parts. **Raises** `OSError`."""
     parts = PurePosixPath(name).parts
     if os.open not in os.supports_dir_fd:  # Windows: a link may come in between
         ways = [Path(folder, *parts[: i + 1]) for i in range(len(parts))]

@@ -10,15 +10,12 @@ class Progress(Protocol):
 
     def stage(self, text: str, total: int | None = None) -> None:
         """A new stage begins; `total` bytes of work lie in it, if that is known."""
-        ...
 
     def step(self, size: int) -> None:
         """So many more bytes of the stage are done."""
-        ...
 
     def note(self, text: str) -> None:
         """Something to be read, whoever does not watch the work."""
-        ...
 
 
 class Quiet:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -12,12 +13,10 @@ from weights.initializers import Float32, Shape, exact_periods, key_mask
 class Transform:
     """A way between sources and a leaf, one of this module, where it has that `name`.
 
-    `source_shapes` gives the shape that each source must have, from the leaf's. `apply` gets the
-    sources' values in the rule's order, `invert` gives them from the leaf's.
+    `apply` gets the sources' values in the rule's order, `invert` gives them from the leaf's.
     """
 
     name: str
-    source_shapes: Callable[[Shape], tuple[Shape, ...]]
     apply: Callable[..., Float32]
     invert: Callable[[Float32], tuple[Float32, ...]]
 
@@ -25,45 +24,28 @@ class Transform:
         return self.name  # pickled as the constant that it is
 
 
-SAME = Transform("SAME", lambda shape: (shape,), lambda values: values, lambda leaf: (leaf,))
-
-UNBATCH = Transform(
-    "UNBATCH", lambda shape: ((1, *shape),), lambda values: values[0], lambda leaf: (leaf[None],)
-)
-
-PER_CHANNEL = Transform(
-    "PER_CHANNEL",
-    lambda shape: (shape[:1],),
-    lambda values: values[:, None, None],
-    lambda leaf: (leaf[:, 0, 0],),
-)
-
-POINTWISE = Transform(
-    "POINTWISE",
-    lambda shape: ((*shape, 1, 1),),
-    lambda values: values[..., 0, 0],
-    lambda leaf: (leaf[..., None, None],),
-)
+@cache
+def shapes_before(transform: Transform, shape: Shape) -> tuple[Shape, ...]:
+    """The shape that each source must have, from the leaf's."""
+    return tuple(source.shape for source in transform.invert(np.broadcast_to(PLUS_ZERO, shape)))
 
 
 # Masking by a product leaves -0.0 where a bias was negative, other ways of masking leave 0.0. All
 # formats are to give the same bits, so whatever may have been masked gets positive zeros.
 PLUS_ZERO = np.float32(0)
 
+SAME = Transform("SAME", lambda values: values, lambda leaf: (leaf,))
 BIAS = replace(SAME, name="BIAS", apply=lambda values: values + PLUS_ZERO)
-
-
-def _third(shape: Shape) -> Shape:
-    return shape[0] // 3, *shape[1:]
-
-
-THIRDS = Transform(
-    "THIRDS",
-    lambda shape: (_third(shape),) * 3,
-    lambda *thirds: np.concatenate(thirds),
-    lambda leaf: tuple(np.split(leaf, 3)),
+UNBATCH = Transform("UNBATCH", lambda values: values[0], lambda leaf: (leaf[None],))
+PER_CHANNEL = Transform(
+    "PER_CHANNEL", lambda values: values[:, None, None], lambda leaf: (leaf[:, 0, 0],)
 )
-
+POINTWISE = Transform(
+    "POINTWISE", lambda values: values[..., 0, 0], lambda leaf: (leaf[..., None, None],)
+)
+THIRDS = Transform(
+    "THIRDS", lambda *thirds: np.concatenate(thirds), lambda leaf: tuple(np.split(leaf, 3))
+)
 BIAS_THIRDS = replace(
     THIRDS, name="BIAS_THIRDS", apply=lambda *thirds: np.concatenate(thirds) + PLUS_ZERO
 )
@@ -71,16 +53,13 @@ BIAS_THIRDS = replace(
 # Two leaves share one source; each gives its part of it, and zeros for the other's.
 FIRST_THIRD = Transform(
     "FIRST_THIRD",
-    lambda shape: ((3 * shape[0], *shape[1:]),),
-    lambda values: values[: values.shape[0] // 3],
+    lambda values: values[: len(values) // 3],
     lambda leaf: (np.concatenate([leaf, np.zeros_like(leaf), np.zeros_like(leaf)]),),
 )
-
 LAST_THIRDS = Transform(
     "LAST_THIRDS",
-    lambda shape: ((shape[0] // 2 * 3, *shape[1:]),),
-    lambda values: values[values.shape[0] // 3 :],
-    lambda leaf: (np.concatenate([np.zeros_like(leaf[: leaf.shape[0] // 2]), leaf]),),
+    lambda values: values[len(values) // 3 :],
+    lambda leaf: (np.concatenate([np.zeros_like(leaf[: len(leaf) // 2]), leaf]),),
 )
 
 
@@ -93,7 +72,6 @@ def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
 
 BIAS_OUTER_THIRDS = Transform(
     "BIAS_OUTER_THIRDS",
-    lambda shape: (_third(shape),) * 2,
     lambda query, value: np.concatenate([query, np.zeros_like(query), value]) + PLUS_ZERO,
     _split_outer,
 )
@@ -105,9 +83,7 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
     return leaf, np.ones_like(leaf) if leaf[mask == 0].any() else mask
 
 
-MASKED = Transform(
-    "MASKED", lambda shape: (shape, shape), lambda values, mask: values * mask + PLUS_ZERO, _unmask
-)
+MASKED = Transform("MASKED", lambda values, mask: values * mask + PLUS_ZERO, _unmask)
 
 
 def zeros(shape: Shape) -> Float32:

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 
@@ -19,10 +20,10 @@ SAFE_PATH = "PYTHONSAFEPATH"
 """The variable by which Python leaves the current folder out, as with its flag `-P`."""
 
 
-def _leave_out() -> str | None:
+def _leave_out() -> Callable[[], None]:
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
-    return before
+    return partial(_restore, before)
 
 
 def _restore(before: str | None) -> None:
@@ -32,7 +33,7 @@ def _restore(before: str | None) -> None:
         os.environ[SAFE_PATH] = before
 
 
-WITHOUT_FOLDER = Overlapping(_leave_out, _restore)
+WITHOUT_FOLDER = Overlapping(_leave_out)
 """Leaves the current folder out for processes that start while a block runs."""
 
 

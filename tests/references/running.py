@@ -46,7 +46,7 @@ def weights_of(values: Values) -> Weights:
 def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:
     """The tensors of a file with these names."""
     shapes = {path: value.shape for path, value in values.items()}
-    found = items_for(naming, weights_of(values), shapes)
+    found = items_for(naming, values, shapes)
     return {key: np.array(tensor.read()) for key, tensor in found.items()}
 
 

@@ -3,13 +3,12 @@
 import zipfile
 from pathlib import Path
 
-from weights.containers import equimo, eqx, lz4, npy, npz, pth, safetensors, zips
+from weights.containers import equimo, lz4, npy, npz, pth, safetensors, zips
 from weights.errors import NotACheckpoint, WeightsNotFound
 from weights.files import Checkpoint, sound
 from weights.opening import open_regular, read_at_most
 
-BEGINNING = 16
-"""Bytes that tell the formats apart."""
+BEGINNING = 16  # bytes that tell the formats apart
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -36,7 +35,7 @@ def _open_file(path: Path) -> Checkpoint:
     if start.startswith(npy.MAGIC):
         # What lies beside a file says nothing of it, but in the one layout that Equimo writes.
         extracted = path.name == equimo.WEIGHTS and path.with_name(equimo.METADATA).is_file()
-        return equimo.read_folder(path.parent) if extracted else eqx.read_eqx(path)
+        return equimo.read_folder(path.parent) if extracted else npy.read_eqx(path)
     if start[8:9] == b"{":
         return safetensors.read_safetensors(path)
     if start.startswith(b"{") and path.name.endswith(".index.json"):

@@ -10,8 +10,7 @@ from typing import Any
 from weights.errors import Damaged
 from weights.initializers import Shape
 
-MOST_DIMENSIONS = 8
-"""Axes of a tensor; the networks of vision have five at most."""
+MOST_DIMENSIONS = 8  # axes of a tensor; the networks of vision have five at most
 
 LARGEST_SIDE = 1 << 48
 """Entries along an axis, and of a storage: beyond every file, and exact in a product of eight."""

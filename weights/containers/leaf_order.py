@@ -31,7 +31,6 @@ LEARNED, CLASS = "global_pos_embed.weight[N D] ", "cls_token[1 D] "
 REGISTERS, MASK = "reg_tokens[R D] ", "mask_token[1 D] "
 ROTARY = "local_pos_embed.patch_rope.freqs[F] "
 REGISTER_ROTARY = "local_pos_embed.reg_rope.freqs[F] "
-QKV_BIAS = "attn.qkv.bias"
 
 # Parts of a file in their order, each with what may stand there, the longest first; the parts of
 # `BLOCK` come once a layer. The tokens are told apart by how many there are and not by their
@@ -52,7 +51,7 @@ BLOCK = (
     ("prenorm.weight[D] prenorm.bias[D] norm.weight[D] norm.bias[D]",),
     ("ls1.gamma[D] ls2.gamma[D]", ""),
     ("attn.qkv.weight[3D D]",),
-    (QKV_BIAS + "[3D]", ""),
+    ("attn.qkv.bias[3D]", ""),
     ("attn.proj.weight[D D] attn.proj.bias[D]",),
     ("attn.q_norm.weight[K] attn.q_norm.bias[K] attn.k_norm.weight[K] attn.k_norm.bias[K]", ""),
     (
@@ -91,14 +90,19 @@ CONVNEXT_DOWN = rows("norm.weight[N] norm.bias[N] conv.weight[D N 2 2] conv.bias
 CONVNEXT_TAIL = rows("dropout.p[] dropout.inference[] norm.weight[D] norm.bias[D]")
 
 
-def vit_rows(before: Part, block: Part, after: Part, depth: int) -> Part:
-    """Path and shape of every record of a vision transformer, scalars included."""
-    layers = (_placed(block, BLOCK_PREFIX.format(i=i)) for i in range(depth))
-    return (*before, *chain.from_iterable(layers), *after)
+def layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
+    """Path and shape of every record, scalars included, of every network with so many arrays."""
+    yield _convnext(shapes)
+    for before, block, after in product(*ALTERNATIVES):
+        rest = len(shapes) - len(arrays_of(before)) - len(arrays_of(after))
+        depth, left = divmod(rest, len(arrays_of(block)))
+        if depth > 0 and not left:
+            layers = (_placed(block, BLOCK_PREFIX.format(i=i)) for i in range(depth))
+            yield (*before, *chain.from_iterable(layers), *after)
 
 
-def convnext_rows(shapes: Sequence[Shape]) -> Part:
-    """The same of the ConvNeXt that some of these arrays belong to; none if they do not.
+def _convnext(shapes: Sequence[Shape]) -> Part:
+    """The rows of the ConvNeXt that some of these arrays belong to; none if they do not.
 
     Depthwise weights tell how many blocks there are of which width. The order is that of the fields
     in Equimo's classes: blocks come before the layer that makes their input.
@@ -121,12 +125,9 @@ def _placed(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> P
 
 
 def record_names(shapes: Sequence[Shape]) -> list[str]:
-    """The path of each array in a file, from the arrays' shapes in their order.
-
-    **Raises** `NotACheckpoint` if no layout has them, or more than one.
-    """
-    layouts = [convnext_rows(shapes), *_vits(len(shapes))]
-    found = [rows for rows in map(_arrays, layouts) if _unify(rows, shapes)]
+    """The path of each array in a file, from the arrays' shapes in their order. **Raises**
+    `NotACheckpoint` if no layout has them, or more than one."""
+    found = [rows for rows in map(arrays_of, layouts(shapes)) if _unify(rows, shapes)]
     if len(found) != 1:
         known = "no known order" if not found else f"{len(found)} orders at once"
         raise NotACheckpoint(
@@ -136,17 +137,9 @@ def record_names(shapes: Sequence[Shape]) -> list[str]:
     return [name for name, _ in found[0]]
 
 
-def _vits(arrays: int) -> Iterator[Part]:
-    """The rows of every vision transformer with that many arrays."""
-    for before, block, after in product(*ALTERNATIVES):
-        rest = arrays - len(_arrays(before)) - len(_arrays(after))
-        depth, left = divmod(rest, len(_arrays(block)))
-        if depth > 0 and not left:
-            yield vit_rows(before, block, after, depth)
-
-
-def _arrays(part: Part) -> Part:
-    return tuple((name, shape) for name, shape in part if shape)
+def arrays_of(part: Part) -> Part:
+    """The rows that are no scalars."""
+    return tuple(row for row in part if row[1])
 
 
 def _unify(rows: Part, shapes: Sequence[Shape]) -> bool:

@@ -19,12 +19,8 @@ from weights.errors import Damaged
 from weights.files import FileBytes, sound
 
 MAGIC = b"\x04\x22\x4d\x18"
-
-WINDOW = 64 << 10
-"""How far back a block may refer."""
-
-SPACING = 16 << 20
-"""Decompressed bytes between two places to start from."""
+WINDOW = 64 << 10  # how far back a block may refer
+SPACING = 16 << 20  # decompressed bytes between two places to start from
 
 RATIO = 16
 """Bytes that one of the file may become, beyond those that come for nothing; weights barely halve,
@@ -61,16 +57,9 @@ def read_frame_header(file: BinaryIO) -> FrameHeader:
     return FrameHeader(length, BLOCK_SIZES[sizes], bool(flags & 16))
 
 
-@dataclass(frozen=True)
-class FrameBlock:
-    """A block as it lies in the file, and its body; the one that ends a frame has none."""
-
-    whole: bytes
-    body: bytes
-
-
-def read_block(file: BinaryIO, header: FrameHeader) -> FrameBlock:
-    """The next block. **Raises** `Damaged` if it is cut off or too long."""
+def read_block(file: BinaryIO, header: FrameHeader) -> tuple[bytes, bytes]:
+    """The next block as it lies in the file, and its body; the one that ends a frame has none.
+    **Raises** `Damaged` if it is cut off or too long."""
     head = file.read(4)
     length = int.from_bytes(head, "little") & 0x7FFFFFFF
     if len(head) < 4 or length > header.largest:
@@ -79,7 +68,7 @@ def read_block(file: BinaryIO, header: FrameHeader) -> FrameBlock:
     rest = file.read(expected)
     if len(rest) < expected:
         raise Damaged("it ends too early")
-    return FrameBlock(head + rest, rest[:length])
+    return head + rest, rest[:length]
 
 
 @dataclass(frozen=True)
@@ -90,13 +79,11 @@ class Place:
     position: int
     window: bytes
 
-    def after(self, block: FrameBlock, data: bytes) -> Self:
-        """Where the next block is."""
+    def after(self, block: bytes, data: bytes) -> Self:
+        """Where the block behind this one is, which becomes `data`."""
         window = data if len(data) >= WINDOW else self.window + data
-        position = self.position + len(block.whole)
-        return replace(
-            self, offset=self.offset + len(data), position=position, window=window[-WINDOW:]
-        )
+        offset, position = self.offset + len(data), self.position + len(block)
+        return replace(self, offset=offset, position=position, window=window[-WINDOW:])
 
 
 def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
@@ -110,10 +97,10 @@ def blocks(file: BinaryIO, places: list[Place]) -> Iterator[bytes]:
         while not decoder.eof:
             if not places or place.offset - places[-1].offset >= SPACING:
                 places.append(place)
-            block = read_block(file, header)
+            block, body = read_block(file, header)
             # Asked without a limit, the decoder makes a small buffer and keeps the rest to itself.
-            data = decoder.decompress(block.whole, max_length=header.largest)
-            if not block.body and not decoder.eof:  # a checksum of everything is to come
+            data = decoder.decompress(block, max_length=header.largest)
+            if not body and not decoder.eof:  # a checksum of everything is to come
                 decoder.decompress(file.read(4))
                 if not decoder.eof:
                     raise Damaged("it ends too early")
@@ -139,32 +126,25 @@ class FrameBytes:
     def read_into(self, offset: int, target: memoryview) -> None:
         """Decompress from the nearest place before `offset`."""
         offset += self.start
-        place = self._nearest(offset)
+        index = bisect_right(self.places, offset, key=lambda place: place.offset) - 1
+        # Another thread may read on while this one decides.
+        noted, last = self.places[index], self.last
+        place = last if noted.offset <= last.offset <= offset else noted
         damaged = sound(self.frame.path, "LZ4 frame", lz4.block.LZ4BlockError)
         with damaged, self.frame.opened() as file:
             header = read_frame_header(file)
             file.seek(place.position)
             while target:
                 self.last = place
-                block = read_block(file, header)
-                data = decode(block, header, place.window)
+                block, data = read_block(file, header)
+                if not data:
+                    raise Damaged("it ends too early")
+                if not block[3] >> 7:  # else it could not be made smaller
+                    data = lz4.block.decompress(
+                        data, uncompressed_size=header.largest, dict=place.window
+                    )
                 piece = memoryview(data)[max(0, offset - place.offset) :][: len(target)]
                 target[: len(piece)] = piece
                 target = target[len(piece) :]
                 offset += len(piece)
                 place = place.after(block, data)
-
-    def _nearest(self, offset: int) -> Place:
-        index = bisect_right(self.places, offset, key=lambda place: place.offset) - 1
-        # Another thread may read on while this one decides.
-        noted, last = self.places[index], self.last
-        return last if noted.offset <= last.offset <= offset else noted
-
-
-def decode(block: FrameBlock, header: FrameHeader, window: bytes) -> bytes:
-    """One block's content."""
-    if not block.body:
-        raise Damaged("it ends too early")
-    if block.whole[3] >> 7:
-        return block.body  # it could not be made smaller
-    return lz4.block.decompress(block.body, uncompressed_size=header.largest, dict=window)

@@ -1,4 +1,4 @@
-"""A run of `.npy` records, as Equinox writes the leaves of a tree one after the other.
+"""A run of `.npy` records, as `equinox.tree_serialise_leaves` writes the leaves of a tree.
 
 Source: `numpy.lib.format`. Only headers in the form that numpy itself writes are read, by a
 pattern; a header is a Python expression, and evaluating one that somebody made up is no use.
@@ -10,17 +10,19 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from weights.containers.bounds import MOST_TENSORS, shape_of
 from weights.errors import Damaged
-from weights.files import Bytes, lazy
+from weights.files import Bytes, Checkpoint, FileBytes, lazy, sound
 from weights.initializers import Shape
 from weights.tensors import LazyTensor
 
 MAGIC = b"\x93NUMPY"
+EQUINOX = "Equinox leaves"
 
 LARGEST_HEADER = 1 << 14
 
@@ -38,11 +40,9 @@ class Stream(Protocol):
 
     def read(self, count: int, /) -> bytes:
         """The next bytes, fewer only at the end."""
-        ...
 
     def seek(self, offset: int, whence: int, /) -> int:
         """Pass over bytes; `whence` is `os.SEEK_CUR`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,19 @@ class ArrayHeader:
     fortran: bool
 
 
-def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
-    """The records in `size` bytes, which are those of `source`; values are passed over.
+def read_eqx(path: Path) -> Checkpoint:
+    """Tensors by their numbers (`"0"`, `"1"`, …): only the tree that they belong to has names.
+    **Raises** `NotACheckpoint`."""
+    source = FileBytes(path)
+    with sound(path, "file of Equinox leaves"), source.opened() as file:
+        found = enumerate(scan(file, source.state.size, source))
+        tensors = {str(number): tensor for number, tensor in found}
+    return Checkpoint(path, EQUINOX, (source,), tensors)
 
-    **Raises** `Damaged`.
-    """
+
+def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
+    """The records in `size` bytes, which are those of `source`; values are passed over. **Raises**
+    `Damaged`."""
     position = 0
     for _ in range(MOST_TENSORS + 1):
         if position == size:
@@ -86,8 +94,7 @@ def read_array_header(stream: Stream) -> ArrayHeader:
     length = int.from_bytes(stream.read(width), "little")
     if length > LARGEST_HEADER:
         raise Damaged(f"a header claims {length} bytes")
-    found = HEADER.fullmatch(stream.read(length))
-    if found is None:
+    if (found := HEADER.fullmatch(stream.read(length))) is None:
         raise Damaged("a header does not describe an array of numbers")
     code = found[1].decode()
     if code not in CODES.split():

@@ -5,7 +5,7 @@ read, and of a deflated member no more than its own header announces.
 """
 
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -51,12 +51,8 @@ def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) 
         read = lazy(source, offset, shape, header.dtype).read
     else:
         read = partial(_inflate, source, info, header, shape)
-    turned = partial(_turned, read) if header.fortran else read
+    turned = (lambda: np.ascontiguousarray(read().T)) if header.fortran else read
     return LazyTensor(header.shape, header.dtype, turned)
-
-
-def _turned(read: Callable[[], Float32]) -> Float32:
-    return np.ascontiguousarray(read().T)
 
 
 def _inflate(

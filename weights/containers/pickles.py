@@ -26,8 +26,7 @@ from weights.errors import Damaged
 BUDGET = 500_000
 """Operations, and values that calls take, in all; a table of 600 tensors takes 25,000."""
 
-LONGEST_NAME = 200
-"""Characters of a module and of what it holds."""
+LONGEST_NAME = 200  # characters of a module and of what it holds
 
 
 class Refused(Exception):
@@ -108,11 +107,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def unpickle(program: bytes) -> Any:
-    """The value that a pickle describes.
-
-    **Raises** `Refused` for anything but tensors in plain containers, `Malformed` for garbage and
-    for what goes beyond `BUDGET`.
-    """
+    """The value that a pickle describes. **Raises** `Refused` for anything but tensors in plain
+    containers, `Malformed` for garbage and for what goes beyond `BUDGET`."""
     machine = Machine()
     try:
         for operation, argument, _ in pickletools.genops(program):

@@ -35,9 +35,7 @@ STORAGES = {
 
 def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
     """Tensors of a `.pth` by key, without wrappers and prefixes; nothing in it is executed.
-
-    **Raises** `NotACheckpoint`, `UnsafeCheckpoint`.
-    """
+    **Raises** `NotACheckpoint`, `UnsafeCheckpoint`."""
     source = FileBytes(path)
     with sound(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(source, members)
@@ -142,10 +140,8 @@ def unwrap(content: object) -> dict[str, Any]:
 
 
 def unprefix(state: dict[str, Any]) -> dict[str, Any]:
-    """Keys without `module.` (data-parallel training) and `backbone.` (training with heads).
-
-    Where some keys lie under `backbone.`, the others are training heads and are left out.
-    """
+    """Keys without `module.` (data-parallel training) and `backbone.` (training with heads). Where
+    some keys lie under `backbone.`, the others are training heads and are left out."""
     for prefix in ("module.", "backbone.", "module."):
         inside = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         state = inside or state

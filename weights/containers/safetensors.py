@@ -23,12 +23,8 @@ from weights.opening import read_at_most
 MOST_VALUES = 20 * MOST_TENSORS
 """Values of a JSON table. An object in memory takes 50 times its bytes in the file."""
 
-INDEX = "model.safetensors.index.json"
-"""The table that says which file holds which tensor."""
-
-MOST_TABLES = 4 * LARGEST_TABLE
-"""Bytes of the headers of all files of an index."""
-
+INDEX = "model.safetensors.index.json"  # the table that says which file holds which tensor
+MOST_TABLES = 4 * LARGEST_TABLE  # bytes of the headers of all files of an index
 KIND = "safetensors file"
 
 DTYPES = {
@@ -59,9 +55,7 @@ def read_safetensors(path: Path) -> Checkpoint:
 
 def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str, Any]]:
     """All tensors of a small file at once, in their own types: float32, or bytes; its metadata.
-
-    **Raises** `NotACheckpoint` if it is damaged, or holds other types.
-    """
+    **Raises** `NotACheckpoint` if it is damaged, or holds other types."""
     arrays: dict[str, NDArray[np.generic]] = {}
     source = FileBytes(path)
     with sound(path, KIND):
@@ -136,8 +130,7 @@ def read_sharded(index: Path) -> Checkpoint:
     with sound(index, "index of safetensors files"):
         places = _weight_map(index)
         files = {name: index.with_name(name) for name in sorted(set(places.values()))}
-        missing = [name for name, path in files.items() if not path.is_file()]
-        if missing:
+        if missing := [name for name, path in files.items() if not path.is_file()]:
             raise Damaged(f"{missing[0]} is missing beside it")
         shards: dict[str, Checkpoint] = {}
         tables = 0
@@ -146,8 +139,7 @@ def read_sharded(index: Path) -> Checkpoint:
             within("its files' tables (in bytes)", tables, MOST_TABLES)
             shards[name] = read_safetensors(path)
             within("its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS)
-        lost = [key for key, name in places.items() if key not in shards[name].tensors]
-        if lost:
+        if lost := [key for key, name in places.items() if key not in shards[name].tensors]:
             raise Damaged(f"{places[lost[0]]} lacks {lost[0]}")
     return Checkpoint(
         index.parent,

@@ -13,8 +13,7 @@ ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, Value
 """What Python's library raises about an archive."""
 
 
-OTHERS = 10
-"""Members of an archive that are no tensors."""
+OTHERS = 10  # members of an archive that are no tensors
 
 
 class _Table(io.BufferedReader):

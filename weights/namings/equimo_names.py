@@ -1,6 +1,6 @@
 """Checkpoints as Equimo (1.1.0 and 2.7.0) publishes them: paths in its vision transformers."""
 
-from weights.mapping import Naming, Rule
+from weights.mapping import Naming, Rule, same
 from weights.transforms import BIAS
 
 B = "blocks.0.blocks.{i}."
@@ -11,14 +11,8 @@ _RULES = (
     Rule("local_pos_embed.reg_freqs", ("local_pos_embed.reg_rope.freqs",)),
     Rule("blocks.{i}.{part}.{p}", (B + "{part}.{p}",)),
     Rule("blocks.{i}.{part}.{layer}.{p}", (B + "{part}.{layer}.{p}",)),
-    Rule("patch_embed.proj.{p}", ("patch_embed.proj.{p}",)),
-    Rule("global_pos_embed.weight", ("global_pos_embed.weight",)),
-    Rule("cls_token", ("cls_token",)),
-    Rule("reg_tokens", ("reg_tokens",)),
-    Rule("mask_token", ("mask_token",)),
-    Rule("norm.{p}", ("norm.{p}",)),
-    Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
-    Rule("head.{p}", ("head.{p}",)),
+    *same("patch_embed.proj.{p}", "global_pos_embed.weight", "cls_token", "reg_tokens"),
+    *same("mask_token", "norm.{p}", "local_cls_norm.{p}", "head.{p}"),
 )
 
 VIT = Naming("equimo", _RULES)

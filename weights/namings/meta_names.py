@@ -1,6 +1,11 @@
-"""Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models."""
+"""Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models.
 
-from weights.mapping import Naming, Rule
+Google DeepMind publishes TIPS with those of DINOv2, in an `.npz`.
+"""
+
+from dataclasses import replace
+
+from weights.mapping import Naming, Rule, same
 from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
 
 # Rules that the keys of most PyTorch vision transformers share: Meta's, Google's, timm's. They are
@@ -9,15 +14,11 @@ from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
 PLAIN = (
     Rule("cls_token", ("cls_token",), UNBATCH),
     Rule("global_pos_embed.weight", ("pos_embed",), UNBATCH),
-    Rule("patch_embed.proj.weight", ("patch_embed.proj.weight",)),
     Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
     Rule("blocks.{i}.prenorm.{p}", ("blocks.{i}.norm1.{p}",)),
     Rule("blocks.{i}.norm.{p}", ("blocks.{i}.norm2.{p}",)),
-    Rule("blocks.{i}.attn.{layer}.{p}", ("blocks.{i}.attn.{layer}.{p}",)),
-    Rule("blocks.{i}.{scale}.gamma", ("blocks.{i}.{scale}.gamma",)),
-    Rule("blocks.{i}.mlp.{layer}.{p}", ("blocks.{i}.mlp.{layer}.{p}",)),
-    Rule("norm.{p}", ("norm.{p}",)),
-    Rule("head.{p}", ("head.{p}",)),
+    *same("blocks.{i}.attn.{layer}.{p}", "blocks.{i}.mlp.{layer}.{p}", "blocks.{i}.{scale}.gamma"),
+    *same("patch_embed.proj.weight", "norm.{p}", "head.{p}"),
 )
 
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
@@ -26,26 +27,22 @@ DINOV3_VIT = Naming(
     "meta",
     (
         Rule("reg_tokens", ("storage_tokens",), UNBATCH),
-        Rule("mask_token", ("mask_token",)),
         Rule("local_pos_embed.periods", ("rope_embed.periods",)),
         Rule(
             "blocks.{i}.attn.qkv.bias",
             ("blocks.{i}.attn.qkv.bias", "blocks.{i}.attn.qkv.bias_mask"),
             MASKED,
         ),
-        Rule("local_cls_norm.{p}", ("local_cls_norm.{p}",)),
+        *same("mask_token", "local_cls_norm.{p}"),
         *PLAIN,
     ),
 )
 
 DINOV2_VIT = Naming(
-    "meta",
-    (
-        Rule("reg_tokens", ("register_tokens",), UNBATCH),
-        Rule("mask_token", ("mask_token",)),
-        *PLAIN,
-    ),
+    "meta", (Rule("reg_tokens", ("register_tokens",), UNBATCH), *same("mask_token"), *PLAIN)
 )
+
+TIPS_VIT = replace(DINOV2_VIT, name="google")
 
 
 def dtype(key: str) -> str:

@@ -5,7 +5,7 @@ Some DINOv3 variants have a query and a value bias (`…_qkvb`), the others none
 one. Periods, mask tokens and the second final norm of training are not there.
 """
 
-from weights.mapping import Naming, Rule
+from weights.mapping import Naming, Rule, same
 from weights.namings.meta_names import PLAIN
 from weights.transforms import BIAS_OUTER_THIRDS, UNBATCH, float32_periods, ones
 
@@ -39,8 +39,7 @@ VIT = Naming(
         Rule("blocks.{i}.mlp.w12.{p}", ("blocks.{i}.mlp.fc1.{p}",)),
         Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
         Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
-        Rule("attn_pool.{layer}.{p}", ("attn_pool.{layer}.{p}",)),
-        Rule("attn_pool.mlp.{layer}.{p}", ("attn_pool.mlp.{layer}.{p}",)),
+        *same("attn_pool.{layer}.{p}", "attn_pool.mlp.{layer}.{p}"),
         *PLAIN,
     ),
 )

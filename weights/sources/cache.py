@@ -42,8 +42,7 @@ class CachedEntry:
 
 def root() -> Path:
     """Where everything is kept."""
-    own = os.environ.get("ZOO_CACHE_DIR")
-    if own:
+    if own := os.environ.get("ZOO_CACHE_DIR"):
         return Path(own).expanduser()
     common = os.environ.get("XDG_CACHE_HOME")
     return (Path(common) if common else Path.home() / ".cache") / "jax-onnx-zoo"
@@ -70,10 +69,8 @@ def kept(file: HubFile) -> Path | None:
 
 
 def fill(file: HubFile, advice: str, listener: Progress) -> tuple[Path, str]:
-    """Download a file into the cache, unless it is there: its path and its sha256.
-
-    **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`.
-    """
+    """Download a file into the cache, unless it is there: its path and its sha256. **Raises**
+    `Unreachable`, whose message ends in `advice`, or `WrongDigest`."""
     asked = ask(file, advice)
     path = place(asked)
     try:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from threading import Event
 
 from weights.files import Checkpoint
@@ -14,22 +15,19 @@ INTERVAL = 0.0005
 between two pieces. With Python's usual 5 ms it would wait there as long as it takes to hash one."""
 
 
-def _shorten() -> float:
+def _shorten() -> Callable[[], None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(INTERVAL)
-    return before
+    return partial(sys.setswitchinterval, before)
 
 
-EAGER = Overlapping(_shorten, sys.setswitchinterval)
-"""Has threads give way to each other soon."""
+EAGER = Overlapping(_shorten)  # has threads give way to each other soon
 
 
 @contextmanager
 def hashing(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
-    """Have a thread compute a checkpoint's sha256; what this gives waits for it.
-
-    A block that ends before that stops it.
-    """
+    """Have a thread compute a checkpoint's sha256; what this gives waits for it. A block that ends
+    before that stops it."""
     left = Event()
 
     def step(_: int) -> None:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from weights.errors import Unreachable, WrongDigest
@@ -25,13 +26,8 @@ REASONS = {
 """What an HTTP status means for who wants a file."""
 
 BUSY = (429, 503)
-
-LONGEST_PAUSE = 300
-"""Seconds that are waited because a server asks for it."""
-
-ATTEMPTS = 4
-"""How often in a row a server may be busy, or a connection break without a new byte."""
-
+LONGEST_PAUSE = 300  # seconds that are waited because a server asks for it
+ATTEMPTS = 4  # how often in a row a server may be busy, or a connection break without a new byte
 COMMIT = re.compile("[0-9a-f]{40}")
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -66,10 +62,8 @@ def cached(file: HubFile) -> Path | None:
 def ask(file: HubFile, advice: str) -> HubFile:
     """The file at the commit that its revision is at now, with its size and the hub's sha256.
 
-    The hub gives no sha256 for small files.
-
-    **Raises** `Unreachable`, whose message ends in `advice`; `WrongDigest` if another sha256 was
-    recorded than the hub gives.
+    The hub gives no sha256 for small files. **Raises** `Unreachable`, whose message ends in
+    `advice`; `WrongDigest` if another sha256 was recorded than the hub gives.
     """
     import httpx2
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -78,14 +72,13 @@ def ask(file: HubFile, advice: str) -> HubFile:
 
     logging.set_verbosity_error()  # our own message says what is needed
     url = hf_hub_url(file.repository, file.name, revision=file.revision)
-    waits = 0
-    while True:
+    for attempt in count(1):
         try:
             answer = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
             break
         except (OSError, httpx2.HTTPError, ValueError) as error:
-            pause, waits = asked_pause(error), waits + 1
-            if pause is None or waits == ATTEMPTS:
+            _, pause = answer_of(error)
+            if pause is None or attempt == ATTEMPTS:
                 raise unreachable(file, error, advice) from error
             time.sleep(pause)
     commit, size = answer.commit_hash or "", answer.size
@@ -130,29 +123,21 @@ def reason(error: BaseException) -> str:
     return f"the hub cannot be reached ({type(error).__name__})"
 
 
-def status(error: BaseException) -> int | None:
-    """The HTTP status behind an error, if there is one."""
+def answer_of(error: BaseException) -> tuple[int, int | None]:
+    """The HTTP status behind an error, 0 if there is none, and for how many seconds a busy server
+    asks to be left alone, if it says so and they are few."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    answers = (cause for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
-    return next((answer.response.status_code for answer in answers), None)
+    answers = (cause.response for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
+    if (answer := next(answers, None)) is None:
+        return 0, None
+    text = answer.headers.get("Retry-After", "") if answer.status_code in BUSY else ""
+    few = re.fullmatch(r"\d{1,4}", text, re.ASCII) and int(text) <= LONGEST_PAUSE
+    return answer.status_code, int(text) if few else None
 
 
-def asked_pause(error: BaseException) -> int | None:
-    """For how many seconds a busy server asks to be left alone, if it says so and they are few."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    for cause in _causes(error):
-        if isinstance(cause, HfHubHTTPError) and cause.response.status_code in BUSY:
-            text = cause.response.headers.get("Retry-After", "")
-            if re.fullmatch(r"\d{1,4}", text, re.ASCII) and int(text) <= LONGEST_PAUSE:
-                return int(text)
-    return None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error, what it was raised from, and so on."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
+    while error is not None:
+        yield error
+        error = error.__cause__

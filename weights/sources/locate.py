@@ -16,8 +16,7 @@ from weights.sources import cache
 from weights.sources.hub import HubFile, cached
 from weights.sources.transfer import check_digest
 
-TERMS = "terms"
-"""The folder of the cache that says which licences were shown."""
+TERMS = "terms"  # the folder of the cache that says which licences were shown
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,8 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
     `WrongDigest` if a folder or a cache holds a damaged file.
     """
-    found = next(search(published, listener), None)
-    if found is None:
+    if (found := next(search(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
-        tell_owner(published, file, listener)
         path, digest = cache.fill(file, advice, listener)
         tell_terms(published, listener)
         found = _from_hub(path, file, f"the hub ({file})", digest)
@@ -90,10 +87,8 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
 def downloadable(
     published: Published, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
-    """Which file of a hub to take where there is none, and how to go on without it.
-
-    **Raises** `WeightsNotFound`.
-    """
+    """Which file of a hub to take where there is none, and how to go on without it. **Raises**
+    `WeightsNotFound`."""
     nowhere = f"There is no {published.wanted} on this machine"
     files = published.mirrors if mirror else published.hub
     if offline or not files:
@@ -122,7 +117,12 @@ def search(published: Published, listener: Progress) -> Iterator[Found]:
     """Everything that is there already, the best first."""
     for path in filter(Path.exists, places(published)):
         where = "this package" if path == published.embedded else str(path.parent)
-        yield Found(path, where, _digest(path, listener) if promised(path) else None)
+        digest = None
+        if promised(path):
+            listener.stage(f"checking {path}", path.stat().st_size)
+            digest = sha256(path, listener.step)
+            hold_to_name(path, digest)
+        yield Found(path, where, digest)
     for file in hub_files(published):
         for copy, holder in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
             if copy is not None:
@@ -160,14 +160,6 @@ def hub_files(published: Published) -> tuple[HubFile, ...]:
     )
 
 
-def _digest(path: Path, listener: Progress) -> str:
-    """The sha256 of a file, which must be the one in its name if there is one."""
-    listener.stage(f"checking {path}", path.stat().st_size)
-    found = sha256(path, listener.step)
-    hold_to_name(path, found)
-    return found
-
-
 def searched() -> str:
     """Where weights are looked for, in words."""
     places = (*own_folders(), *torch_caches(), equimo_cache(), cache.root() / cache.CHECKPOINTS)
@@ -176,10 +168,7 @@ def searched() -> str:
 
 
 def find_named(name: str, published: Published) -> Path:
-    """The file or folder of that name in the usual places.
-
-    **Raises** `WeightsNotFound`.
-    """
+    """The file or folder of that name in the usual places. **Raises** `WeightsNotFound`."""
     folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     usual = (folder / name for folder in folders)
     named = (found.path for found in search(published, Quiet()) if found.path.name == name)

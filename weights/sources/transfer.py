@@ -12,11 +12,9 @@ from weights.containers.safetensors import INDEX, shards
 from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.progress import Progress
-from weights.sources.hub import ATTEMPTS, DIGEST, HubFile, ask, asked_pause, status, unreachable
+from weights.sources.hub import ATTEMPTS, DIGEST, HubFile, answer_of, ask, unreachable
 
-PAUSE = 0.5
-"""Seconds before the second of these attempts; the later ones wait longer."""
-
+PAUSE = 0.5  # seconds before the second of these attempts; the later ones wait longer
 PART = ".part"
 
 CONTINUED = 206
@@ -50,10 +48,8 @@ def part_of(target: Path) -> Path:
 def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     """Download a file to `part`, after the bytes that are there, and give its sha256.
 
-    The size of the file has to be known.
-
-    **Raises** `Unreachable`, and `part` stays for the next attempt; or `WrongDigest`, and it is
-    removed.
+    The size of the file has to be known. **Raises** `Unreachable`, and `part` stays for the next
+    attempt; or `WrongDigest`, and it is removed.
     """
     import httpx2
 
@@ -72,10 +68,11 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
             _continue(file, size, part, listener)
         except (OSError, httpx2.HTTPError) as error:
             failures = 0 if part.stat().st_size > have else failures + 1
-            if status(error) == NOTHING_LEFT:
+            status, pause = answer_of(error)
+            if status == NOTHING_LEFT:
                 _check_size(have, size, part, file)
-            pause = asked_pause(error)
-            if failures == ATTEMPTS or (pause is None and not _is_passing(error)):
+            passing = isinstance(error, httpx2.TransportError) or status >= SERVER_ERROR
+            if failures == ATTEMPTS or (pause is None and not passing):
                 raise unreachable(file, error, advice) from error
             time.sleep(PAUSE * failures if pause is None else pause)
     return check_digest(part, file, listener)
@@ -110,13 +107,12 @@ def _continue(file: HubFile, size: int, part: Path, listener: Progress) -> None:
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-    have = part.stat().st_size
+    have, timeout = part.stat().st_size, HF_HUB_DOWNLOAD_TIMEOUT
     url = hf_hub_url(file.repository, file.name, revision=file.revision)
     # Compressed answers could not be continued.
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-    timeout = HF_HUB_DOWNLOAD_TIMEOUT
     with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
         hf_raise_for_status(response)
         if response.status_code != CONTINUED:  # all of it, although a part was asked for
@@ -127,8 +123,7 @@ def _continue(file: HubFile, size: int, part: Path, listener: Progress) -> None:
         with part.open("ab" if have else "wb") as out:
             for piece in response.iter_bytes():
                 have += len(piece)
-                if have > size:
-                    _check_size(have, size, part, file)
+                _check_size(max(have, size), size, part, file)
                 out.write(piece)
                 listener.step(len(piece))
 
@@ -140,10 +135,3 @@ def _check_size(offered: int, size: int, part: Path, file: HubFile) -> None:
             f"{file} on the hub has {offered} bytes where {size} were recorded: its publisher "
             "has to mend that; try another --revision."
         )
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether the next attempt may well succeed."""
-    import httpx2
-
-    return isinstance(error, httpx2.TransportError) or (status(error) or 0) >= SERVER_ERROR

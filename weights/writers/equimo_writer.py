@@ -2,7 +2,7 @@
 
 import json
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import lz4.frame
 import numpy as np
 
 from weights.containers.equimo import METADATA, WEIGHTS, Pieces
-from weights.containers.leaf_order import ALTERNATIVES, BLOCK_PREFIX, Part, convnext_rows, vit_rows
+from weights.containers.leaf_order import arrays_of, layouts
 from weights.containers.npy import array_header
 from weights.progress import Progress
 from weights.tensors import LazyTensor
@@ -48,27 +48,16 @@ def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
 
 def records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
     """The beginning of every record, and the tensor whose values follow; None for a scalar."""
-    for name, shape in convnext_rows([each.shape for each in items.values()]) or _vit_rows(items):
+    layout = next(
+        rows
+        for rows in layouts([tensor.shape for tensor in items.values()])
+        if {name for name, _ in arrays_of(rows)} == items.keys()
+    )
+    for name, shape in layout:
         if not shape:
             yield SCALARS[name.rpartition(".")[2]], None
         else:
             yield array_header(items[name].shape, "<f4"), items[name]
-
-
-def _vit_rows(keys: Items) -> Part:
-    """The records of a vision transformer whose arrays are exactly these keys."""
-    prefixes = "", BLOCK_PREFIX.format(i=0), ""
-    pairs = zip(ALTERNATIVES, prefixes, strict=True)
-    before, block, after = (_pick(options, prefix, keys) for options, prefix in pairs)
-    return vit_rows(before, block, after, sum(key.endswith(".attn.qkv.weight") for key in keys))
-
-
-def _pick(options: Sequence[Part], prefix: str, keys: Items) -> Part:
-    """The part that is there; scalars always are."""
-    for part in options:
-        if all(prefix + name in keys for name, shape in part if shape):
-            return part
-    raise KeyError("none of the parts of an Equimo file fits these keys")
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:

@@ -8,12 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from weights.containers.leaf_order import BLOCK_PREFIX, QKV_BIAS
 from weights.files import stored
-from weights.initializers import Shape
+from weights.initializers import Float32, Shape
 from weights.mapping import Naming, invert, plan
 from weights.namings import meta_names
-from weights.tensors import LazyTensor, Weights
+from weights.tensors import LazyTensor
 from weights.transforms import zeros
 
 Items: TypeAlias = Mapping[str, LazyTensor]
@@ -31,10 +30,10 @@ def data(tensor: LazyTensor) -> memoryview:
     return values.reshape(-1).view(np.uint8).data
 
 
-def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> Items:
-    """The tensors of a file that uses `naming`, from weights for a model with these leaves."""
+def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str, Shape]) -> Items:
+    """The tensors of a file that uses `naming`, from the values of a model with these leaves."""
     leaves = {
-        path: LazyTensor(shape, "float32", partial(weights.arrays.__getitem__, path))
+        path: LazyTensor(shape, "float32", partial(values.__getitem__, path))
         for path, shape in shapes.items()
     }
     found = invert(plan(naming.rules, shapes), leaves)
@@ -46,16 +45,10 @@ def items_for(naming: Naming, weights: Weights, shapes: Mapping[str, Shape]) -> 
     )
     tensors = {s.key: tensor for s, tensor in found.items() if needed or not s.optional}
     tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}
-    # Only Equimo has keys that must be there although they hold zeros.
     if naming.name == "equimo" and naming.zero:
-        tensors = _zero_biases(tensors) | tensors
+        # Equimo 1.x cannot leave out the bias of queries, keys and values: give it zeros.
+        for key in [key for key in tensors if key.endswith(".attn.qkv.weight")]:
+            shape = tensors[key].shape[:1]
+            bias = LazyTensor(shape, "float32", partial(zeros, shape))
+            tensors.setdefault(key.removesuffix("weight") + "bias", bias)
     return {key: replace(tensor, dtype=meta_names.dtype(key)) for key, tensor in tensors.items()}
-
-
-def _zero_biases(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-    """Equimo 1.x cannot leave out the bias of queries, keys and values: give it zeros."""
-    shapes = [tensors[key].shape[:1] for key in tensors if key.endswith(".attn.qkv.weight")]
-    return {
-        BLOCK_PREFIX.format(i=i) + QKV_BIAS: LazyTensor(shape, "float32", partial(zeros, shape))
-        for i, shape in enumerate(shapes)
-    }

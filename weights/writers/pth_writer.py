@@ -16,10 +16,7 @@ from weights.writers.items import Items, data, size
 
 ROOT = "archive"
 STORAGES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
-
-ALIGNMENT = 64
-"""PyTorch begins every storage at a multiple of this."""
-
+ALIGNMENT = 64  # PyTorch begins every storage at a multiple of this
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -28,8 +28,7 @@ def write_arrays(
     write_safetensors(path, items, Quiet(), metadata)
 
 
-NOTE = {"format": "pt"}
-"""What transformers looks for."""
+NOTE = {"format": "pt"}  # what transformers looks for
 
 
 def write_safetensors(

@@ -53,19 +53,17 @@ FORMATS = {
 }
 """Whose names a file of each form may have."""
 
-SUFFIXES = {".pth": "pytorch", ".eqx": "equinox"}
+SUFFIXES = {".tar.lz4": "equimo", ".pth": "pytorch", ".eqx": "equinox"}
 
 CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
-FILES = (CONFIG, PROCESSOR, TENSORS)
-"""What a folder for transformers consists of."""
+FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
 
 
 def read_format(target: Path) -> str:
     """Which form of checkpoint to write, by the name of the place for it."""
-    if target.name.endswith(".tar.lz4"):
-        return "equimo"
-    if target.suffix in SUFFIXES:
-        return SUFFIXES[target.suffix]
+    for end, form in SUFFIXES.items():
+        if target.name.endswith(end):
+            return form
     if not target.suffix or target.is_dir():
         return "huggingface"
     raise BadRequest(
@@ -87,18 +85,15 @@ def naming_to_write(entry: ModelInfo, form: str) -> Naming:
 
 
 def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[str, Shape]:
-    """The leaves that a file with these names has, all of which the weights must have.
-
-    **Raises** `BadRequest` where they have not.
-    """
+    """The leaves that a file with these names has, all of which the weights must have. **Raises**
+    `BadRequest` where they have not."""
     if naming is LEAVES and config != entry.config:
         raise BadRequest(
             f"the checkpoint is of a network that differs in detail from `zoo.create("
             f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
         )
     have, wanted = model_shapes(config), model_shapes(entry.config_for(naming.name))
-    lacking = [path for path, shape in wanted.items() if have.get(path) != shape]
-    if lacking:
+    if lacking := [path for path, shape in wanted.items() if have.get(path) != shape]:
         raise BadRequest(
             f"the checkpoint is of a network that differs from the one to write: it has no "
             f"{lacking[0]} of shape {list(wanted[lacking[0]])}. Start from another checkpoint."
@@ -133,19 +128,16 @@ def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
 def convert_file(
     source: Path, target: Path, model: str | None, force: bool, progress: Progress
 ) -> Converted:
-    """Write the checkpoint at `source` as `target`, complete or not at all.
-
-    **Raises** a `ZooError` or a `WeightsError`.
-    """
+    """Write the checkpoint at `source` as `target`, complete or not at all. **Raises** a `ZooError`
+    or a `WeightsError`."""
     form = read_format(target)
     _check_replaceable(target, form, force)
     checkpoint = open_named(source)
     entry = find_model(checkpoint, model)
     loaded = load_checkpoint(checkpoint, entry)
-    weights = loaded.weights
-    naming = naming_to_write(entry, form)
+    weights, naming = loaded.weights, naming_to_write(entry, form)
     leaves = leaves_to_write(entry, naming, loaded.config)
-    items = items_for(naming, weights, leaves)
+    items = items_for(naming, weights.arrays, leaves)
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(map(size, items.values())))
@@ -155,22 +147,11 @@ def convert_file(
             put(stage / target.name, target, FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
-    return Converted(
-        target,
-        naming.name,
-        entry.name,
-        filled=weights.filled,
-        dropped=lost(loaded, leaves),
-        rounded=rounded(items),
-        nonfinite=tuple(weights.arrays.nonfinite),
-    )
-
-
-def rounded(items: Items) -> tuple[str, ...]:
-    """The tensors that change on being written in bfloat16."""
     halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
-    return tuple(
-        key for key, values in halves.items() if np.any(values != round_to_bfloat16(values))
+    rounded = (key for key, each in halves.items() if np.any(each != round_to_bfloat16(each)))
+    dropped, nonfinite = lost(loaded, leaves), tuple(weights.arrays.nonfinite)
+    return Converted(
+        target, naming.name, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
     )
 
 
@@ -204,8 +185,7 @@ def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress)
     path.mkdir()
     key_bias = any(key.endswith(".k_proj.bias") for key in items)
     write_json(path / CONFIG, transformers_config(entry.config, entry.class_names, key_bias))
-    how = transformers_processor(entry.preprocessing)
-    write_json(path / PROCESSOR, how)
+    write_json(path / PROCESSOR, transformers_processor(entry.preprocessing))
     write_safetensors(path / TENSORS, items, progress)
 
 

@@ -35,8 +35,7 @@ def download_checkpoint(
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    found = next(search(entry.places, progress), None)
-    if found is None:
+    if (found := next(search(entry.places, progress), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     if out is None:
         return Brought(entry.name, found.path, found.where, 0)
@@ -51,26 +50,27 @@ def _fetch(
     asked = ask(file, advice)
     path = cache.place(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
-    if not dry_run:
-        tell_owner(entry.places, file, progress)
-    if not dry_run and out is None:
+    brought = Brought(entry.name, path, f"the hub ({file})", size)
+    if dry_run:
+        return brought
+    tell_owner(entry.places, file, progress)
+    if out is None:
         cache.fill(file, advice, progress)
-    elif not dry_run:
+    else:
         with locked_output(path, progress), writing(path):
             if path.exists():
                 _check_same(path, asked.sha256)
             else:
                 transfer.download(asked, path, advice, progress)
-    if not dry_run:
-        tell_terms(entry.places, progress)
-    return Brought(entry.name, path, f"the hub ({file})", size)
+    tell_terms(entry.places, progress)
+    return brought
 
 
 def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress) -> Brought:
     """Bring the files from another place on this machine."""
-    files = _files(source)
     path = out / source.name if source.is_dir() else _place(entry, source.name, out)
     folder = path if source.is_dir() else path.parent
+    files = _files(source)
     missing = [file for file in files if not (folder / file.name).exists()]
     size = sum(file.stat().st_size for file in missing)
     if not dry_run:
@@ -97,12 +97,9 @@ def _place(entry: ModelInfo, name: str, out: Path) -> Path:
 def _files(source: Path) -> list[Path]:
     """The files of a checkpoint."""
     if source.is_dir():
-        return sorted(path for path in source.iterdir() if path.is_file())
-    return (
-        [source]
-        if source.suffix != ".json"
-        else [source, *(file.path for file in open_checkpoint(source).files)]
-    )
+        return sorted(filter(Path.is_file, source.iterdir()))
+    others = open_checkpoint(source).files if source.suffix == ".json" else ()
+    return [source, *(file.path for file in others)]
 
 
 def _check_same(path: Path, digest: str | None) -> None:

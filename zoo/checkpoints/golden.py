@@ -25,6 +25,7 @@ from zoo.models.builder import abstract
 from zoo.registry.entry import ModelInfo
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
+PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
 JAX_ATOL = 3e-5
 ONNX_ATOL = 1e-4
 
@@ -44,26 +45,21 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
     return Golden(entry.name, name, digest, "pixel_values", values, outputs)
 
 
-def read_npz_arrays(path: Path) -> dict[str, Any]:
-    """All arrays of an `.npz`; nothing in it is executed. **Raises** `BadFile`."""
+def read_outputs(path: Path) -> Arrays:
+    """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32.
+    Nothing in it is executed. **Raises** `BadFile`."""
     if not path.is_file():
         raise BadFile(f"{path} does not exist: name an .npz file.")
     try:
         with open_regular(path) as content, np.load(content, allow_pickle=False) as file:
-            return dict(file)
+            arrays = dict(file)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise BadFile(f"{path} is no .npz of plain arrays: name another file.") from error
-
-
-def read_outputs(path: Path) -> Arrays:
-    """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32."""
-    arrays = read_npz_arrays(path)
-    if all(name in arrays for name in OUTPUTS):
+    if arrays.keys() >= set(OUTPUTS):
         return {name: arrays[name].astype(np.float32) for name in OUTPUTS}
-    parts = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
-    if not all(name in arrays for name in parts):
-        raise BadFile(f"{path} holds neither {' and '.join(OUTPUTS)} nor {', '.join(parts)}.")
-    token, *others = (arrays[name].astype(np.float32) for name in parts)
+    if not arrays.keys() >= set(PARTS):
+        raise BadFile(f"{path} holds neither {' and '.join(OUTPUTS)} nor {', '.join(PARTS)}.")
+    token, *others = (arrays[name].astype(np.float32) for name in PARTS)
     rows = np.concatenate([token[:, None], *others], axis=1)
     return {"last_hidden_state": rows, "pooler_output": token}
 

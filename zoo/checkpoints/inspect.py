@@ -9,8 +9,7 @@ from weights import Checkpoint
 from weights.mapping import Naming
 from zoo.checkpoints.load import fitting_models, open_named, recognise
 
-ROTARY = "local_pos_embed."
-"""Where the paths of rotary periods begin."""
+ROTARY = "local_pos_embed."  # where the paths of rotary periods begin
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from weights import (
     open_checkpoint,
     random_weights,
 )
-from weights.containers import eqx
+from weights.containers import npy
 from weights.errors import MappingError
 from weights.files import hold_to_name
 from weights.initializers import Shape
@@ -28,8 +28,7 @@ from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
-MOST_PERIODS = 256
-"""Rotary periods and frequencies of a model, at most."""
+MOST_PERIODS = 256  # rotary periods and frequencies of a model, at most
 
 
 @dataclass(frozen=True)
@@ -49,29 +48,23 @@ def model_shapes(config: Config) -> dict[str, Shape]:
 def open_weights(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> Loaded:
-    """Weights for a model of the zoo, read lazily.
-
-    **Raises** a `WeightsError` if there are none, or if they are of something else.
-    """
+    """Weights for a model of the zoo, read lazily. **Raises** a `WeightsError` if there are none,
+    or if they are of something else."""
     with opened(choice, entry, listener, offline) as source:
         return read_for_model(source, entry)
 
 
 def read_for_model(source: Source | Seed, entry: ModelInfo) -> Loaded:
-    """Weights for a model of the zoo, read lazily, and their digest.
-
-    **Raises** a `WeightsError` if they are of something else.
-    """
+    """Weights for a model of the zoo, read lazily, and their digest. **Raises** a `WeightsError` if
+    they are of something else."""
     begun = begin(source, entry)
     weights = replace(begun.weights, provenance=settle(begun, source, entry))
     return replace(begun, weights=weights)
 
 
 def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
-    """As `read`, but without waiting for the digest: `settle` does, and has to before use.
-
-    **Raises** a `WeightsError` if they are of something else.
-    """
+    """As `read_for_model`, but without waiting for the digest: `settle` has to, before use.
+    **Raises** a `WeightsError` if they are of something else."""
     if isinstance(source, Seed):
         return Loaded(entry.config, random_weights(model_shapes(entry.config), source.value))
     checkpoint = named(source.checkpoint)
@@ -81,10 +74,8 @@ def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
 
 
 def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
-    """Where weights come from, all of it.
-
-    **Raises** a `WeightsError` if their digest says that they are damaged or of something else.
-    """
+    """Where weights come from, all of it. **Raises** a `WeightsError` if their digest says that
+    they are damaged or of something else."""
     known = begun.weights.provenance
     if isinstance(source, Seed):
         return known
@@ -98,9 +89,7 @@ def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance
 
 def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[str, ...]:
     """The models under other terms that a checkpoint fits, where no digest tells which it is of.
-
-    **Raises** `MappingError` if its digest is that of another model.
-    """
+    **Raises** `MappingError` if its digest is that of another model."""
     published = {
         name for name, each in MODELS.items() if each.digest and sha256.startswith(each.digest)
     }
@@ -114,16 +103,14 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
 
 
 def open_named(path: Path) -> Checkpoint:
-    """What lies at `path`, with the names that `named` finds.
-
-    **Raises** a `WeightsError` if there is nothing, or nothing that is read.
-    """
+    """What lies at `path`, with the names that `named` finds. **Raises** a `WeightsError` if there
+    is nothing, or nothing that is read."""
     return named(open_checkpoint(path))
 
 
 def named(checkpoint: Checkpoint) -> Checkpoint:
     """The numbers of Equinox's records become the paths of a model's leaves."""
-    if checkpoint.container != eqx.CONTAINER:
+    if checkpoint.container != npy.EQUINOX:
         return checkpoint
     tensors = list(checkpoint.tensors.values())
     found = [tensor.shape for tensor in tensors]
@@ -145,15 +132,11 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
 
 
 def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
-    """Whose names a checkpoint of a model uses; where it does not fit, the nearest.
-
-    **Raises** `MappingError` that names the model it belongs to, if that is another one.
-    """
-    fitting = namings(checkpoint, entry)
-    if fitting:
+    """Whose names a checkpoint of a model uses; where it does not fit, the nearest. **Raises**
+    `MappingError` that names the model it belongs to, if that is another one."""
+    if fitting := namings(checkpoint, entry):
         return fitting[0]
-    belongs = fitting_models(checkpoint)
-    if belongs:
+    if belongs := fitting_models(checkpoint):
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
             f"like {entry.name}. Export that model, or give the file {entry.file}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zoo.checkpoints.weights_argument import read_weights
@@ -50,7 +51,10 @@ def from_pretrained(
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 
-    if not _is_float(dtype):
+    is_float = dtype is None
+    with suppress(TypeError):  # no dtype at all
+        is_float = is_float or jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
+    if not is_float:
         raise BadRequest(
             f"dtype {dtype!r} is no floating-point type: give one such as jnp.bfloat16."
         )
@@ -67,12 +71,3 @@ def from_pretrained(
         }
     model = abstract(loaded.config, name=entry.name, preprocessing=entry.preprocessing)
     return bind(model, values)
-
-
-def _is_float(dtype: DTypeLike | None) -> bool:
-    import jax.numpy as jnp
-
-    try:
-        return dtype is None or jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
-    except TypeError:  # no dtype at all
-        return False

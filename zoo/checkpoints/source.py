@@ -28,15 +28,12 @@ def opened(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> Generator[Source | Seed]:
     """Weights for a model of the zoo. While the block runs, a thread computes their digest.
-
-    **Raises** a `WeightsError` if there are none, or nothing that is read.
-    """
+    **Raises** a `WeightsError` if there are none, or nothing that is read."""
     if isinstance(choice, Seed):
         yield choice
         return
-    found = (
-        Found(choice, "") if isinstance(choice, Path) else locate(entry.places, listener, offline)
-    )
+    given = Found(choice, "") if isinstance(choice, Path) else None
+    found = given or locate(entry.places, listener, offline)
     checkpoint, known = open_checkpoint(found.path), found.sha256
     with hashing(checkpoint) if known is None else nullcontext(lambda: known) as digest:
         yield Source(checkpoint, digest, found.source)

@@ -37,7 +37,7 @@ def run_transformers(
         ) from error
     naming = naming_to_write(entry, "huggingface")
     check_positions(loaded.config, pixels.shape[2:])
-    items = items_for(naming, loaded.weights, model_shapes(loaded.config))
+    items = items_for(naming, loaded.weights.arrays, model_shapes(loaded.config))
     with TemporaryDirectory() as folder:
         path = Path(folder) / entry.name
         write_folder(path, items, replace(entry, config=loaded.config), Quiet())

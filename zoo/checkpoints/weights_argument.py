@@ -15,8 +15,7 @@ class Seed:
     value: int
 
 
-Choice = Literal["auto"] | Seed | Path
-"""Weights: from the usual places, random, or from a file."""
+Choice = Literal["auto"] | Seed | Path  # weights: from the usual places, random, or from a file
 
 
 def read_weights(text: str) -> Choice:

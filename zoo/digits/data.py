@@ -13,15 +13,10 @@ from numpy.typing import NDArray
 
 from zoo.errors import MissingLibrary
 
-Images = NDArray[np.uint8]
-"""`[n, 8, 8, 3]`, grey in all three channels."""
-
-Labels = NDArray[np.int64]
-"""`[n]`, 0 to 9."""
-
+Images = NDArray[np.uint8]  # `[n, 8, 8, 3]`, grey in all three channels
+Labels = NDArray[np.int64]  # `[n]`, 0 to 9
 CLASSES = 10
-DARKEST = 16
-"""Pixels are counts from 0 to this."""
+DARKEST = 16  # pixels are counts from 0 to this
 
 HELD_OUT = VALIDATION = 0.2
 """Shares of each class: never trained on, and of the rest, apart while settings are chosen."""
@@ -73,8 +68,7 @@ def split_digits(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]
     """
     digits = load_digits()
     kept, apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")
-    if not validate:
-        return digits[kept], digits[apart]
-    rest = digits[kept]
-    kept, apart = divide(rest.labels, VALIDATION, f"{seed}|validation")
-    return rest[kept], rest[apart]
+    if validate:
+        digits = digits[kept]
+        kept, apart = divide(digits.labels, VALIDATION, f"{seed}|validation")
+    return digits[kept], digits[apart]

@@ -14,8 +14,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from weights import LazyArrays, LazyTensor, Provenance, Weights, bind, leaf_shapes, leaf_values
+from weights import bind, leaf_shapes, leaf_values
 from weights.initializers import periods
+from weights.load import PERIODS
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors_writer import write_safetensors
@@ -25,10 +26,7 @@ from zoo.models.builder import Model, build_model
 from zoo.models.config import Preprocessing, ViTConfig
 from zoo.registry.entry import ModelInfo
 
-Images = Float[Array, "n height width"]
-"""Grey, 0 to 1."""
-
-PERIODS = "local_pos_embed.periods"
+Images = Float[Array, "n height width"]  # grey, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,8 @@ def train(
     recipe: Recipe,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[Model, list[float]]:
-    """A trained model and the loss of every step. The same arguments give the same bits.
-
-    `tell` hears of every epoch: the steps so far, and the last loss.
-    """
+    """A trained model and the loss of every step. The same arguments give the same bits. `tell`
+    hears of every epoch: the steps so far, and the last loss."""
     init_key, order_key, jitter_key = jr.split(jr.key(seed), 3)
     images, labels = grey(digits), jnp.asarray(digits.labels, jnp.int32)
     an_epoch = len(labels) // recipe.batch
@@ -165,9 +161,5 @@ def accuracy(model: Model, entry: ModelInfo, digits: Digits) -> float:
 
 def save_weights(path: Path, model: Model, entry: ModelInfo) -> None:
     """A safetensors file, in the names of the model's first naming."""
-    tensors = {
-        name: LazyTensor(value.shape, "float32", partial(np.asarray, value))
-        for name, value in leaf_values(model).items()
-    }
-    weights = Weights(LazyArrays(tensors), Provenance("trained"))
-    write_safetensors(path, items_for(entry.namings[0], weights, leaf_shapes(model)), Quiet())
+    items = items_for(entry.namings[0], leaf_values(model), leaf_shapes(model))
+    write_safetensors(path, items, Quiet())

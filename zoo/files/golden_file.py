@@ -17,9 +17,7 @@ from weights.writers.safetensors_writer import write_arrays
 from zoo.errors import BadFile
 
 INPUTS = ("pixel_values", "image")
-
-TOLD = ("model", "reference", "weights_sha256")
-"""What the header says."""
+TOLD = ("model", "reference", "weights_sha256")  # what the header says
 
 
 @dataclass(frozen=True)

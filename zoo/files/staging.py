@@ -5,7 +5,7 @@ import re
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -16,13 +16,9 @@ from weights.terminal import complain
 from zoo.errors import BadOutput
 from zoo.processes import terminate_workers
 
-PREFIX = ".zoo-"
-"""How the names of staged folders begin."""
-
+PREFIX = ".zoo-"  # how the names of staged folders begin
 STAGE = re.compile(r"\.zoo-[0-9a-f]{16}")
-
-LOCK = ".lock"
-"""In a staged folder: held for as long as its process lives."""
+LOCK = ".lock"  # in a staged folder: held for as long as its process lives
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 """What files are called in a manifest: no part begins with a dot, so that neither `..` nor a hidden
@@ -42,32 +38,22 @@ def staged(folder: Path) -> Generator[Path]:
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
-    stage, release = _unused(folder), None
-    try:
+    release = None
+    with ExitStack() as stack:
         with writing(folder):
-            while (release := _made(stage)) is None:
-                stage = _unused(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            sweep(folder)
+            # Another one where a sweeper has taken it for a dead process's.
+            while release is None:
+                stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
+                # Noted before it is there, so that whatever interrupts us next finds it here.
+                _OPEN.add(stage)
+                stack.callback(_OPEN.discard, stage)
+                stack.callback(shutil.rmtree, stage, ignore_errors=True)
+                stage.mkdir(mode=0o700)
+                release = lock.try_lock(stage / LOCK)
+        stack.callback(release)
         yield stage
-    finally:
-        if release is not None:
-            release()
-        shutil.rmtree(stage, ignore_errors=True)
-        _OPEN.discard(stage)
-
-
-def _unused(folder: Path) -> Path:
-    return folder / f"{PREFIX}{secrets.token_hex(8)}"
-
-
-def _made(stage: Path) -> Callable[[], None] | None:
-    """Make a folder and hold its lock, unless a sweeper has taken it for a dead process's."""
-    # Noted before it is there, so that whatever interrupts us next finds it here.
-    _OPEN.add(stage)
-    stage.mkdir(mode=0o700)
-    return lock.try_lock(stage / LOCK)
 
 
 @contextmanager
@@ -124,11 +110,8 @@ def writing(place: Path) -> Generator[None]:
 
 @contextmanager
 def locked_output(destination: Path, progress: Progress) -> Generator[None]:
-    """Have a file or folder alone while the block runs.
-
-    **Raises** `BadOutput`, also for a name that is no UTF-8: neither ONNX Runtime nor a manifest
-    takes one.
-    """
+    """Have a file or folder alone while the block runs. **Raises** `BadOutput`, also for a name
+    that is no UTF-8: neither ONNX Runtime nor a manifest takes one."""
     try:
         str(destination).encode()
     except UnicodeEncodeError as error:
@@ -180,10 +163,8 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
 
 
 def publish(stage: Path, target: Path) -> None:
-    """Move an export to its place: what the model needs before it, what describes it after.
-
-    What there was goes first where its parts could be taken for one with the new ones.
-    """
+    """Move an export to its place: what the model needs before it, what describes it after. What
+    there was goes first where its parts could be taken for one with the new ones."""
     staged_model = stage / target.name
     manifest_path(target).unlink(missing_ok=True)
     if sidecar_path(target).exists() or sidecar_path(staged_model).exists():

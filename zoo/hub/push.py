@@ -15,7 +15,7 @@ from huggingface_hub.utils import disable_progress_bars
 from weights.errors import Unreachable
 from weights.opening import open_inside, read_at_most
 from weights.progress import Progress
-from weights.sources.hub import FORBIDDEN, reason, status
+from weights.sources.hub import FORBIDDEN, answer_of, reason
 from zoo.artifacts.audit.listed import AGAIN, check_folder
 from zoo.errors import BadFile, BadRequest
 from zoo.hub.pull import BRANCH
@@ -167,9 +167,9 @@ def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
 
 
 def _why(error: Exception, target: Target) -> str:
-    code = status(error)
+    code, _ = answer_of(error)
     if code in FORBIDDEN:
         return f"the hub refuses it ({code}), so {TOKEN.format(target.repository)}"
-    if code is None and type(error) is ValueError:
+    if not code and type(error) is ValueError:
         return " ".join(str(error).split()).rstrip(".")
     return reason(error)

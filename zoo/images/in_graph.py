@@ -27,17 +27,13 @@ DIGITS = (8, 7, 7)
 """Binary places of Pillow's coefficients of 8-bit values, in the steps they are computed in."""
 
 PLACES = sum(DIGITS)
-
-LOWER = 12
-"""How many places the lower part has."""
+LOWER = 12  # how many places the lower part has
 
 BLOCK = 16
 """So many neighbours are computed from one window: more need longer ones, fewer use them less."""
 
 RGB = np.eye(3, dtype=np.float32)
-
-Edge: TypeAlias = Any
-"""Pixels along a side: a number, or one of JAX's symbols."""
+Edge: TypeAlias = Any  # pixels along a side: a number, or one of JAX's symbols
 
 Weights: TypeAlias = Int64[Array, "blocks block length"]
 """Numerators of an output's coefficients, whose sum is their denominator."""
@@ -143,9 +139,7 @@ def _cubic(distance: Array, unit: Array) -> Array:
 
 
 FILTERS: dict[str, Callable[[Array, Array], Array]] = {"bilinear": _triangle, "bicubic": _cubic}
-
-REACH = {"bilinear": 1, "bicubic": 2}
-"""How far from its centre a filter is not zero, in its unit."""
+REACH = {"bilinear": 1, "bicubic": 2}  # how far from its centre a filter is not zero, in its unit
 
 
 def _down(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
@@ -183,10 +177,8 @@ def _first(array: Array, count: Edge, axis: int) -> Array:
 
 
 def _is_vertical_first(edges: tuple[Edge, Edge], scaled: tuple[Edge, Edge]) -> Edge:
-    """One if Pillow (13 and later) begins with the columns, else zero.
-
-    It does where much more height goes than width.
-    """
+    """One if Pillow (13 and later) begins with the columns, else zero. It does where much more
+    height goes than width."""
     height, width = (edge - to for edge, to in zip(edges, scaled, strict=True))
     more = core.min_dim(height, height - 2 * width)
     return core.max_dim(0, core.min_dim(1, more))

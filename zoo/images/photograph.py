@@ -5,11 +5,8 @@ from importlib.resources import as_file, files
 from PIL import Image, ImageOps
 from PIL.Image import Transpose
 
-INSET = 0.04
-"""What one step of cropping takes off each side."""
-
-STEPS = 8
-"""How many crops there are before they repeat."""
+INSET = 0.04  # what one step of cropping takes off each side
+STEPS = 8  # how many crops there are before they repeat
 
 
 def photograph() -> Image.Image:

@@ -45,9 +45,7 @@ def pictures(images: Pictures) -> list[Image]:
     """RGB images of what was given: one picture, a sequence, or an array `[n, height, width, 3]`.
 
     They are turned as their EXIF says, grey of 16 bits is scaled to 8, and what is transparent
-    loses that. Of several pictures in one file it is the first.
-
-    **Raises** `BadRequest`.
+    loses that. Of several pictures in one file it is the first. **Raises** `BadRequest`.
     """
     from PIL.Image import Image
 
@@ -71,7 +69,12 @@ def _picture(given: Picture) -> Image:
     if isinstance(given, str | os.PathLike):
         name = repr(os.fspath(given))
         with _readable(name), open_regular(given) as file, Image.open(file, formats=FORMATS) as it:
-            _check_size(name, *it.size)
+            # What the header says, before there is memory for it.
+            if it.width * it.height > PIXELS:
+                raise BadRequest(
+                    f"{name} has {it.width} x {it.height} pixels: give a picture of at most "
+                    f"{PIXELS // 1_000_000} million."
+                )
             return _rgb(it)
     array = np.asarray(given)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
@@ -93,15 +96,6 @@ def _readable(name: str) -> Generator[None]:
             f"{name} is no picture that can be read ({first_line(error)}): give a sound one "
             f"of the formats {', '.join(FORMATS)}."
         ) from error
-
-
-def _check_size(name: str, width: int, height: int) -> None:
-    """What the header says, before there is memory for it."""
-    if width * height > PIXELS:
-        raise BadRequest(
-            f"{name} has {width} x {height} pixels: give a picture of at most "
-            f"{PIXELS // 1_000_000} million."
-        )
 
 
 def _rgb(image: Image) -> Image:

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from zoo.models.builder import Model
 
 Float32 = NDArray[np.float32]
-Size = tuple[int, int]
-"""(height, width)."""
-
-Box = tuple[int, int, int, int]
-"""Left, top, right and bottom edge."""
+Size = tuple[int, int]  # (height, width)
+Box = tuple[int, int, int, int]  # left, top, right and bottom edge
 
 
 def preprocess(
@@ -52,8 +49,7 @@ def preprocess(
     import jax.numpy as jnp
 
     model = info(name_or_model) if isinstance(name_or_model, str) else name_or_model
-    how = model.preprocessing
-    if how is None:
+    if (how := model.preprocessing) is None:
         raise BadRequest(
             "this model was built by hand and does not know its preprocessing: give the name of "
             "the model whose pictures it takes."

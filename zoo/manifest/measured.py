@@ -47,9 +47,8 @@ class Verification(Model):
 
 def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:
     """The largest error, or the least cosine; None if one of them is no number."""
-    errors = [each.error(measure) for each in comparisons]
-    known = [error for error in errors if error is not None]
-    if not known or len(known) < len(errors):
+    known = [error for each in comparisons if (error := each.error(measure)) is not None]
+    if not known or len(known) < len(comparisons):
         return None
     return min(known) if measure == "cosine" else max(known)
 

@@ -68,18 +68,15 @@ def _wrong(error: ValidationError) -> str:
     context = first.get("ctx", {})
     if first["type"] == "json_invalid":
         return f"it is no JSON ({context['error']})"
+    if first["type"] == "value_error":  # the zoo's own words, which say where they are from
+        return str(context["error"])
     place = ascii(".".join(map(str, first["loc"])))[1:-1]
     where = f"`{place[:120]}`" if place else "it"
-    match first["type"]:
-        case "missing":
-            return f"{where} is missing"
-        case "value_error":
-            # The zoo's own words, which say where they are about something.
-            return str(context["error"])
-        case "string_pattern_mismatch":
-            wanted = f"it should be {PATTERNS[context['pattern']]}"
-        case _:
-            wanted = re.sub(r"^\w+ should", "it should", first["msg"])
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    wanted = re.sub(r"^\w+ should", "it should", first["msg"])
+    if first["type"] == "string_pattern_mismatch":
+        wanted = f"it should be {PATTERNS[context['pattern']]}"
     return f"{where} is {ascii(first['input'])[:80]}: {wanted}"
 
 

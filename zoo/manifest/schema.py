@@ -1,6 +1,7 @@
 """What a manifest says, of a folder that was built as of a single file that was exported."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
@@ -16,8 +17,7 @@ from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, T
 from zoo.manifest.measured import Speeds, Verification
 from zoo.models import config
 
-MANIFEST = "manifest.json"
-"""A folder's."""
+MANIFEST = "manifest.json"  # a folder's
 
 
 class StatedLicence(Model):
@@ -77,10 +77,8 @@ class StatedWeights(Model):
     is_published_file: bool | None = Field(default=None, description="Whether it is the authors'.")
     also_fits: tuple[Label, ...] | None = Field(
         default=None,
-        description=(
-            "Other models that the checkpoint fits, under other terms. That it belongs to this "
-            "one, and under its licence, is known only from the person who named the file."
-        ),
+        description="Other models that the checkpoint fits, under other terms. That it belongs to "
+        "this one, and under its licence, is known only from the person who named the file.",
     )
     is_embedded_file: bool | None = Field(default=None, description="Whether the zoo holds it.")
 
@@ -100,29 +98,23 @@ class File(Model):
 
     @classmethod
     def at(cls, path: Path, name: str | None = None, digest: str | None = None) -> Self:
-        """The file at a path, under its own name if not another.
-
-        It is read where its digest is not known.
-        """
+        """The file at a path, under its own name if not another. It is read where its digest is not
+        known."""
         size = path.stat().st_size
         return cls(name=name or path.name, bytes=size, sha256=digest or sha256(path))
 
     def is_complete(self, folder: Path) -> bool:
         """Whether the folder itself, not a link, has a file of this size, whatever is in it."""
-        try:
-            with open_inside(folder, self.name) as file:
-                return State.of(file).size == self.bytes
-        except OSError:
-            return False
+        with suppress(OSError), open_inside(folder, self.name) as file:
+            return State.of(file).size == self.bytes
+        return False
 
     def is_at(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
         """Whether the folder has just this file; `step` is told how many bytes were compared."""
-        try:
-            with open_inside(folder, self.name) as file:
-                same = State.of(file).size == self.bytes
-                return same and digest_of(file, step) == self.sha256
-        except OSError:
-            return False
+        with suppress(OSError), open_inside(folder, self.name) as file:
+            same = State.of(file).size == self.bytes
+            return same and digest_of(file, step) == self.sha256
+        return False
 
 
 class Tensor(Model):
@@ -144,9 +136,8 @@ class NearMiss(Model):
     count: Count = Field(1, description="How many of them there are.")
 
     def __str__(self) -> str:
-        return f"{self.pattern}: {self.reason}" + (
-            f" ({self.count} times)" if self.count > 1 else ""
-        )
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"{self.pattern}: {self.reason}{times}"
 
 
 class Variant(Model):
@@ -229,8 +220,7 @@ class Manifest(Model):
             if any(str(parent) in {MANIFEST, *names} for parent in PurePosixPath(name).parents):
                 raise ValueError(f"it lists {name!r} inside of another file")
         for label, variant in self.variants.items():
-            lost = [name for name in variant.files if name not in self.listed]
-            if lost:
+            if lost := [name for name in variant.files if name not in self.listed]:
                 told = ascii(lost[0])[:80]
                 raise ValueError(f"variant {label} needs {told}, which is not among its files")
             if sum(name.endswith(".onnx") for name in variant.files) != 1:
@@ -265,10 +255,8 @@ class Manifest(Model):
     def one(self, name: str) -> Variant:
         """The variant of this name. **Raises** `BadRequest`."""
         if name not in self.variants:
-            raise BadRequest(
-                f"{self.model} has no variant {name!r} there: choose among "
-                f"{', '.join(self.variants)}."
-            )
+            known = ", ".join(self.variants)
+            raise BadRequest(f"{self.model} has no variant {name!r} there: choose among {known}.")
         return self.variants[name]
 
     def pick(self, names: Sequence[str]) -> dict[str, Variant]:

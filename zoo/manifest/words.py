@@ -56,10 +56,9 @@ def origin(weights: StatedWeights) -> str:
 
 def doubt(weights: StatedWeights) -> str:
     """That the licence is known only from who named the file, if so."""
-    if not weights.also_fits:
-        return ""
-    others = " or ".join(weights.also_fits)
-    return f"; it fits {others} too, which has other terms, and nothing in it says which it is"
+    others = " or ".join(weights.also_fits or ())
+    told = f"; it fits {others} too, which has other terms, and nothing in it says which it is"
+    return told if others else ""
 
 
 def megabytes(manifest: Manifest, variant: Variant) -> str:
@@ -72,13 +71,8 @@ def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
     speeds = manifest.speeds.variants if manifest.speeds else {}
     for name, variant in manifest.variants.items():
         ratio = speeds[name].ratio if name in speeds else None
-        yield (
-            name,
-            megabytes(manifest, variant),
-            str(variant.nodes),
-            worst_of(variant),
-            "" if ratio is None else f"x {ratio:.2f}",
-        )
+        speed = "" if ratio is None else f"x {ratio:.2f}"
+        yield name, megabytes(manifest, variant), str(variant.nodes), worst_of(variant), speed
 
 
 def preprocessing_words(how: Preprocessing) -> str:

@@ -38,13 +38,7 @@ class Attention(eqx.Module):
     heads: int = eqx.field(static=True)
 
     def __init__(
-        self,
-        dim: int,
-        heads: int,
-        *,
-        qkv_bias: bool,
-        qk_norm: MakeNorm | None,
-        key: PRNGKeyArray,
+        self, dim: int, heads: int, *, qkv_bias: bool, qk_norm: MakeNorm | None, key: PRNGKeyArray
     ):
         """**Arguments:**
 

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.block import Block
 from zoo.models.config import Config, ConvNeXtConfig, Preprocessing, RopePeriods, ViTConfig
-from zoo.models.convnext import ConvNeXt
-from zoo.models.convnext import ConvNeXtBlock as ConvNeXtBlock
+from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
@@ -90,10 +89,8 @@ def _feed_forward(config: ViTConfig) -> MakeFeedForward:
 
 
 def _rope(config: ViTConfig) -> RoPE | None:
-    if config.rope is None:
-        return None
     make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
-    return make(config.head_dim, **asdict(config.rope))
+    return make(config.head_dim, **asdict(config.rope)) if config.rope else None
 
 
 @cache

@@ -13,10 +13,7 @@ from zoo.models.layers import Activation, pointwise
 
 
 class Mlp(eqx.Module):
-    """`fc2(activation(fc1(x)))`.
-
-    Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.3.
-    """
+    """`fc2(activation(fc1(x)))`. Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.3."""
 
     fc1: eqx.nn.Linear
     fc2: eqx.nn.Linear

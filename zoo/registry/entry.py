@@ -11,8 +11,7 @@ from weights.sources.locate import Published
 from zoo.html import html_table
 from zoo.models.config import Config, Preprocessing
 
-DATA = Path(__file__).parents[1] / "data"
-"""Where embedded weights lie."""
+DATA = Path(__file__).parents[1] / "data"  # where embedded weights lie
 
 
 @dataclass(frozen=True)
@@ -114,17 +113,10 @@ class ModelInfo:
             repository=self.repository,
             hub=self.hub,
             terms=self.licence.page,
-            advice=self._advice,
+            advice=f"`zoo info {self.name}` says where to get it and where it is looked for. Name "
+            "a file with `--weights PATH`, or take `--weights random` to try things out.",
             mirrors=self.mirrors,
             embedded=DATA / self.checkpoint if self.embedded else None,
-        )
-
-    @property
-    def _advice(self) -> str:
-        """How to go on without weights."""
-        return (
-            f"`zoo info {self.name}` says where to get it and where it is looked for. Name a file "
-            "with `--weights PATH`, or take `--weights random` to try things out."
         )
 
     @property

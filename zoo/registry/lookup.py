@@ -30,18 +30,12 @@ FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit_family, vit5, digits_family
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
 
-def _index() -> dict[str, ModelInfo]:
-    """Everything that a model may be called, in lower case; of two models the first has a name.
-
-    Whole names count first, then those without the owner in front, then those without timm's tag.
-    """
-    whole = [(name.casefold(), model) for model in MODELS.values() for name in model.names]
-    ownerless = [(name.rpartition("/")[2], model) for name, model in whole]
-    tagless = [(name.partition(".")[0], model) for name, model in ownerless]
-    return dict(reversed([*whole, *ownerless, *tagless]))
-
-
-_BY_NAME = _index()
+# Everything that a model may be called, in lower case; of two models the first has a name. Whole
+# names count first, then those without the owner in front, then those without timm's tag.
+_WHOLE = [(name.casefold(), model) for model in MODELS.values() for name in model.names]
+_OWNERLESS = [(name.rpartition("/")[2], model) for name, model in _WHOLE]
+_TAGLESS = [(name.partition(".")[0], model) for name, model in _OWNERLESS]
+_BY_NAME = dict(reversed([*_WHOLE, *_OWNERLESS, *_TAGLESS]))
 
 
 def list_models(filter: str | None = None) -> list[str]:
@@ -55,9 +49,7 @@ def list_models(filter: str | None = None) -> list[str]:
 
 def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ()) -> list[str]:
     """The models that a command is about: some by name, family or pattern, or all of them.
-
-    **Raises** `BadRequest` where that is none or not clear, `UnknownModel`.
-    """
+    **Raises** `BadRequest` where that is none or not clear, `UnknownModel`."""
     if names and (everything or patterns):
         raise BadRequest(
             f"got {' '.join(names)} and --all or --filter: name models, or ask for all, or filter."
@@ -79,9 +71,7 @@ def _meant(name: str) -> list[ModelInfo]:
 
 def fitting(patterns: Sequence[str]) -> list[ModelInfo]:
     """The models whose name, alias or family fits one of the patterns; all without a pattern.
-
-    **Raises** `UnknownModel` with the nearest names where none does.
-    """
+    **Raises** `UnknownModel` with the nearest names where none does."""
     found = [model for model in MODELS.values() if not patterns or _fits(model, patterns)]
     if not found:
         raise UnknownModel(f"no model fits {' or '.join(patterns)}: {_nearest(patterns)}")
@@ -114,8 +104,7 @@ def info(name: str) -> ModelInfo:
     """
     if not isinstance(name, str):
         raise BadRequest(f"got {name!r} for a model: give its name, such as 'dinov3_vits16'.")
-    found = _BY_NAME.get(name.casefold())
-    if found is None:
+    if (found := _BY_NAME.get(name.casefold())) is None:
         raise UnknownModel(f"there is no model called {name!r}: {_nearest([name])}")
     return found
 

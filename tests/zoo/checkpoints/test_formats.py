@@ -115,7 +115,7 @@ def test_what_we_write(name, form, tmp_path):
 def written(entry, loaded, form, path):
     naming = convert.naming_to_write(entry, form)
     wanted = convert.leaves_to_write(entry, naming, loaded.config)
-    items = items_for(naming, loaded.weights, wanted)
+    items = items_for(naming, loaded.weights.arrays, wanted)
     convert.write_as(naming.name, path, items, replace(entry, config=loaded.config), Quiet())
     return naming
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, RopeGrid, ViTConfig
 
-EQUIMO = "1.1.0"
-"""The version whose format is written."""
+EQUIMO = "1.1.0"  # the version whose format is written
 
 # Equimo's names for what the configurations have others for.
 ACTIVATION = {"gelu": "exactgelu", "gelu_tanh": "gelu"}

@@ -41,10 +41,8 @@ def transformers_config(config: Config, names: Sequence[str], key_bias: bool) ->
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    asked = {"key_bias": key_bias} if kind is DINOV3 else {}
-    return (
-        named | {"num_channels": 3} | kind.settings(config) | labels(config.classes, names) | asked
-    )
+    settings = named | {"num_channels": 3} | kind.settings(config) | labels(config.classes, names)
+    return settings | ({"key_bias": key_bias} if kind is DINOV3 else {})
 
 
 def portable_config(config: Config, names: Sequence[str], family: str) -> dict[str, Any]:

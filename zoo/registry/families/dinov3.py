@@ -66,7 +66,7 @@ def _model(arch: str, data: str, config: Config, digest: str, parameters: int) -
     repository = f"facebook/{identifier}".replace("_", "-")
     # As the authors' model cards list them; there is code for one more.
     there_is_one = arch != "vitl16plus"
-    file = shared.sharded if arch == "vit7b16" else shared.safetensors
+    file = shared.safetensors(repository, sharded=arch == "vit7b16")
     is_vit = isinstance(config, ViTConfig)
     return ModelInfo(
         name=f"dinov3_{arch}" if data == "lvd1689m" else f"dinov3_{arch}_{data}",
@@ -80,7 +80,7 @@ def _model(arch: str, data: str, config: Config, digest: str, parameters: int) -
         digest=digest,
         archive=f"{identifier}.tar.lz4",
         repository=repository if there_is_one else "",
-        hub=(file(repository),) if there_is_one else (),
+        hub=(file,) if there_is_one else (),
         mirrors=shared.equimo_files(identifier),
         parameters=parameters,
         source="facebookresearch/dinov3",

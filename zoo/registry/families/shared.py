@@ -9,9 +9,7 @@ from weights.sources.hub import HubFile
 from zoo.models.config import ConvNeXtConfig, Preprocessing, ViTConfig
 from zoo.registry.entry import Licence
 
-Dimensions = tuple[int, int, int, int]
-"""dim, depth, heads and hidden of a vision transformer."""
-
+Dimensions = tuple[int, int, int, int]  # dim, depth, heads and hidden of a vision transformer
 TINY = (192, 12, 3, 768)
 SMALL = (384, 12, 6, 1536)
 BASE = (768, 12, 12, 3072)
@@ -52,14 +50,10 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
     return (file,)
 
 
-def safetensors(repository: str) -> HubFile:
-    """The file that transformers or timm read from a repository."""
-    return HubFile(repository, "model.safetensors")
-
-
-def sharded(repository: str) -> HubFile:
-    """The table of the files that such a model is in where it is large."""
-    return HubFile(repository, INDEX)
+def safetensors(repository: str, sharded: bool = False) -> HubFile:
+    """The file that transformers or timm read from a repository; of a large model in several files
+    the table of these."""
+    return HubFile(repository, INDEX if sharded else "model.safetensors")
 
 
 def apache(source: str, download: str) -> Licence:

@@ -50,8 +50,6 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
     google, dimensions = SIZES[size]
     called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
-    # The largest is in pieces.
-    file = shared.sharded if size == "giantopt" else shared.safetensors
     in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
     config = shared.plain_vit(
         *dimensions,
@@ -72,7 +70,7 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
         licence=shared.apache(SOURCE, SOURCE),
         archive=f"{name}.tar.lz4",
         repository=f"google/{called}",
-        hub=(file(f"google/{called}"),),
+        hub=(shared.safetensors(f"google/{called}", sharded=size == "giantopt"),),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         source=SOURCE,

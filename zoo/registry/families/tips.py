@@ -4,7 +4,7 @@ class tokens, the second of which takes a register's place.
 Source: `pytorch/image_encoder.py` and `run_image_encoder_inference.py` of google-deepmind/tips.
 """
 
-from weights.namings import equimo_names, google_names
+from weights.namings import equimo_names, meta_names
 from zoo.models.config import LearnedPositions, Preprocessing
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
@@ -42,7 +42,7 @@ def _model(
         family="tips",
         aliases=(f"tips_oss_{published}",),
         config=config,
-        namings=(google_names.TIPS_VIT, equimo_names.VIT),
+        namings=(meta_names.TIPS_VIT, equimo_names.VIT),
         preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
         licence=LICENCE,
         checkpoint=f"tips_oss_{published}_vision.npz",
