@@ -6,25 +6,23 @@ from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
 
 LETTERS = "abcdefgh"
 
-PRODUCT = "{{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}"
 OF_A_VALUE["columns"] = lambda d, x, rows, axis: d.of(
     (int(rows), d.pool[x].shape[int(axis)]), d.pool[x].dtype
 )
-lines(
-    outer=(0.5, "jnp.{outer|kron|convolve|correlate|inner}({x:f1}, {y:f1})"),
-    cross=(0.5, "jnp.cross({x:f1-2!}, {like x})"),
-    matmul=(1, f"{{x:*1-4}} {{n=size}} {{y=shaped x -1 n}} => {PRODUCT}"),
-    matmul_batched=(1, f"{{x:*2-4}} {{n=size}} {{y=shaped x *2 -1 n}} => {PRODUCT}"),
-    matmul_vector=(1, f"{{x:*1-4}} {{y=shaped x -1}} => {PRODUCT}"),
-    matmul_right=(1, "{x:f2-4} {n=size} => {shaped x n -2} @ {x}"),
-    tensordot=(
-        0.7,
-        "{x:f2-4} {n=size} {a=place x} => jnp.tensordot({x}, {columns x n a}, axes=(({a},), (1,)))",
-    ),
-    linear=(1.5, "{x:f1-4} {n=size} => {x} @ {shaped x n -1}.T + {shaped x n}"),
-    # Three vectors in one contraction.
-    weighted=(0.4, "jnp.einsum('a,ba,b->{|a|b|ab}', {shaped x -1}, {x:f2}, {shaped x -2})"),
-)
+lines("""
+PRODUCT = {{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}
+0.5 outer jnp.{outer|kron|convolve|correlate|inner}({x:f1}, {y:f1})
+0.5 cross jnp.cross({x:f1-2!}, {like x})
+1 matmul {x:*1-4} {n=size} {y=shaped x -1 n} => {PRODUCT}
+1 matmul_batched {x:*2-4} {n=size} {y=shaped x *2 -1 n} => {PRODUCT}
+1 matmul_vector {x:*1-4} {y=shaped x -1} => {PRODUCT}
+1 matmul_right {x:f2-4} {n=size} => {shaped x n -2} @ {x}
+0.7 tensordot {x:f2-4} {n=size} {a=place x} =>
+    jnp.tensordot({x}, {columns x n a}, axes=(({a},), (1,)))
+1.5 linear {x:f1-4} {n=size} => {x} @ {shaped x n -1}.T + {shaped x n}
+# Three vectors in one contraction.
+0.4 weighted jnp.einsum('a,ba,b->{|a|b|ab}', {shaped x -1}, {x:f2}, {shaped x -2})
+""")
 
 
 @step(4)

@@ -10,17 +10,17 @@ def without(spec: Spec, axis: int) -> Spec:
 
 
 OF_A_VALUE["tails"] = lambda d, x: d.function([Spec(d.pool[x].shape[-1:], d.pool[x].dtype)], last)
-lines(
-    jit=(0.7, "jax.jit({last x})({x:*})"),
-    grad=(1.5, "jax.grad({|||jax.checkpoint}({loss x}))({x:f})"),
-    value_and_grad=(0.5, "jax.value_and_grad({loss x})({x:f})"),
-    jvp=(0.7, "jax.jvp({last x}, ({x:f},), ({like x},))"),
-    vjp=(0.5, "jax.vjp({g=loss x}, {x:f})[1](jnp.ones_like(jax.eval_shape({g}, {x})))[0]"),
-    jacobian=(0.3, "jax.{jacfwd|jacrev}({last x})({x:f0-1})"),
-    checkpoint=(0.3, "jax.checkpoint({last x})({x:f})"),
-    vectorize=(0.2, "jax.vmap({tails x})({x:f1+}.reshape(-1, {x}.shape[-1]))"),
-    custom_jvp=(0.2, "jax.numpy.vectorize(lambda t: jnp.sin(t) * t)({x:f})"),
-)
+lines("""
+0.7 jit jax.jit({last x})({x:*})
+1.5 grad jax.grad({|||jax.checkpoint}({loss x}))({x:f})
+0.5 value_and_grad jax.value_and_grad({loss x})({x:f})
+0.7 jvp jax.jvp({last x}, ({x:f},), ({like x},))
+0.5 vjp jax.vjp({g=loss x}, {x:f})[1](jnp.ones_like(jax.eval_shape({g}, {x})))[0]
+0.3 jacobian jax.{jacfwd|jacrev}({last x})({x:f0-1})
+0.3 checkpoint jax.checkpoint({last x})({x:f})
+0.2 vectorize jax.vmap({tails x})({x:f1+}.reshape(-1, {x}.shape[-1]))
+0.2 custom_jvp jax.numpy.vectorize(lambda t: jnp.sin(t) * t)({x:f})
+""")
 
 
 @step(3)

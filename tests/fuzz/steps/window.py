@@ -75,40 +75,24 @@ OF_A_VALUE |= {
     "size_and_strides": lambda d, x: ", ".join(_window(d, x)[:2]),
     "ones": lambda d, x: f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)",
 }
-SUM = "lax.reduce_window({}, 0.0, lax.add, {{w}}, 'SAME')"
-lines(
-    # As Flax writes it.
-    average_pool=(
-        0.7,
-        "{x:f3-4!} {w=size_and_strides x} {o=jnp.ones_like({x})|{ones x}} => "
-        f"{SUM.format('{x}')} / {SUM.format('{o}')}",
-    ),
-    pool_gradient=(
-        0.5,
-        "jax.grad(lambda y: jnp.sum(jnp.sin(lax.reduce_window("
-        "y, {-jnp.inf, lax.max|0.0, lax.add|jnp.inf, lax.min}, {window x}))))({x:f2-4})",
-    ),
-    resize=(
-        1,
-        "jax.image.resize({x:f1-4!&}, {stretched x}, "
-        "'{nearest|linear|cubic|lanczos3|bilinear|bicubic}', antialias={True|False})",
-    ),
-    scale_and_translate=(
-        0.3,
-        "jax.image.scale_and_translate({x:f2!&}, (4, 5), (0, 1), jnp.array([1.5, 0.8]), "
-        "jnp.array([0.2, -0.3]), '{linear|cubic}')",
-    ),
-    convolution_transpose_1=(
-        0.3,
-        "lax.conv_transpose({x:f3}, {{shaped x 1 -1 2}|{shaped x 3 -1 1}|{shaped x 2 -1 3}}, "
-        "({1..2},), '{SAME|VALID}', dimension_numbers=('NWC', 'WIO', 'NWC'))",
-    ),
-    convolution_transpose_2=(
-        0.4,
-        "lax.conv_transpose({x:f4}, {{shaped x 1 3 -1 2}|{shaped x 3 2 -1 1}|{shaped x 2 1 -1 3}}, "
-        "({1..2}, {1..2}), '{SAME|VALID}', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))",
-    ),
-)
+lines("""
+# As Flax writes it.
+0.7 average_pool {x:f3-4!} {w=size_and_strides x} {o=jnp.ones_like({x})|{ones x}} =>
+    lax.reduce_window({x}, 0.0, lax.add, {w}, 'SAME') /
+    lax.reduce_window({o}, 0.0, lax.add, {w}, 'SAME')
+0.5 pool_gradient jax.grad(lambda y: jnp.sum(jnp.sin(lax.reduce_window(y,
+    {-jnp.inf, lax.max|0.0, lax.add|jnp.inf, lax.min}, {window x}))))({x:f2-4})
+1 resize jax.image.resize({x:f1-4!&}, {stretched x},
+    '{nearest|linear|cubic|lanczos3|bilinear|bicubic}', antialias={True|False})
+0.3 scale_and_translate jax.image.scale_and_translate({x:f2!&}, (4, 5), (0, 1),
+    jnp.array([1.5, 0.8]), jnp.array([0.2, -0.3]), '{linear|cubic}')
+0.3 convolution_transpose_1 lax.conv_transpose({x:f3},
+    {{shaped x 1 -1 2}|{shaped x 3 -1 1}|{shaped x 2 -1 3}},
+    ({1..2},), '{SAME|VALID}', dimension_numbers=('NWC', 'WIO', 'NWC'))
+0.4 convolution_transpose_2 lax.conv_transpose({x:f4},
+    {{shaped x 1 3 -1 2}|{shaped x 3 2 -1 1}|{shaped x 2 1 -1 3}},
+    ({1..2}, {1..2}), '{SAME|VALID}', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
+""")
 
 
 @step(3)
