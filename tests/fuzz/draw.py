@@ -193,10 +193,9 @@ class Draw:
             return self.of(shape, dtype)
         if any(not isinstance(d, int) for d in shape):
             raise Unfit
-        low = -bound if self.chance(0.4) else 0
-        drawn = [self.integer(low, bound - 1) for _ in range(math.prod(shape))]  # type: ignore[arg-type]
-        nested = np.array(drawn, int).reshape(shape).tolist()
-        return f"jnp.array({nested}, {dtype!r})" if math.prod(shape) else self.of(shape, dtype)  # type: ignore[arg-type]
+        low, count = -bound if self.chance(0.4) else 0, math.prod(shape)
+        nested = np.reshape([self.integer(low, bound - 1) for _ in range(count)], shape).tolist()
+        return f"jnp.array({nested}, {dtype!r})" if count else self.of(shape, dtype)
 
     def function(
         self,

@@ -1,10 +1,9 @@
 """Contractions: einsum with any labels, matrix products, dot_general."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.program import Shape
-from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
+from typing import Any
 
-LETTERS = "abcdefgh"
+from tests.fuzz.draw import Draw
+from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
 
 OF_A_VALUE["columns"] = lambda d, x, rows, axis: d.of(
     (int(rows), d.pool[x].shape[int(axis)]), d.pool[x].dtype
@@ -28,33 +27,30 @@ PRODUCT = {{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}
 @step(4)
 def einsum(d: Draw) -> str:
     x = d.any("fi", (1, 4))
-    letters = list(LETTERS)
+    letters = list("abcdefgh")
     d.rng.shuffle(letters)
-    sizes: dict[str, object] = {}
+    sizes: dict[str, Any] = {}
     first = ""
     for size in d.pool[x].shape:
         same = [k for k, v in sizes.items() if v == size]
         label = d.rng.choice(same) if same and d.chance(0.07) else letters.pop()
         sizes[label] = size
         first += label
-    labels, names = [first], [x]
+    operands = [(first, x)]
     for _ in range(d.integer(0, 2) if d.chance(0.5) else 1):
         known = list(sizes)
         chosen = d.rng.sample(known, d.integer(0, min(3, len(known))))
         if d.chance(0.6):
-            letter = letters.pop()
-            sizes[letter] = d.size()
-            chosen.append(letter)
+            chosen.append(letters.pop())
+            sizes[chosen[-1]] = d.size()
         d.rng.shuffle(chosen)
-        shape: Shape = tuple(sizes[c] for c in chosen)  # type: ignore[misc]
-        names.append(d.of(shape, d.pool[x].dtype))
-        labels.append("".join(chosen))
-    order = list(range(len(names)))
-    d.rng.shuffle(order)
+        name = d.of(tuple(sizes[c] for c in chosen), d.pool[x].dtype)
+        operands.append(("".join(chosen), name))
+    d.rng.shuffle(operands)
     out = [c for c in sizes if d.chance(0.6)]
     d.rng.shuffle(out)
-    spec = ",".join(labels[i] for i in order) + "->" + "".join(out)
-    return f"jnp.einsum({spec!r}, {', '.join(names[i] for i in order)})"
+    labels, names = zip(*operands, strict=True)
+    return f"jnp.einsum({','.join(labels) + '->' + ''.join(out)!r}, {', '.join(names)})"
 
 
 @step(2)
@@ -63,15 +59,10 @@ def dot_general(d: Draw) -> str:
     shape = d.pool[x].shape
     axes = d.rng.sample(range(len(shape)), d.integer(0, len(shape)))
     cut = d.integer(0, len(axes))
-    batch, contract = axes[:cut], axes[cut:]
-    free: list[int | str | None] = [None] * d.integer(0, 2)
-    places: list[int | None] = [*batch, *contract, *free]  # type: ignore[list-item]
+    places: list[int | None] = [*axes, *[None] * d.integer(0, 2)]
     d.rng.shuffle(places)
-    other: Shape = tuple(d.size() if p is None else shape[p] for p in places)
-    y = d.of(other, d.pool[x].dtype)
-    numbers = (
-        (tuple(contract), tuple(places.index(p) for p in contract)),
-        (tuple(batch), tuple(places.index(p) for p in batch)),
-    )
+    y = d.of(tuple(d.size() if p is None else shape[p] for p in places), d.pool[x].dtype)
+    parts = (axes[cut:], axes[:cut])  # contracted, and in the batch
+    numbers = tuple((tuple(part), tuple(map(places.index, part))) for part in parts)
     more = d.choice("", "", ", preferred_element_type=jnp.float32")
     return f"lax.dot_general({x}, {y}, {numbers}{more})"

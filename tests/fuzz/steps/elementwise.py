@@ -84,8 +84,7 @@ def where(d: Draw) -> str:
     if d.chance(0.5):
         return f"jnp.where({d.of(spec.shape, 'bool')}, {x}, {y})"
     if spec.kind == "b":
-        raise_to = d.choice("&", "|", "^")
-        return f"{x} {raise_to} {y}"
+        return f"{x} {d.choice('&', '|', '^')} {y}"
     return f"jnp.where({x} > {d.choice('0', '1', d.broadcastable(x))}, {d.choice(x, '0', y)}, {y})"
 
 

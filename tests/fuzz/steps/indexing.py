@@ -30,10 +30,6 @@ def static_index(d: Draw, x: str) -> str:
     return ", ".join(taken)
 
 
-def _array(d: Draw, size: object, shape: tuple[int, ...]) -> str:
-    return d.indices(shape, size, d.choice("int32", "int32", "int32", "uint8", "int8"))
-
-
 def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
     """Arrays and scalars mixed with slices; ``inside`` the axes, as plain indexing promises."""
     shape = d.pool[x].shape
@@ -42,7 +38,8 @@ def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
     for axis, size in enumerate(shape[: d.integer(1, len(shape))]):
         if d.chance(0.6) or not taken:
             kind = d.choice(common, common, (), tuple(1 for _ in common))
-            index = _array(d, size, kind)
+            dtype = d.choice("int32", "int32", "int32", "uint8", "int8")
+            index = d.indices(kind, size, dtype)
             taken.append(_within(index, size, f"{x}.shape[{axis}]") if inside else index)
         else:
             taken.append(d.choice(":", part(d, size), ":"))

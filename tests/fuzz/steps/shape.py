@@ -58,10 +58,9 @@ def reshape(d: Draw) -> str:
     shape = d.shape(x)
     parts: list[int] = []
     for size in shape:  # splits some axes, merges neighbours
-        split = factors(d, size) if d.chance(0.5) else [size]
-        if parts and d.chance(0.35):
-            split[0] *= parts.pop()
-        parts.extend(split)
+        first, *rest = factors(d, size) if d.chance(0.5) else [size]
+        merged = parts.pop() if parts and d.chance(0.35) else 1
+        parts += [first * merged, *rest]
     if d.chance(0.2):
         parts = factors(d, math.prod(shape))
     return f"{x}.reshape({tuple(parts)})"
@@ -71,11 +70,10 @@ def reshape(d: Draw) -> str:
 def expand(d: Draw) -> str:
     x = d.any(rank=(0, 4))
     index = ["None" if d.chance(0.4) else ":" for _ in range(d.pool[x].rank + 1)]
-    dims = d.pool[x].rank - index.count(":")
-    index += [":"] * dims
-    return (
-        f"{x}[{', '.join(index)}]" if d.chance(0.6) else f"jnp.expand_dims({x}, {d.choice(0, -1)})"
-    )
+    index += [":"] * (d.pool[x].rank - index.count(":"))
+    if d.chance(0.6):
+        return f"{x}[{', '.join(index)}]"
+    return f"jnp.expand_dims({x}, {d.choice(0, -1)})"
 
 
 @step(1)
@@ -88,13 +86,11 @@ def broadcast(d: Draw) -> str:
 @step(0.5)
 def broadcast_in_dim(d: Draw) -> str:
     x = d.any(rank=(0, 3), static=True)
-    places: list[int] = []
-    out: list[int] = []
+    places, out = (), ()
     for n in d.shape(x):
-        out += d.sizes(0, 1)
-        places.append(len(out))
-        out.append(n)
-    return f"lax.broadcast_in_dim({x}, {tuple(out)}, {tuple(places)})"
+        out = (*out, *d.sizes(0, 1), n)
+        places = (*places, len(out) - 1)
+    return f"lax.broadcast_in_dim({x}, {out}, {places})"
 
 
 @step(2)
@@ -102,15 +98,15 @@ def concatenate(d: Draw) -> str:
     x = d.any(rank=(1, 9))
     spec = d.pool[x]
     axis = d.axis(x, negative=False)
+    before, after = spec.shape[:axis], spec.shape[axis + 1 :]
+    wanted = (spec.dtype, spec.rank, before, after)
     others = [
         n
         for n, s in d.pool.items()
-        if s.dtype == spec.dtype
-        and s.rank == spec.rank
-        and s.shape[:axis] + s.shape[axis + 1 :] == spec.shape[:axis] + spec.shape[axis + 1 :]
+        if (s.dtype, s.rank, s.shape[:axis], s.shape[axis + 1 :]) == wanted
     ]
     if d.chance(0.3):
-        others.append(d.of((*spec.shape[:axis], d.size(), *spec.shape[axis + 1 :]), spec.dtype))
+        others.append(d.of((*before, d.size(), *after), spec.dtype))
     chosen = [d.rng.choice(others) for _ in range(d.integer(1, 3))] + [x]
     d.rng.shuffle(chosen)
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"

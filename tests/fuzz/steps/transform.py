@@ -33,14 +33,13 @@ def vmap(d: Draw) -> str:
     if d.chance(0.5):
         fits = [(n, i) for n, s in d.pool.items() for i, k in enumerate(s.shape) if k == size]
         y, place = d.rng.choice(fits)
-        if d.chance(0.4):
-            names.append(y), axes.append("None"), specs.append(d.pool[y])
-        else:
-            names.append(y), axes.append(str(place)), specs.append(without(d.pool[y], place))
+        whole = d.chance(0.4)
+        names.append(y)
+        axes.append("None" if whole else str(place))
+        specs.append(d.pool[y] if whole else without(d.pool[y], place))
     fn = d.function(specs, last)
-    spec = f"({', '.join(axes)},)"
     out = d.choice("0", "0", "1", "-1")
-    return f"jax.vmap({fn}, in_axes={spec}, out_axes={out})({', '.join(names)})"
+    return f"jax.vmap({fn}, in_axes=({', '.join(axes)},), out_axes={out})({', '.join(names)})"
 
 
 @step(0.7)
