@@ -18,25 +18,22 @@ def mean_of_pixels(scale: float) -> bytes:
     factor = helper.make_tensor("factor", TensorProto.FLOAT, [], [scale])
     pixels = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["n", 3, *SIZE])
     scaled = helper.make_node("Mul", ["pixel_values", "factor"], ["scaled"])
-    return _means(pixels, scaled, [2, 3], [factor])
+    return _means(pixels, scaled, [2, 3], factor)
 
 
 def channel_means() -> bytes:
     """An ONNX file: uint8 `image [n, h, w, 3]` to `pooler_output [n, 3]`."""
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, ["n", "h", "w", 3])
     floats = helper.make_node("Cast", ["image"], ["scaled"], to=TensorProto.FLOAT)
-    return _means(image, floats, [1, 2], [])
+    return _means(image, floats, [1, 2])
 
 
 def _means(
-    taken: onnx.ValueInfoProto,
-    first: onnx.NodeProto,
-    axes: list[int],
-    tensors: list[onnx.TensorProto],
+    taken: onnx.ValueInfoProto, first: onnx.NodeProto, axes: list[int], *more: onnx.TensorProto
 ) -> bytes:
     """What a first node gives as `scaled`, averaged over two axes."""
     pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
-    tensors = [*tensors, helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
+    tensors = [*more, helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
     mean = helper.make_node("ReduceMean", ["scaled", "axes"], ["pooler_output"], keepdims=0)
     graph = helper.make_graph([first, mean], "mean", [taken], [pooled], tensors)
     opsets = [helper.make_opsetid("", 18)]
@@ -49,23 +46,12 @@ VARIANTS = {
     "fp16": ("onnx/model_fp16.onnx", "onnx/model_fp16.onnx_data"),
 }
 COMMON = {
-    "config.json",
-    "preprocessor_config.json",
-    "README.md",
-    "LICENSE",
-    "golden.safetensors",
-    "photograph.png",
+    *("config.json", "preprocessor_config.json", "README.md", "LICENSE"),
+    *("golden.safetensors", "photograph.png"),
 }
 """Files of every variant."""
 
-
-VERIFICATION = {
-    "input": "",
-    "measure": "max_abs",
-    "limit": 1e-4,
-    "passed": True,
-    "comparisons": [],
-}
+VERIFICATION = {"input": "", "measure": "max_abs", "limit": 1e-4, "passed": True, "comparisons": []}
 
 
 def contents(seed: int = 0) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 timm is not installed here: its layouts (1.0.31) are written down below.
 """
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,18 +27,9 @@ NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)
 """The network of `golden/equimo_v1_dinov3_nano.tar.lz4`."""
 
 NAMES = (
-    "dinov3_vits16",
-    "dinov3_vith16plus",
-    "dinov3_vit7b16",
-    "dinov3_convnext_tiny",
-    "dinov2_vits14",
-    "dinov2_vits14_reg",
-    "dinov2_vitg14_reg",
-    "tips_vits14_hr",
-    "eupe_vitt16",
-    "siglip2_vitb16_224",
-    "vit_tiny_patch16_224",
-    "vit5_small",
+    *("dinov3_vits16", "dinov3_vith16plus", "dinov3_vit7b16", "dinov3_convnext_tiny"),
+    *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr", "eupe_vitt16"),
+    *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
 )
 """One of each family, and those whose tensors are others than its."""
 
@@ -131,9 +123,7 @@ def dinov3_by_timm(state: Values) -> dict[str, Float32]:
             query, _, third = np.split(value * state[f"{key}_mask"], 3)
             out[key.replace("qkv.bias", "q_bias")] = query
             out[key.replace("qkv.bias", "v_bias")] = third
-        elif not key.endswith("bias_mask") and not key.startswith(
-            ("mask_token", "rope_embed", "local_cls_norm")
-        ):
+        elif not re.match(r"mask_token|rope_embed|local_cls_norm|.*bias_mask$", key):
             out[key] = value
     return renamed(out, "dinov3")
 

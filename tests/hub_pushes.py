@@ -40,32 +40,29 @@ def is_large(name: str) -> bool:
 def sibling(name: str, data: bytes) -> dict:
     """A file as the hub describes it."""
     blob, digest = names_of(data)
-    told: dict = {"rfilename": name, "size": len(data), "blobId": blob}
-    if is_large(name):
-        told["lfs"] = {"sha256": digest, "size": len(data), "pointerSize": 130}
-    return told
+    large = {"lfs": {"sha256": digest, "size": len(data), "pointerSize": 130}}
+    told = {"rfilename": name, "size": len(data), "blobId": blob}
+    return told | (large if is_large(name) else {})
 
 
 def mode(name: str, held: dict[str, bytes]) -> dict:
     """How a file is to be sent, and by which name the hub knows what it has."""
-    told: dict = {"path": name, "uploadMode": "regular", "shouldIgnore": False}
-    if is_large(name):
-        told["uploadMode"] = "lfs"
-    if name in held:
-        told["oid"] = names_of(held[name])[is_large(name)]
-    return told
+    known = {"oid": names_of(held[name])[is_large(name)]} if name in held else {}
+    how = "lfs" if is_large(name) else "regular"
+    return {"path": name, "uploadMode": how, "shouldIgnore": False} | known
 
 
-ROUTES = (
-    ("look", "GET", r"/api/models/([^/]+/[^/]+)/revision/([^/?]+)(?:\?.*)?"),
-    ("create", "POST", r"/api/repos/create"),
-    ("branch", "POST", r"/api/models/([^/]+/[^/]+)/branch/([^/]+)"),
-    ("validate", "POST", r"/api/validate-yaml"),
-    ("preupload", "POST", r"/api/models/([^/]+/[^/]+)/preupload/([^/]+)"),
-    ("batch", "POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch"),
-    ("upload", "PUT", r"/upload/([0-9a-f]{64})"),
-    ("commit", "POST", r"/api/models/([^/]+/[^/]+)/commit/([^/]+)"),
-)
+MODEL = "/api/models/([^/]+/[^/]+)"
+ROUTES = {
+    "look": rf"GET {MODEL}/revision/([^/?]+)(?:\?.*)?",
+    "create": "POST /api/repos/create",
+    "branch": f"POST {MODEL}/branch/([^/]+)",
+    "validate": "POST /api/validate-yaml",
+    "preupload": f"POST {MODEL}/preupload/([^/]+)",
+    "batch": r"POST /([^/]+/[^/]+)\.git/info/lfs/objects/batch",
+    "upload": "PUT /upload/([0-9a-f]{64})",
+    "commit": f"POST {MODEL}/commit/([^/]+)",
+}
 """The steps of a push, each with a method of the server that takes what its pattern finds."""
 
 
@@ -76,9 +73,8 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
     class Receiving(Handler):
         def route(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            for step, method, pattern in ROUTES:
-                found = re.fullmatch(pattern, self.path)
-                if found and method == self.command:
+            for step, pattern in ROUTES.items():
+                if found := re.fullmatch(pattern, f"{self.command} {self.path}"):
                     hub.steps.append(step)
                     if step in hub.failing:
                         return self.reply(hub.failing[step], {})
@@ -95,12 +91,11 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
             self.reply(status, told, json.dumps(content).encode())
 
         def take_look(self, _: bytes, repository: str, branch: str) -> None:
-            if repository not in hub.repositories:
-                return self.reply(404, {"X-Error-Code": "RepoNotFound"})
-            if branch not in hub.repositories[repository]:
-                return self.reply(404, {"X-Error-Code": "RevisionNotFound"})
-            files = hub.repositories[repository][branch]
-            told = [sibling(name, data) for name, data in files.items()]
+            branches = hub.repositories.get(repository, {})
+            if branch not in branches:
+                what = "Revision" if branches else "Repo"
+                return self.reply(404, {"X-Error-Code": f"{what}NotFound"})
+            told = [sibling(name, data) for name, data in branches[branch].items()]
             self.tell({"id": repository, "sha": "0" * 40, "siblings": told})
 
         def take_create(self, body: bytes) -> None:
@@ -123,15 +118,13 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
 
         def take_preupload(self, body: bytes, repository: str, branch: str) -> None:
             held = hub.repositories[repository][branch]
-            files = [mode(file["path"], held) for file in json.loads(body)["files"]]
-            self.tell({"files": files})
+            self.tell({"files": [mode(f["path"], held) for f in json.loads(body)["files"]]})
 
         def take_batch(self, body: bytes, _: str) -> None:
             objects = json.loads(body)["objects"]
             for item in objects:
                 if item["oid"] not in hub.uploads:
-                    place = f"{hub.url}/upload/{item['oid']}"
-                    item["actions"] = {"upload": {"href": place}}
+                    item["actions"] = {"upload": {"href": f"{hub.url}/upload/{item['oid']}"}}
             self.tell({"objects": objects})
 
         def take_upload(self, body: bytes, digest: str) -> None:

@@ -42,17 +42,9 @@ FOLDER = Path(__file__).parents[1] / "docs"
 GOLDEN = Path(__file__).parent / "golden"
 OPSETS = (18, 20, 23, 24)
 MODELS = (
-    "dinov3_vits16",
-    "dinov3_convnext_tiny",
-    "dinov2_vits14",
-    "dinov2_vits14_reg",
-    "siglip2_vitb16_224",
-    "tips_vits14_hr",
-    "eupe_vitt16",
-    "eupe_convnext_tiny",
-    "vit_tiny_patch16_224",
-    "vit5_small",
-    "vit_digits",
+    *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
+    *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_vitt16", "eupe_convnext_tiny"),
+    *("vit_tiny_patch16_224", "vit5_small", "vit_digits"),
 )
 """One of each family."""
 
@@ -60,14 +52,10 @@ GOLDENS = ("dinov3_vits16", "dinov2_vits14", "dinov2_vits14_reg", "dinov3_convne
 Row = dict[str, Any]
 
 
-def structure(entry: ModelInfo, opset: int) -> converter.Report:
-    """What a model's file consists of, at its native size."""
-    return convert_model(abstract(entry.config), opset, Signature(entry.native, None)).report
-
-
 def counts(entry: ModelInfo) -> Row:
-    """Nodes at two opsets, fused operators at the newer."""
-    old, new = structure(entry, 18), structure(entry, 23)
+    """Nodes of the file of native size at two opsets, fused operators at the newer."""
+    model, size = abstract(entry.config), Signature(entry.native, None)
+    old, new = (convert_model(model, opset, size).report for opset in (18, 23))
     fused = {name: count for name, count in new.fused.items() if count}
     return {"nodes": {"18": old.nodes, "23": new.nodes}, "fused": fused}
 
@@ -98,7 +86,7 @@ PUBLISHER = {"transformers": "huggingface"}
 """Whose network a reference computes, where the two are not called the same."""
 
 
-def measure(name: str) -> Row:
+def measure(name: str) -> Iterator[Row]:
     """One representative of a family on seeded weights, at its native size."""
     entry = zoo.info(name)
     size = entry.native
@@ -114,7 +102,7 @@ def measure(name: str) -> Row:
     for opset, live in files(abstract(entry.config), values, Signature(size, None)):
         errors = converter.check(live, partial(batched, model), [image[None]])
         runtime[str(opset)] = max(error.max_abs for error in errors.values())
-    return {
+    yield {
         "model": name,
         "family": entry.family,
         "size": list(size),
@@ -123,18 +111,6 @@ def measure(name: str) -> Row:
         "onnxruntime": runtime,
         **counts(entry),
     }
-
-
-def golden_model(name: str) -> tuple[Config, Arrays, Mapping[str, np.ndarray]]:
-    """The configuration, leaves and expected outputs of a golden checkpoint."""
-    entry = zoo.info(name)
-    expected = np.load(GOLDEN / f"{name}.npz")
-    naming = entry.namings[0]
-    config = entry.config_for(naming.name)
-    state = state_of(config, naming, int(expected["seed"]))
-    state |= {copy: state[key] for copy, key in naming.repeated(state).items()}
-    assert digest(state) == str(expected["state_sha256"])
-    return config, leaves_of(config, naming, state), expected
 
 
 def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) -> float:
@@ -153,7 +129,13 @@ def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) ->
 
 def measure_golden(name: str) -> Iterator[Row]:
     """The original's own outputs, at every size there is: in JAX and in ONNX Runtime."""
-    config, values, expected = golden_model(name)
+    entry, expected = zoo.info(name), np.load(GOLDEN / f"{name}.npz")
+    naming = entry.namings[0]
+    config = entry.config_for(naming.name)
+    state = state_of(config, naming, int(expected["seed"]))
+    state |= {copy: state[key] for copy, key in naming.repeated(state).items()}
+    assert digest(state) == str(expected["state_sha256"])
+    values = leaves_of(config, naming, state)
     model = bind(abstract(config), values)
     sizes = {key.partition("/")[0] for key in expected if "/" in key}
     for size in sorted(sizes, key=lambda text: [int(side) for side in text.split("x")]):
@@ -195,13 +177,11 @@ def _at(*keys: str) -> Callable[[Row], str]:
     return cell
 
 
-def _size(row: Row) -> str:
-    return "x".join(map(str, row["size"]))
-
-
-MODEL_COLUMNS: dict[str, Callable[[Row], str]] = {
+NAMED: dict[str, Callable[[Row], str]] = {
     "model": lambda row: row["model"],
-    "size": _size,
+    "size": lambda row: "x".join(map(str, row["size"])),
+}
+MODEL_COLUMNS = NAMED | {
     "parameters": lambda row: f"{row['parameters']:,}",
     "Equimo (rel)": _at("against", "equimo", "rel"),
     "transformers": _at("against", "transformers", "abs"),
@@ -211,9 +191,7 @@ MODEL_COLUMNS: dict[str, Callable[[Row], str]] = {
     "fused at 23": lambda row: ", ".join(f"{n} {name}" for name, n in row["fused"].items()),
 }
 
-GOLDEN_COLUMNS: dict[str, Callable[[Row], str]] = {
-    "model": lambda row: row["model"],
-    "size": _size,
+GOLDEN_COLUMNS = NAMED | {
     "JAX": _at("jax"),
     **{f"ONNX {opset}": _at("fixed", str(opset)) for opset in OPSETS},
     **{f"ONNX {opset}, open size": _at("open", str(opset)) for opset in (18, 23)},
@@ -245,22 +223,16 @@ def main() -> None:
     chosen = sys.argv[1:]
     path = FOLDER / "models.json"
     content = json.loads(path.read_text()) if path.exists() else {"models": [], "goldens": []}
-    for name in [name for name in MODELS if not chosen or name in chosen]:
-        print(name, file=sys.stderr)
-        _replace(content["models"], [measure(name)])
-        jax.clear_caches()
-    for name in [name for name in GOLDENS if not chosen or name in chosen]:
-        print(name, "golden", file=sys.stderr)
-        _replace(content["goldens"], list(measure_golden(name)))
-        jax.clear_caches()
+    tables = (("models", MODELS, measure), ("goldens", GOLDENS, measure_golden))
+    for table, names, rows_of in tables:
+        for name in (name for name in names if not chosen or name in chosen):
+            print(table, name, file=sys.stderr)
+            kept = [row for row in content[table] if row["model"] != name]
+            content[table] = kept + list(rows_of(name))
+            jax.clear_caches()
     FOLDER.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
     (FOLDER / "models.md").write_text(render(content))
-
-
-def _replace(rows: list[Row], new: list[Row]) -> None:
-    """Put the new rows of a model in place of its old ones."""
-    rows[:] = [row for row in rows if row["model"] != new[0]["model"]] + new
 
 
 if __name__ == "__main__":

@@ -69,13 +69,8 @@ def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
             last.text += output.text
     for output in found:
         if "text" in output:
-            output.text = plain(output.text)
+            output.text = re.sub(r"\x1b\[[\d;]*m", "", output.text)  # what makes letters bold
     return found
-
-
-def plain(text: str) -> str:
-    """Without what makes letters bold."""
-    return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
 def small(output: NotebookNode) -> NotebookNode:

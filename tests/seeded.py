@@ -55,20 +55,10 @@ def nano(config: Config) -> Config:
     """The same network with few blocks and channels, all its switches kept."""
     if isinstance(config, ConvNeXtConfig):
         return replace(config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32))
-    heads = 2
-    dim = 16 * heads
     positions = config.positions and replace(config.positions, grid=4)
-    hidden = 88 if config.ffn == "swiglu_fused" else 4 * dim
-    classes = config.classes and 7
-    return replace(
-        config,
-        dim=dim,
-        depth=2,
-        heads=heads,
-        hidden=hidden,
-        positions=positions,
-        classes=classes,
-    )
+    hidden = 88 if config.ffn == "swiglu_fused" else 128
+    sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}
+    return replace(config, **sizes, positions=positions, classes=config.classes and 7)
 
 
 def native(config: Config) -> tuple[int, int]:

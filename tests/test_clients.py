@@ -16,7 +16,7 @@ from PIL import Image
 import zoo
 from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
-from tests.clients.tensors import decode, decode_all, encode
+from tests.clients.tensors import decode, decode_all
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
@@ -33,14 +33,8 @@ DTYPES = {"fused": "fp32", "int8": "q8"}
 """What transformers.js calls precisions that have another name there."""
 
 FAMILIES = (
-    "dinov3_vits16",
-    "dinov3_convnext_tiny",
-    "dinov2_vits14",
-    "dinov2_vits14_reg",
-    "siglip2_vitb16_224",
-    "tips_vits14_hr",
-    "eupe_convnext_tiny",
-    "vit_tiny_patch16_224",
+    *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
+    *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_convnext_tiny", "vit_tiny_patch16_224"),
     "vit5_small",
 )
 """All kinds of config.json and preprocessor_config.json."""
@@ -69,15 +63,11 @@ def folder(request, root):
 def test_transformers_js(node, folder, tmp_path):
     whole = str(folder.path / "photograph.png")
     fits = folders.fitting(folder.preprocessing, tmp_path / "fits.png")
-    request = {
-        "folder": str(folder.path),
-        "pictures": [whole, str(fits)],
-        "variants": {
-            variant: {"model_file_name": name, "dtype": DTYPES.get(variant, variant)}
-            for variant, name in NAMES.items()
-        },
-        "pixel_values": encode(folder.outputs["pixel_values"]),
+    variants = {
+        variant: {"model_file_name": name, "dtype": DTYPES.get(variant, variant)}
+        for variant, name in NAMES.items()
     }
+    request = folder.request(pictures=[whole, str(fits)], variants=variants)
     answer = folders.ask(["node", node / "run_transformers_js.mjs"], request)
     for variant, outputs in answer["outputs"].items():
         assert_equals(variant, decode_all(outputs), folder.outputs)
@@ -91,11 +81,7 @@ def test_transformers_js(node, folder, tmp_path):
 
 
 def test_onnxruntime_web(node, folder):
-    request = {
-        "folder": str(folder.path),
-        "files": folder.variants,
-        "pixel_values": encode(folder.outputs["pixel_values"]),
-    }
+    request = folder.request(files=folder.variants)
     answer = folders.ask(["node", node / "run_onnxruntime_web.mjs"], request)
     assert set(answer["outputs"]) == set(NAMES)
     for variant, outputs in answer["outputs"].items():
@@ -104,11 +90,7 @@ def test_onnxruntime_web(node, folder):
 
 def in_a_browser(node, folder, options):
     """The files that transformers.js fetched with some options, and what it made of the pixels."""
-    request = {
-        "folder": str(folder.path),
-        "options": options,
-        "pixel_values": encode(folder.outputs["pixel_values"]),
-    }
+    request = folder.request(options=options)
     answer = folders.ask_and_stop(["node", node / "run_browser.mjs"], request)
     return {
         name: (set(given["files"]) - {"config.json"}, decode_all(given["outputs"]))
@@ -133,16 +115,11 @@ def test_a_browser_needs_no_options_where_there_is_no_int8(node, root):
 
 def test_optimum(folder):
     files = {file.removeprefix("onnx/"): variant for variant, file in folder.variants.items()}
-    asked = {"files": list(files), "pixel_values": encode(folder.outputs["pixel_values"])}
-    python = environments.optimum()
-    answer = folders.ask(
-        [python, environments.HERE / "run_optimum.py"], {"folders": {str(folder.path): asked}}
-    )
-    for file, given in answer[str(folder.path)].items():
-        assert_equals(files[file], decode_all(given["ORTModelForCustomTasks"]), folder.outputs)
-        (name,) = given["ORTModelForFeatureExtraction"]
-        same = given["ORTModelForCustomTasks"][name]
-        assert (name, given["ORTModelForFeatureExtraction"][name]) == ("last_hidden_state", same)
+    program = [environments.optimum(), environments.HERE / "run_optimum.py"]
+    for file, given in folders.ask(program, folder.request(files=list(files))).items():
+        outputs, features = given["ORTModelForCustomTasks"], given["ORTModelForFeatureExtraction"]
+        assert_equals(files[file], decode_all(outputs), folder.outputs)
+        assert features == {"last_hidden_state": outputs["last_hidden_state"]}
 
 
 def test_the_card_in_python(folder):
@@ -155,21 +132,17 @@ def test_the_card_in_python(folder):
     assert printed.splitlines() == [f"{name} {value.shape}" for name, value in outputs.items()]
 
 
-def test_the_card_in_javascript(node, folder):
-    assert_card_runs(folder)
-
-
 def assert_card_runs(folder):
     (folder.path / "card.mjs").write_text(folder.snippet("js"))
     printed = folders.call(["node", "card.mjs"], folder.path)
-    shapes = {
-        line.split()[0]: tuple(map(int, re.findall(r"\d+", line.split(maxsplit=1)[1])))
-        for line in printed.splitlines()
-    }
-    wanted = {name: value.shape for name, value in folder.outputs.items()}
-    assert shapes == {
-        name: wanted[name] for name in wanted if name not in ("image", "pixel_values")
-    }
+    lines = (line.split(maxsplit=1) for line in printed.splitlines())
+    shapes = {name: tuple(map(int, re.findall(r"\d+", rest))) for name, rest in lines}
+    given = ("image", "pixel_values")
+    assert shapes == {n: value.shape for n, value in folder.outputs.items() if n not in given}
+
+
+def test_the_card_in_javascript(node, folder):
+    assert_card_runs(folder)
 
 
 def test_the_cards_of_files_that_take_images(node, root):

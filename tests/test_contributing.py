@@ -20,6 +20,7 @@ from zoo.manifest.choices import Precision
 ROOT = Path(__file__).parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = [CONTRIBUTING, *sorted(ROOT.glob("docs/concepts/*.md"))]
+OTHERS = [ROOT / "README.md", *(ROOT / "docs").glob("how-to/[ce]*.md"), ROOT / "docs/security.md"]
 SOURCES = ("converter", "weights", "zoo", "tests", "benchmarks")
 WITHOUT_CODE = {"zoo": ["data"]}
 """Folders of a package that hold no modules, and so are no rooms to import."""
@@ -37,25 +38,20 @@ def named(page):
 def table(package):
     """The first column of the table of a folder's rooms."""
     rows = CONTRIBUTING.read_text().partition(f"| `{package}/` | what it holds |\n|---|---|\n")[2]
-    lines = rows.partition("\n\n")[0].splitlines()
-    return [room for line in lines for room in re.findall(r"`(\w+)/`", line.split("|")[1])]
+    first = re.findall(r"^\|(.*?)\|", rows.partition("\n\n")[0], re.MULTILINE)
+    return re.findall(r"`(\w+)/`", "".join(first))
 
 
 def folders(package):
     """The folders of a package, but those that hold what Python made alone."""
-    places = (path for path in (ROOT / package).iterdir() if path.is_dir())
-    return {
-        place.name
-        for place in places
-        if any(path.is_file() and path.suffix != ".pyc" for path in place.rglob("*"))
-    }
+    files = (path.relative_to(ROOT / package) for path in (ROOT / package).glob("*/**/*.*"))
+    return {path.parts[0] for path in files if path.suffix != ".pyc"}
 
 
 def is_there(path):
     """Whether a path is one from the root, or inside of a package."""
-    places = [ROOT.glob(path.rstrip("/"))]
-    places += [(ROOT / package).rglob(path.rstrip("/")) for package in SOURCES]
-    return any(True for place in places for _ in place)
+    inside = [f"{package}/**/{path}" for package in SOURCES]
+    return any(any(ROOT.glob(pattern.rstrip("/"))) for pattern in (path, *inside))
 
 
 @cache
@@ -66,11 +62,10 @@ def words():
     return {word for path in files for word in re.findall(r"\w+", path.read_text())}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.stem)
 def test_files_are_there(page):
-    ends = r"(?:/|\.(?:py|md|json|toml|cff))"
-    paths = [each for each in named(page) if re.fullmatch(rf"[\w.*-]+(?:/[\w.*-]+)*{ends}?", each)]
-    paths = [each for each in paths if "/" in each or re.fullmatch(rf".*{ends}", each)]
+    pattern = r"[\w.*-]+(?:(?:/[\w.*-]+)+/?|/|\.(?:py|md|json|toml|cff))"
+    paths = [each for each in named(page) if re.fullmatch(pattern, each)]
     assert not [path for path in paths if path not in MADE and not is_there(path)]
 
 
@@ -82,10 +77,8 @@ def test_the_way_of_a_file_passes_modules_that_are_there():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_names_are_there(page):
-    names = [
-        each for each in named(page) if re.fullmatch(r"_?[A-Za-z]\w*(?:\.\w+)*(?:\(.*\))?", each)
-    ]
-    for name in (each.partition("(")[0] for each in names):
+    pattern = re.compile(r"(_?[A-Za-z]\w*(?:\.\w+)*)(?:\(.*\))?")
+    for name in (found[1] for each in named(page) if (found := pattern.fullmatch(each))):
         assert set(name.split(".")) <= words() or is_there(name), name
         if name.partition(".")[0] in ROOMS and "." in name and not is_there(name):
             pkgutil.resolve_name(name)
@@ -122,14 +115,9 @@ def test_the_picture_has_every_room_of_the_converter():
 def test_tiers_and_extras_are_there():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     text = CONTRIBUTING.read_text()
-    markers = {
-        mark.split(":")[0].split("(")[0]
-        for mark in settings["tool"]["pytest"]["ini_options"]["markers"]
-    }
-    assert {
-        *re.findall(r"-m (full|hunt)\b", text),
-        *re.findall(r"pytest\.mark\.(\w+)", text),
-    } == markers
+    marks = settings["tool"]["pytest"]["ini_options"]["markers"]
+    said = re.findall(r"-m (full|hunt)\b", text) + re.findall(r"pytest\.mark\.(\w+)", text)
+    assert set(said) == {re.match(r"\w+", mark)[0] for mark in marks}
     extras = {extra for each in re.findall(r"\[([a-z,]+)\]", text) for extra in each.split(",")}
     assert extras <= settings["project"]["optional-dependencies"].keys()
     (size,) = set(re.findall(r"SEED/(\d+)", text))
@@ -140,9 +128,8 @@ def test_every_precision_has_what_the_pages_say():
     assert set(get_args(Precision)) == LIMITS.keys() == BITS.keys()
     page = (ROOT / "docs" / "concepts" / "precision.md").read_text()
     said = re.findall(r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE)
-    assert dict(said) == {
-        name: json.dumps(limit.value) for name, limit in LIMITS.items() if limit.measure == "cosine"
-    }
+    cosines = {name: each.value for name, each in LIMITS.items() if each.measure == "cosine"}
+    assert dict(said) == {name: json.dumps(value) for name, value in cosines.items()}
 
 
 def test_files_are_verified_at_as_many_sizes_as_the_page_says():

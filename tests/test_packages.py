@@ -66,9 +66,9 @@ def zoo_without(place, left_out, *arguments, told=None):
 
 def test_another_build_of_onnx_runtime(tmp_path):
     """One that is called otherwise and holds the same package, as `onnxruntime-gpu` does."""
-    other = {"told": "onnxruntime_gpu-9.9.dist-info"}
     command = ("export", "vit_digits", "--no-verify", "--json")
-    done = zoo_without(tmp_path / "p", ["onnxruntime-*.dist-info"], *command, **other)
+    told = "onnxruntime_gpu-9.9.dist-info"
+    done = zoo_without(tmp_path / "p", ["onnxruntime-*.dist-info"], *command, told=told)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["tools"]["onnxruntime"] == "9.9"
 
@@ -76,11 +76,10 @@ def test_another_build_of_onnx_runtime(tmp_path):
 def test_no_onnx_runtime_at_all(tmp_path):
     left_out = ["onnxruntime", "onnxruntime-*.dist-info"]
     done = zoo_without(tmp_path / "p", left_out, "export", "vit_digits")
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.strip().splitlines()[-1] == (
-        "error: onnxruntime is not installed: `pip install 'jax-onnx-zoo[cpu]'`, or `[gpu]` or "
-        "`[directml]` for those builds of ONNX Runtime."
-    )
+    said = "onnxruntime is not installed: `pip install 'jax-onnx-zoo[cpu]'`, or `[gpu]` or "
+    said = f"error: {said}`[directml]` for those builds of ONNX Runtime."
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip().splitlines()[-1] == said
     assert not list(tmp_path.glob("p/*.onnx"))
 
 
@@ -93,7 +92,5 @@ def test_what_is_declared():
         assert needed.startswith("onnxruntime")
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
     for file in (ROOT / ".github").rglob("*.yml"):
-        content = yaml.safe_load(file.read_text())
-        assert content
-        for part in content.get("body", ()):
-            assert part["attributes"]["label"] and part["id"]
+        assert (content := yaml.safe_load(file.read_text()))
+        assert all(part["attributes"]["label"] and part["id"] for part in content.get("body", ()))

@@ -43,8 +43,7 @@ GENERATED = {"command-line.md", "runtimes.md"}
 def bring_checkpoint():
     """The file that a page names, whose numbers are not the published ones."""
     entry = zoo.info("dinov3_vits16")
-    state = state_of(entry.config, entry.namings[0], 0)
-    save_pth(Path(entry.checkpoint), state)
+    save_pth(Path(entry.checkpoint), state_of(entry.config, entry.namings[0], 0))
 
 
 def bring_checkpoints():
@@ -52,16 +51,14 @@ def bring_checkpoints():
     for place in (Path.home() / "checkpoints", Path("DIR")):
         place.mkdir()
         shutil.copy(ROOT / "zoo" / "data" / "vit_digits.safetensors", place)
-    for name, level in (("dark", 0), ("light", 1)):
+    for name, picture in zip(("dark", "light"), photographs(2), strict=True):
         (Path("photographs") / name).mkdir(parents=True)
         for index in range(6):
-            picture = photographs(2)[level].crop((index, 0, 200, 200))
-            picture.save(Path("photographs") / name / f"{index}.png")
+            picture.crop((index, 0, 200, 200)).save(Path("photographs") / name / f"{index}.png")
 
 
 def bring_eqx():
-    model = zoo.from_pretrained("dinov3_vits16", weights="random")
-    eqx.tree_serialise_leaves("model.eqx", model)
+    eqx.tree_serialise_leaves("model.eqx", zoo.from_pretrained("dinov3_vits16", weights="random"))
 
 
 def bring_folder():
@@ -162,14 +159,13 @@ def test_the_page_of_commands():
 @pytest.mark.full
 def test_the_site_builds_and_has_every_public_name(tmp_path):
     pytest.importorskip("zensical", reason="the documentation site needs the extra [docs]")
-    copied = ("converter", "weights", "zoo", "docs")
-    for name in copied:
+    for name in ("converter", "weights", "zoo", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
-    assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout + done.stderr
+    assert done.returncode == 0, said
     assert "No issues found" in said and "griffe" not in said
     inventory = (tmp_path / "site" / "objects.inv").read_bytes().split(b"zlib.\n", 1)[1]
     described = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}

@@ -17,6 +17,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from tests.clients.environments import HERE
+from tests.clients.tensors import encode
 from zoo import info
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.images.photograph import photograph
@@ -52,6 +53,13 @@ class Folder:
         manifest = json.loads((self.path / "manifest.json").read_text())
         return {name: variant["files"][0] for name, variant in manifest["variants"].items()}
 
+    def request(self, **more: object) -> dict[str, object]:
+        """What programs are asked: to run the folder on the golden pixels."""
+        return {
+            "folder": str(self.path),
+            "pixel_values": encode(self.outputs["pixel_values"]),
+        } | more
+
     def snippet(self, language: str) -> str:
         """The program in that language on the card, to the letter."""
         card = (self.path / "README.md").read_text()
@@ -76,12 +84,10 @@ def disguise(root: Path, model: str, network: Folder) -> Path:
     (folder / "onnx").mkdir(parents=True)
     (folder / "onnx" / "model.onnx").symlink_to(network.path / "onnx" / "model.onnx")
     entry = info(model)
-    settings = {
-        "config.json": portable_config(entry.config, entry.class_names, entry.family),
-        "preprocessor_config.json": transformers_processor(entry.preprocessing),
-    }
-    for name, content in settings.items():
-        (folder / name).write_text(json.dumps(content))
+    config = portable_config(entry.config, entry.class_names, entry.family)
+    (folder / "config.json").write_text(json.dumps(config))
+    processor = transformers_processor(entry.preprocessing)
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder
 
 

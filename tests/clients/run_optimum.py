@@ -1,6 +1,6 @@
-"""Optimum on folders: its class for features, and the one that gives all outputs.
+"""Optimum on a folder: its class for features, and the one that gives all outputs.
 
-stdin: {folders: {folder: {files, pixel_values}}}; stdout: {folder: {file: {class: tensors}}}.
+stdin: {folder, files, pixel_values}; stdout: {file: {class: tensors}}.
 """
 
 import json
@@ -13,22 +13,12 @@ from tensors import decode, encode_all
 CLASSES = (ORTModelForFeatureExtraction, ORTModelForCustomTasks)
 
 
-def run(kind, folder, file, pixel_values):
-    model = kind.from_pretrained(folder, subfolder="onnx", file_name=file)
-    outputs = model(pixel_values=torch.tensor(pixel_values))
+def run(kind, file):
+    model = kind.from_pretrained(asked["folder"], subfolder="onnx", file_name=file)
+    outputs = model(pixel_values=torch.tensor(decode(asked["pixel_values"])))
     return encode_all({name: value.numpy() for name, value in outputs.items()})
 
 
-json.dump(
-    {
-        folder: {
-            file: {
-                kind.__name__: run(kind, folder, file, decode(asked["pixel_values"]))
-                for kind in CLASSES
-            }
-            for file in asked["files"]
-        }
-        for folder, asked in json.load(sys.stdin)["folders"].items()
-    },
-    sys.stdout,
-)
+asked = json.load(sys.stdin)
+answer = {file: {kind.__name__: run(kind, file) for kind in CLASSES} for file in asked["files"]}
+json.dump(answer, sys.stdout)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from equinox import nn
 
-from tests.frameworks.rows import CARRY, Bound, Row, draw, subclasses
+from tests.frameworks.rows import CARRY, Bound, Row, draw, spaces, subclasses
 
 KEY = jax.random.key(0)
 CHANNELS = {1: (("B", 4, 10),), 2: (("B", 4, 10, 8),), 3: (("B", 4, 4, 8, 6),)}
@@ -76,20 +76,6 @@ def logits(shared: nn.Shared, token: jax.Array) -> jax.Array:
     return head(embedding(token))
 
 
-def pools(name: str, *args: Any) -> list[Row]:
-    return [
-        Row(f"{name}{n}d", plain(getattr(nn, f"{name}{n}d"), *args), shape)
-        for n, shape in CHANNELS.items()
-    ]
-
-
-def convolutions(kind: str) -> list[Row]:
-    return [
-        Row(f"{kind}{n}d", of(getattr(nn, f"{kind}{n}d"), 4, 6, 3, stride=2), shape)
-        for n, shape in CHANNELS.items()
-    ]
-
-
 ROWS = [
     Row("Linear", of(nn.Linear, 4, 5)),
     Row("Linear, of scalars", of(nn.Linear, "scalar", "scalar"), (("B",),)),
@@ -102,15 +88,15 @@ ROWS = [
     Row("Dropout", plain(nn.Dropout, inference=True)),
     Row("Embedding", of(nn.Embedding, 7, 4), ((("B",), np.int32),)),
     Row("Shared", batched(tied, logits), ((("B",), np.int32),)),
-    *convolutions("Conv"),
-    *convolutions("ConvTranspose"),
+    *spaces(nn, of, "Conv{}d", 4, 6, 3, stride=2, shapes=CHANNELS),
+    *spaces(nn, of, "ConvTranspose{}d", 4, 6, 3, stride=2, shapes=CHANNELS),
     Row("Conv", of(nn.Conv, 2, 4, 6, (3, 2), groups=2, dilation=2), CHANNELS[2]),
     Row("ConvTranspose", of(nn.ConvTranspose, 2, 4, 6, (3, 2), output_padding=1, stride=2),
         CHANNELS[2]),
-    *pools("AvgPool", 3, 2),
-    *pools("MaxPool", 3, 2),
-    *pools("AdaptiveAvgPool", 2),
-    *pools("AdaptiveMaxPool", 2),
+    *spaces(nn, plain, "AvgPool{}d", 3, 2, shapes=CHANNELS),
+    *spaces(nn, plain, "MaxPool{}d", 3, 2, shapes=CHANNELS),
+    *spaces(nn, plain, "AdaptiveAvgPool{}d", 2, shapes=CHANNELS),
+    *spaces(nn, plain, "AdaptiveMaxPool{}d", 2, shapes=CHANNELS),
     Row("AdaptiveAvgPool2d, of uneven parts", plain(nn.AdaptiveAvgPool2d, (4, 3)),
         (("B", 4, 9, 7),)),
     Row("Pool", plain(nn.Pool, -jnp.inf, jax.lax.max, 2, (3, 2), 2), CHANNELS[2]),

@@ -12,11 +12,11 @@ from tests.frameworks.rows import (
     CARRY,
     IMAGE,
     SEQUENCE,
-    SPACES,
     TOKENS,
     Bound,
     Row,
     draw,
+    spaces,
     subclasses,
 )
 
@@ -84,13 +84,6 @@ def conv_lstm(dims: int) -> tuple[Callable[..., Bound], Any]:
     return bind, (state, ("B", *shape, 4))
 
 
-def spaces(kind: str, *args: Any, **options: Any) -> list[Row]:
-    return [
-        Row(kind.format(n), of(getattr(hk, kind.format(n)), *args, **options), shape)
-        for n, shape in SPACES.items()
-    ]
-
-
 def networks(*names: str) -> list[Row]:
     """Only what is between the first and the last layer makes them differ in kind."""
     return [
@@ -116,9 +109,9 @@ ROWS = [
     Row("Flatten", of(hk.Flatten), SEQUENCE),
     Row("Reshape", of(hk.Reshape, (2, -1)), SEQUENCE),
     Row("Embed", of(hk.Embed, 7, 4), TOKENS),
-    *spaces("Conv{}D", 6, 3, stride=2),
-    *spaces("Conv{}DTranspose", 6, 3, stride=2),
-    *spaces("DepthwiseConv{}D", 2, 3),
+    *spaces(hk, of, "Conv{}D", 6, 3, stride=2),
+    *spaces(hk, of, "Conv{}DTranspose", 6, 3, stride=2),
+    *spaces(hk, of, "DepthwiseConv{}D", 2, 3),
     Row("ConvND", of(hk.ConvND, 2, 6, (3, 2), rate=2), IMAGE),
     Row("ConvNDTranspose", of(hk.ConvNDTranspose, 2, 6, (3, 2), 2), IMAGE),
     Row("SeparableDepthwiseConv2D", of(hk.SeparableDepthwiseConv2D, 2, (3, 2)), IMAGE),
@@ -156,15 +149,12 @@ ROWS = [
 ]  # fmt: skip
 
 TREE = "changes parameters between training steps: it is no layer"
-DEEPER = "a ResNet of more blocks"
 LEFT = {
     "RNNCore": "the base of all cores",
     "EMAParamsTree": TREE,
     "SNParamsTree": TREE,
     "nets.ResNet": "the base of all ResNets",
-    **dict.fromkeys(
-        ("nets.ResNet34", "nets.ResNet101", "nets.ResNet152", "nets.ResNet200"), DEEPER
-    ),
+    **{f"nets.ResNet{blocks}": "a ResNet of more blocks" for blocks in (34, 101, 152, 200)},
 }
 
 

@@ -11,17 +11,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from tests.frameworks.rows import (
-    IMAGE,
-    SEQUENCE,
-    SPACES,
-    TOKENS,
-    Bound,
-    Row,
-    abstract,
-    draw,
-    subclasses,
-)
+from tests.frameworks.rows import IMAGE, SEQUENCE, TOKENS, Bound, Row, draw, spaces, subclasses
 
 FLAT = (("B", 4),)
 
@@ -39,7 +29,7 @@ def keras_(
         def fn(params: Any, *xs: Any) -> Any:
             return model.stateless_call(*params, [*xs], training=False)[0]
 
-        return fn, draw(abstract([[v.value for v in kind] for kind in kinds]))
+        return fn, draw(jax.eval_shape(lambda: [[v.value for v in kind] for kind in kinds]))
 
     return bind
 
@@ -51,15 +41,6 @@ def of(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
 def of_list(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
     """A layer that takes its inputs as a list."""
     return keras_(lambda: layer(*args, **options), lambda layer, *xs: layer([*xs]))
-
-
-def spaces(name: str, *args: Any, **options: Any) -> list[Row]:
-    """One row for each number of dimensions, which stands at ``{}`` in the name."""
-    return [
-        Row(name.format(n), of(vars(layers)[name.format(n)], *args, **options), shape)
-        for n, shape in SPACES.items()
-        if name.format(n) in vars(layers)
-    ]
 
 
 TWO = (("B", 4), ("B", 4))
@@ -93,22 +74,22 @@ LAYERS = [
     Row("PReLU", of(layers.PReLU), FLAT),
     Row("ELU", of(layers.ELU), FLAT),
     Row("Softmax", of(layers.Softmax), FLAT),
-    *spaces("Conv{}D", 6, 3, strides=2),
+    *spaces(layers, of, "Conv{}D", 6, 3, strides=2),
     Row("Conv2D, dilated", of(layers.Conv2D, 6, 3, padding="same", dilation_rate=2), IMAGE),
     Row("Conv2D, grouped", of(layers.Conv2D, 6, (3, 2), groups=2), IMAGE),
-    *spaces("Conv{}DTranspose", 6, 3, strides=2, padding="same"),
-    *spaces("DepthwiseConv{}D", 3),
-    *spaces("SeparableConv{}D", 6, 3),
-    *spaces("AveragePooling{}D", 3, 2, padding="same"),
-    *spaces("MaxPooling{}D", 3, 2),
-    *spaces("GlobalAveragePooling{}D"),
-    *spaces("GlobalMaxPooling{}D"),
-    *spaces("AdaptiveAveragePooling{}D", 3),
-    *spaces("AdaptiveMaxPooling{}D", 3),
-    *spaces("UpSampling{}D", 2),
-    *spaces("ZeroPadding{}D", 2),
-    *spaces("Cropping{}D", 1),
-    *spaces("SpatialDropout{}D", 0.5),
+    *spaces(layers, of, "Conv{}DTranspose", 6, 3, strides=2, padding="same"),
+    *spaces(layers, of, "DepthwiseConv{}D", 3),
+    *spaces(layers, of, "SeparableConv{}D", 6, 3),
+    *spaces(layers, of, "AveragePooling{}D", 3, 2, padding="same"),
+    *spaces(layers, of, "MaxPooling{}D", 3, 2),
+    *spaces(layers, of, "GlobalAveragePooling{}D"),
+    *spaces(layers, of, "GlobalMaxPooling{}D"),
+    *spaces(layers, of, "AdaptiveAveragePooling{}D", 3),
+    *spaces(layers, of, "AdaptiveMaxPooling{}D", 3),
+    *spaces(layers, of, "UpSampling{}D", 2),
+    *spaces(layers, of, "ZeroPadding{}D", 2),
+    *spaces(layers, of, "Cropping{}D", 1),
+    *spaces(layers, of, "SpatialDropout{}D", 0.5),
     Row("UpSampling2D, bilinear", of(layers.UpSampling2D, 2, interpolation="bilinear"), IMAGE),
     Row("BatchNormalization", of(layers.BatchNormalization), IMAGE),
     Row("BatchNormalization, between convolutions", keras_(tower), IMAGE),
@@ -194,17 +175,9 @@ AUGMENTING = (
     *("RandomShear", "RandomTranslation", "RandomZoom"),
 )
 """What leaves images alone at inference."""
-HALVED = (
-    "Brightness",
-    "ColorDegeneration",
-    "Contrast",
-    "Hue",
-    "Rotation",
-    "Saturation",
-    "Sharpness",
-)
+HALF = ("Brightness", "ColorDegeneration", "Contrast", "Hue", "Rotation", "Saturation", "Sharpness")
 OPTIONS: dict[str, dict[str, Any]] = {
-    **{f"Random{name}": {"factor": 0.5} for name in HALVED},
+    **{f"Random{name}": {"factor": 0.5} for name in HALF},
     "RandomPosterization": {"factor": 4},
     "RandomTranslation": {"height_factor": 0.1, "width_factor": 0.1},
     "RandomZoom": {"height_factor": 0.1},

@@ -61,13 +61,16 @@ class Row:
 def sampled(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """The specs with a number for every name."""
     given = arguments(specs)
-    sizes = [tuple(_size(d) for d in s.shape) for s in given.structs]
+    sizes = [tuple(SIZES.get(str(d), d) for d in s.shape) for s in given.structs]
     structs = [jax.ShapeDtypeStruct(n, s.dtype) for n, s in zip(sizes, given.structs, strict=True)]
     return given.fill(structs)[0]
 
 
-def _size(dim: Any) -> int:
-    return dim if isinstance(dim, int) else SIZES[str(dim)]
+def spaces(namespace: Any, of: Any, kind: str, *args: Any, shapes: Any = SPACES, **options: Any):
+    """One row for each number of dimensions, which stands at ``{}`` in the name."""
+    names = {kind.format(n): shape for n, shape in shapes.items()}
+    layers = {name: vars(namespace)[name] for name in names if name in vars(namespace)}
+    return [Row(name, of(layers[name], *args, **options), names[name]) for name in layers]
 
 
 def draw(tree: Any) -> Any:
@@ -89,11 +92,6 @@ def draw(tree: Any) -> Any:
         return jnp.asarray(value if summed > 1 else rng.uniform(0.5, 1.5, spec.shape), spec.dtype)
 
     return jax.tree.map(leaf, tree)
-
-
-def abstract(tree: Any) -> Any:
-    """The types of arrays."""
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
 
 
 def assert_right(row: Row) -> converter.Export:

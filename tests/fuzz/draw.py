@@ -85,8 +85,6 @@ class Draw:
         self.bodies: list[Body] = []
         self.steps: list[Step] = []
 
-    # ------------------------------------------------------------------------------ small choices
-
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
@@ -113,8 +111,6 @@ class Draw:
     def number(self) -> str:
         """A number as Python writes it."""
         return self.choice("0.5", "2.0", "-1.5", "0.1", "3", "-2", "1e-3", "1.0")
-
-    # -------------------------------------------------------------------------------- values
 
     def any(
         self, kinds: str = "fiub", rank: tuple[int, int] = (0, 9), *, static: bool = False
@@ -164,11 +160,11 @@ class Draw:
         whole = self.whole
         if len(whole.inputs) + len(whole.weights) > 6:
             raise Unfit
-        named = any(isinstance(d, str) for d in shape)
-        if any(isinstance(d, str) and not d.isidentifier() for d in shape):
+        names = [d for d in shape if isinstance(d, str)]
+        if not all(name.isidentifier() for name in names):
             raise Unfit
         spec = Spec(tuple(shape), dtype)
-        if named or not whole.inputs or self.chance(0.5):
+        if names or not whole.inputs or self.chance(0.5):
             name, table = f"x{whole.number()}", whole.inputs
         else:
             name, table = f"w{whole.number()}", whole.weights
@@ -197,12 +193,9 @@ class Draw:
             return self.of(shape, dtype)
         if any(not isinstance(d, int) for d in shape):
             raise Unfit
-        low = -bound if self.chance(0.4) else 0
-        drawn = [self.integer(low, bound - 1) for _ in range(math.prod(shape))]  # type: ignore[arg-type]
-        nested = np.array(drawn, int).reshape(shape).tolist()
-        return f"jnp.array({nested}, {dtype!r})" if math.prod(shape) else self.of(shape, dtype)  # type: ignore[arg-type]
-
-    # ------------------------------------------------------------------------- nested functions
+        low, count = -bound if self.chance(0.4) else 0, math.prod(shape)
+        nested = np.reshape([self.integer(low, bound - 1) for _ in range(count)], shape).tolist()
+        return f"jnp.array({nested}, {dtype!r})" if count else self.of(shape, dtype)
 
     def function(
         self,
@@ -233,8 +226,6 @@ class Draw:
         self.bodies.append(body)
         return body.name
 
-    # -------------------------------------------------------------------------------- steps
-
     def extend(self, count: int) -> None:
         """Add so many steps."""
         from tests.fuzz.steps import STEPS, WEIGHTS
@@ -249,12 +240,15 @@ class Draw:
     def attempt(self, maker: Callable[[Draw], str]) -> bool:
         """Add a step if it fits, and if JAX takes it."""
         self.bodies = []
-        before = set(self.pool), set(self.whole.inputs), set(self.whole.weights)
+        tables = (self.pool, self.whole.inputs, self.whole.weights)
+        before = [set(table) for table in tables]
         try:
             text = maker(self)
             names, specs = self.typed(text)
         except (Unfit, *IN_JAX):
-            self._forget(*before)
+            for table, kept in zip(tables, before, strict=True):
+                for name in set(table) - kept:
+                    del table[name]
             return False
         TAKEN[maker.__name__] += 1
         self.steps.append(Step(names, text, tuple(self.bodies)))
@@ -267,30 +261,18 @@ class Draw:
         name = f"v{self.whole.number()}"
         results = types(Step((name,), text, tuple(self.bodies)), self.whole.structs)[0]
         several = isinstance(results, (tuple, list))
-        found = [self._spec(r) for r in (results if several else [results])]
-        for spec in found:
-            size = math.prod(d if isinstance(d, int) else 4 for d in spec.shape)
-            if size > LARGEST or spec.rank > 5 or spec.kind not in "fiub":
+        found = []
+        for result in results if several else [results]:
+            if not isinstance(result, jax.ShapeDtypeStruct) or result.dtype.name not in ALL:
                 raise Unfit
+            spec = Spec.of(result)
+            size = math.prod(d if isinstance(d, int) else 4 for d in spec.shape)
+            if size > LARGEST or spec.rank > 5:
+                raise Unfit
+            found.append(spec)
         if several and len(found) == 1:
             raise Unfit
-        if not several:
-            return (name,), found
-        return tuple(f"v{self.whole.number()}" for _ in found), found
-
-    def _spec(self, result: Any) -> Spec:
-        if not isinstance(result, jax.ShapeDtypeStruct) or result.dtype.name not in ALL:
-            raise Unfit
-        return Spec.of(result)
-
-    def _forget(self, pool: set[str], inputs: set[str], weights: set[str]) -> None:
-        for table, kept in (
-            (self.pool, pool),
-            (self.whole.inputs, inputs),
-            (self.whole.weights, weights),
-        ):
-            for name in set(table) - kept:
-                del table[name]
+        return (tuple(f"v{self.whole.number()}" for _ in found) if several else (name,)), found
 
 
 ALL = {*DTYPES, *WIDE}
@@ -324,15 +306,6 @@ def draw(seed: str, limits: Limits = LIMITS) -> Program:
     ends = [name for name in made if name not in read]
     outputs = {*ends[-3:], *rng.sample(made, min(len(made), rng.randint(0, 1)))}
     opset = rng.choice((23, 23, 23, 24, 26, 18, 21, 17))
-    return live(
-        Program(
-            whole.inputs,
-            whole.weights,
-            tuple(first.steps),
-            tuple(n for n in made if n in outputs),
-            opset,
-            x64,
-            rng.random() < 0.4,
-            rng.random() < 0.5,
-        )
-    )
+    kept = tuple(n for n in made if n in outputs)
+    program = Program(whole.inputs, whole.weights, tuple(first.steps), kept, opset, x64)
+    return live(replace(program, closure=rng.random() < 0.4, strict=rng.random() < 0.5))

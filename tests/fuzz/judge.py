@@ -5,6 +5,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,9 @@ def judge(
 def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     fn, params = function(program)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
+    how = {"params": params, "opset": program.opset, "strict": program.strict}
     try:
-        export = converter.to_onnx(
-            fn, specs, params=params, opset=program.opset, strict=program.strict
-        )
+        export = converter.to_onnx(fn, specs, **how)
     except (converter.Unsupported, converter.SpecError) as error:
         return Outcome("refused", str(error), _plain(str(error)))
     except ANY as error:
@@ -106,22 +106,26 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     return outcome
 
 
+def _called(program: Program, wrap: Callable[..., Any] = lambda fn: fn) -> Callable[..., Any]:
+    """The program as a function of its inputs. Its parameters are operands too, no constants."""
+    fn, params = function(program)
+    return wrap(fn) if params is None else partial(wrap(fn), params)
+
+
 def _raises(program: Program, kind: type[Exception]) -> bool:
     """Whether JAX raises the same where it runs the program."""
-    fn, params = function(program)
-    shapes = [[d if isinstance(d, int) else 3 for d in s.shape] for s in program.inputs.values()]
-    inputs = [jnp.zeros(n, s.dtype) for n, s in zip(shapes, program.inputs.values(), strict=True)]
+    sizes = [[d if isinstance(d, int) else 3 for d in s.shape] for s in program.inputs.values()]
+    inputs = [jnp.zeros(n, s.dtype) for n, s in zip(sizes, program.inputs.values(), strict=True)]
     try:
-        jax.jit(fn)(*([] if params is None else [params]), *inputs)
+        _called(program, jax.jit)(*inputs)
     except ANY as error:
         return isinstance(error, kind)
     return False
 
 
 def _checked(program: Program, export: converter.Export, tell: Callable[[bool], object]) -> Outcome:
-    fn, params = function(program)
     try:
-        verdict = converter.check(export, _reference(fn, params, tell))
+        verdict = converter.check(export, _reference(program, tell))
     except Invalid as error:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
@@ -129,7 +133,7 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return Outcome(kind, str(error), "type")
     except ANY as error:
         return _unfit(program, error)
-    if verdict.passed or converter.check(export, _eager(fn, params)).passed:
+    if verdict.passed or converter.check(export, _eager(program)).passed:
         return Outcome("right")
     sample = verdict.differences[0].sample
     for word, what, kind in (
@@ -159,17 +163,16 @@ def _traced(program: Program) -> Graph:
 def is_open(program: Program, difference: converter.Difference) -> bool:
     """Whether JAX has two numbers for the element: compiled as one and step by step, or for inputs
     that are one rounding away."""
-    fn, params = function(program)
     graph = _traced(program)
     inputs = dict(samples(graph))[difference.sample]
     output = [f"output_{i}" for i in range(len(graph.outputs))].index(difference.output)
     rng = np.random.default_rng(0)
     near = [_moved(np.asarray(x), rng) for x in inputs]
-    compiled, eager = _reference(fn, params, bool), _eager(fn, params)
-    found = []
-    for run, arguments in ((compiled, inputs), (eager, inputs), (compiled, near)):
-        results = jax.tree.leaves(run(*arguments))
-        found.append(float(results[output][difference.index]))
+    compiled, eager = _reference(program, bool), _eager(program)
+    found = [
+        float(jax.tree.leaves(run(*arguments))[output][difference.index])
+        for run, arguments in ((compiled, inputs), (eager, inputs), (compiled, near))
+    ]
     return not np.isclose(found[0], found[1:], rtol=1e-3, atol=0, equal_nan=True).all()
 
 
@@ -228,9 +231,8 @@ def _is_huge(array: np.ndarray) -> bool:
     """Finite numbers whose reciprocals are subnormal."""
     if array.dtype not in (np.float32, np.float64):
         return False
-    return bool(
-        (np.isfinite(array) & (abs(array) > 1 / np.finfo(array.dtype).smallest_normal)).any()
-    )
+    least = 1 / np.finfo(array.dtype).smallest_normal
+    return bool((np.isfinite(array) & (abs(array) > least)).any())
 
 
 def _holds_nan(array: np.ndarray) -> bool:
@@ -246,16 +248,13 @@ def _is_negative_nan(array: np.ndarray) -> bool:
     return _holds_nan(array) and bool((np.isnan(array) & np.signbit(array)).any())
 
 
-def _reference(
-    fn: Callable[..., Any], params: Any, tell: Callable[[bool], object]
-) -> Callable[..., Any]:
-    call = jax.jit(fn)
+def _reference(program: Program, tell: Callable[[bool], object]) -> Callable[..., Any]:
+    call = _called(program, jax.jit)
 
     def run(*inputs: Any) -> Any:
         tell(True)
         try:
-            results = call(*inputs) if params is None else call(params, *inputs)
-            return jax.block_until_ready(results)
+            return jax.block_until_ready(call(*inputs))
         except IN_JAX as error:
             raise Invalid(f"{type(error).__name__}: {error}") from error
         finally:
@@ -264,16 +263,17 @@ def _reference(
     return run
 
 
-def _eager(fn: Callable[..., Any], params: Any) -> Callable[..., Any]:
+def _eager(program: Program) -> Callable[..., Any]:
     """Operation by operation: XLA rewrites what it compiles as one, `x / x` to 1 for infinite x."""
+    call = _called(program)
 
     def run(*inputs: Any) -> Any:
-        arrays = [*([] if params is None else [params]), *map(jnp.asarray, inputs)]
+        arrays = list(map(jnp.asarray, inputs))
         try:
             with jax.disable_jit():
-                return fn(*arrays)
+                return call(*arrays)
         except ValueError:  # a loop of no rounds is taken compiled only
-            return fn(*arrays)
+            return call(*arrays)
 
     return run
 

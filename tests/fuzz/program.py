@@ -36,9 +36,7 @@ class Spec:
     @property
     def kind(self) -> str:
         """One of `fiub`."""
-        return {"b": "b", "i": "i", "u": "u"}.get(self.dtype[0], "f").replace(
-            "b", "f" if self.dtype == "bfloat16" else "b"
-        )
+        return "f" if self.dtype == "bfloat16" or self.dtype[0] not in "biu" else self.dtype[0]
 
     @property
     def rank(self) -> int:
@@ -119,15 +117,11 @@ def reads(step: Step) -> set[str]:
     return found
 
 
-# ------------------------------------------------------------------------------------------ source
-
-
 def _lines(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
         for body in step.bodies:
             yield f"def {body.name}({', '.join(body.args)}):"
-            inner = [*_lines(body.steps), f"return {body.result}"]
-            yield from (f"    {line}" for line in inner)
+            yield from (f"    {line}" for line in [*_lines(body.steps), f"return {body.result}"])
         yield f"{', '.join(step.names)} = {step.text}"
 
 
@@ -135,10 +129,8 @@ def weight(name: str, spec: Spec) -> str:
     """The expression that draws a weight."""
     seed, shape = int(name[1:]), tuple(spec.shape)
     draws = {"f": f"standard_normal({shape})", "b": f"integers(0, 2, {shape})"}
-    drawn = draws.get(spec.kind, f"integers(0, 7, {shape})")
-    return (
-        f"jax.device_put(np.asarray(np.random.default_rng({seed}).{drawn}).astype({spec.dtype!r}))"
-    )
+    drawn = f"{draws.get(spec.kind, f'integers(0, 7, {shape})')}).astype({spec.dtype!r})"
+    return f"jax.device_put(np.asarray(np.random.default_rng({seed}).{drawn})"
 
 
 def source(program: Program) -> str:
@@ -147,8 +139,7 @@ def source(program: Program) -> str:
     body = [*unpack, *_lines(program.steps), f"return ({', '.join(program.outputs)},)"]
     head = "params, " if program.weights and not program.closure else ""
     drawn = [f"{name} = {weight(name, spec)}" for name, spec in program.weights.items()]
-    lines = [*drawn] if program.closure else []
-    lines.append(f"def fn({head}{', '.join(program.inputs)}):")
+    lines = [*(drawn if program.closure else []), f"def fn({head}{', '.join(program.inputs)}):"]
     return "\n".join([*lines, textwrap.indent("\n".join(body), "    "), ""])
 
 
@@ -183,8 +174,7 @@ def note(name: str, value: Any) -> None:
 
 @lru_cache(256)
 def _run(code: str) -> dict[str, Any]:
-    namespace: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own}
-    namespace["note"] = note
+    namespace = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own, "note": note}
     exec(compile(code, "<program>", "exec"), namespace)
     return namespace
 
@@ -207,15 +197,12 @@ def types(step: Step, known: Mapping[str, Any]) -> list[Any]:
 
 def changed(steps: Iterable[Step], change: Callable[[str], str]) -> tuple[Step, ...]:
     """Steps with other texts, nested functions included."""
+
+    def inside(body: Body) -> Body:
+        return replace(body, steps=changed(body.steps, change), result=change(body.result))
+
     return tuple(
-        replace(
-            step,
-            text=change(step.text),
-            bodies=tuple(
-                replace(b, steps=changed(b.steps, change), result=change(b.result))
-                for b in step.bodies
-            ),
-        )
+        replace(step, text=change(step.text), bodies=tuple(map(inside, step.bodies)))
         for step in steps
     )
 

@@ -57,6 +57,11 @@ def branch(chosen):
     return fn
 
 
+def a_part_too(weights, x):
+    ranges = jnp.ptp(weights[0], axis=(1, 2), keepdims=True)
+    return ranges, jnp.split(ranges, [1], axis=2)[1]
+
+
 def chosen_branch(weights, x):
     return branch(jnp.argmax(weights[0] * 0) + 2)(x)
 
@@ -73,6 +78,10 @@ def standardize(x, epsilon=1e-5):
 
 def channels_out_first(x, w):
     return lax.conv_general_dilated(x, w, (1,), [(0, 0)], dimension_numbers=("NCH", "HIO", "CHN"))
+
+
+def transposed_convolution(x, w):
+    return lax.conv_transpose(x, w, (2, 2), "SAME")
 
 
 def dilated_maximum(x):
@@ -104,14 +113,7 @@ one_by_one = windows(0.0, lax.add, (1, 1), (1, 2), "VALID")
 F64 = "float64"
 
 CASES = [
-    Case(
-        "program of which parts are used",
-        lambda w, x: (lambda v: (v, jnp.split(v, [1], axis=2)[1]))(
-            jnp.ptp(w[0], axis=(1, 2), keepdims=True)
-        ),
-        [(1,)],
-        [(1, 2, 1)],
-    ),
+    Case("program of which parts are used", a_part_too, [(1,)], [(1, 2, 1)]),
     Case("program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]),
     Case("rotated parameter", lambda w, x: rotary(w[0], w[1], x), [(1, 1)], [(1, 2), (1, 2)]),
     Case("lost in a sort", lambda w, x: lax.sort((x, w[0]), num_keys=1)[0], [(0,)], [(0,)]),
@@ -136,21 +138,13 @@ CASES = [
         [(1, 2, 2, 1, 1), (0, 1)],
     ),
     Case("selected", lambda x, y: jnp.select([y > 1, x < 0], [x, x], 0), [("B", 0, 1)] * 2),
-    Case(
-        "convolution of nothing",
-        lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"),
-        [(1, 0, 2, 2), (1, 1, 2, 1)],
-    ),
+    Case("convolution of nothing", transposed_convolution, [(1, 0, 2, 2), (1, 1, 2, 1)]),
     Case(
         "scan over what may be empty",
         lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x[1:], reverse=True),
         [("B", 2)],
     ),
-    Case(
-        "gradient of a minimum so far",
-        slope(lambda x: lax.cummin(x, axis=1, reverse=True)),
-        [("B", 2)],
-    ),
+    Case("slope of cummin", slope(lambda x: lax.cummin(x, axis=1, reverse=True)), [("B", 2)]),
     Case("half of a small size", lambda x: x[: x.shape[0] // 2].reshape(1, -1, 2), [("B", 2)]),
     Case("summed", lambda x: jax.value_and_grad(lambda y: jnp.sum(y))(x), [("B", 0, 1)]),
     Case("applied", lambda x: x.at[1:, ::-1].apply(jnp.sin), [(3, 2)]),

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from equimo.vision.models.vit import _VIT5_BASE_CFG, VisionTransformer
 
+from tests.references.running import OURS
 from tests.synthetic import digest, make_image, make_state
 
 SEED = 5
@@ -34,11 +35,7 @@ CONFIG = _VIT5_BASE_CFG | {
 def path_of(path) -> str:
     """The name of Equimo's leaf in our tree."""
     name = jax.tree_util.keystr(path, simple=True, separator=".")
-    for theirs, ours in (
-        ("blocks.0.blocks.", "blocks."),
-        ("patch_rope.freqs", "freqs"),
-        ("reg_rope.freqs", "reg_freqs"),
-    ):
+    for theirs, ours in OURS:
         name = name.replace(theirs, ours)
     return name
 

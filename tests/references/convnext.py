@@ -42,13 +42,8 @@ def equimo_model(config: ConvNeXtConfig, values: Values):
     from equimo.models.convnext import ConvNeXt
 
     def build(key):
-        return ConvNeXt(
-            depths=list(config.depths),
-            dims=list(config.dims),
-            act_layer="exactgelu",
-            num_classes=0,
-            key=key,
-        )
+        sizes = {"depths": list(config.depths), "dims": list(config.dims), "num_classes": 0}
+        return ConvNeXt(**sizes, act_layer="exactgelu", key=key)
 
     def place(path, leaf):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
@@ -105,8 +100,7 @@ def run_timm(config, values, image) -> Arrays:
         return {"pooler_output": model(torch.from_numpy(image[None]))[0].numpy()}
 
 
-BY: dict[str, Reference] = {"equimo": run_equimo, "transformers": by_transformers}
-
 REFERENCES: dict[str, dict[str, Reference]] = {
-    name: dict(BY) for name in zoo.list_models("*convnext*")
+    name: {"equimo": run_equimo, "transformers": by_transformers}
+    for name in zoo.list_models("*convnext*")
 }

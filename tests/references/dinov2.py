@@ -5,61 +5,34 @@ and Equimo also where there are (facts: 0.3 to 0.6), so they are asked at the si
 `Dinov2WithRegistersModel` antialiases as the original does and is asked at any.
 """
 
-from tests.references import Arrays
-from tests.references.running import (
-    Values,
-    both,
-    equimo_model,
-    run_equimo,
-    run_transformers,
-    transformers_model,
-)
+from tests.references import Arrays, running
+from tests.references.running import Values
 from weights.namings import huggingface_names
 from zoo.models.config import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
-    return run_equimo(equimo_model(name, values), image)
-
-
-def settings_of(config: Config) -> dict:
-    """What the configurations of both of transformers' classes share."""
-    gated = config.ffn == "swiglu_fused"
-    return {
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.depth,
-        "num_attention_heads": config.heads,
-        # The gated network takes two thirds of it, rounded up to a multiple of 8.
-        "mlp_ratio": 4 if gated else config.hidden // config.dim,
-        "use_swiglu_ffn": gated,
-        "layer_norm_eps": config.norm_eps,
-        "patch_size": config.patch_size,
-        "image_size": config.positions.grid * config.patch_size,
-    }
+    return running.run_equimo(running.equimo_model(name, values), image)
 
 
 def transformers(config: Config, values: Values):
-    from transformers import (
-        Dinov2Config,
-        Dinov2Model,
-        Dinov2WithRegistersConfig,
-        Dinov2WithRegistersModel,
-    )
+    from transformers import Dinov2Model, Dinov2WithRegistersModel
 
+    gated = config.ffn == "swiglu_fused"
+    settings = running.learned(config) | {"use_swiglu_ffn": gated}
+    # The gated network takes two thirds of it, rounded up to a multiple of 8.
+    settings["mlp_ratio"] = 4 if gated else config.hidden // config.dim
+    kind = Dinov2WithRegistersModel if config.registers else Dinov2Model
     if config.registers:
-        settings = Dinov2WithRegistersConfig(
-            **settings_of(config), num_register_tokens=config.registers
-        )
-        kind = Dinov2WithRegistersModel
-    else:
-        settings, kind = Dinov2Config(**settings_of(config)), Dinov2Model
-    return transformers_model(kind, settings, huggingface_names.DINOV2_VIT, values)
+        settings["num_register_tokens"] = config.registers
+    names = huggingface_names.DINOV2_VIT
+    return running.transformers_model(kind, kind.config_class(**settings), names, values)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
-    return run_transformers(transformers(config, values), image)
+    return running.run_transformers(transformers(config, values), image)
 
 
-REFERENCES = both(
+REFERENCES = running.both(
     by_equimo, by_transformers, dinov2_vits14="dinov2_vits14", dinov2_vits14_reg="dinov2_vits14_reg"
 )

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tests.references import Arrays
+from tests.references import Arrays, running
 from tests.references.dinov2 import by_equimo
-from tests.references.running import Values, both, run_transformers, transformers_model
+from tests.references.running import Values
 from weights.namings import huggingface_names
 from zoo.models.config import Config
 
@@ -17,26 +17,26 @@ def transformers(config: Config, values: Values):
     from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
     settings = DINOv3ViTConfig(
-        hidden_size=config.dim,
-        num_hidden_layers=config.depth,
-        num_attention_heads=config.heads,
+        **running.common(config),
         intermediate_size=config.hidden,
         num_register_tokens=config.registers,
-        patch_size=config.patch_size,
         use_gated_mlp=config.ffn == "swiglu",
         hidden_act="silu" if config.ffn == "swiglu" else "gelu",
         query_bias=config.qkv_bias,
         key_bias=config.qkv_bias and bool(values[BIAS][config.dim : 2 * config.dim].any()),
         value_bias=config.qkv_bias,
     )
-    model = transformers_model(DINOv3ViTModel, settings, huggingface_names.DINOV3_VIT, values)
+    names = huggingface_names.DINOV3_VIT
+    model = running.transformers_model(DINOv3ViTModel, settings, names, values)
     periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
     model.rope_embeddings.inv_freq = 1 / periods
     return model
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
-    return run_transformers(transformers(config, values), image)
+    return running.run_transformers(transformers(config, values), image)
 
 
-REFERENCES = both(by_equimo, by_transformers, dinov3_vits16="dinov3_vits16_pretrain_lvd1689m")
+REFERENCES = running.both(
+    by_equimo, by_transformers, dinov3_vits16="dinov3_vits16_pretrain_lvd1689m"
+)

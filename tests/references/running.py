@@ -13,6 +13,7 @@ from tests.references import Arrays, Reference
 from weights.mapping import Naming
 from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 from weights.writers.items import items_for
+from zoo.models.config import Config
 
 Values = Mapping[str, np.ndarray]
 
@@ -32,6 +33,22 @@ def both(
         ours: {"equimo": partial(by_equimo, theirs), "transformers": by_transformers}
         for ours, theirs in names.items()
     }
+
+
+def common(config: Config) -> dict[str, Any]:
+    """What transformers' configurations of vision transformers share."""
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "patch_size": config.patch_size,
+    }
+
+
+def learned(config: Config) -> dict[str, Any]:
+    """The same where positions are learned, at the size of training."""
+    size = config.positions.grid * config.patch_size
+    return common(config) | {"layer_norm_eps": config.norm_eps, "image_size": size}
 
 
 def weights_of(values: Values) -> Weights:

@@ -5,45 +5,30 @@ Away from 224 x 224 transformers interpolates positions without antialiasing, as
 trained; Equimo does so only if told.
 """
 
-from tests.references import Arrays
-from tests.references.running import (
-    Values,
-    both,
-    equimo_model,
-    run_equimo,
-    run_transformers,
-    transformers_model,
-)
+from tests.references import Arrays, running
+from tests.references.running import Values
 from weights.namings import huggingface_names
 from zoo.models.config import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
     changes = {"dynamic_img_size": True, "interpolate_antialias": True}
-    return run_equimo(equimo_model(name, values, **changes), image, logits=True)
+    return running.run_equimo(running.equimo_model(name, values, **changes), image, logits=True)
 
 
 def transformers(config: Config, values: Values):
     from transformers import ViTConfig, ViTForImageClassification
 
-    settings = ViTConfig(
-        hidden_size=config.dim,
-        num_hidden_layers=config.depth,
-        num_attention_heads=config.heads,
-        intermediate_size=config.hidden,
-        hidden_act="gelu",
-        layer_norm_eps=config.norm_eps,
-        patch_size=config.patch_size,
-        image_size=config.positions.grid * config.patch_size,
-        num_labels=config.classes,
-    )
-    return transformers_model(ViTForImageClassification, settings, huggingface_names.VIT, values)
+    more = {"intermediate_size": config.hidden, "num_labels": config.classes}
+    settings = ViTConfig(**running.learned(config), **more, hidden_act="gelu")
+    names = huggingface_names.VIT
+    return running.transformers_model(ViTForImageClassification, settings, names, values)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
     model = transformers(config, values)
-    tokens = run_transformers(model.vit, image, ("last_hidden_state",))
-    return tokens | run_transformers(model, image, ("logits",))
+    tokens = running.run_transformers(model.vit, image, ("last_hidden_state",))
+    return tokens | running.run_transformers(model, image, ("logits",))
 
 
-REFERENCES = both(by_equimo, by_transformers, vit_tiny_patch16_224="vit_tiny_patch16_224")
+REFERENCES = running.both(by_equimo, by_transformers, vit_tiny_patch16_224="vit_tiny_patch16_224")

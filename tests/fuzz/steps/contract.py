@@ -1,62 +1,56 @@
 """Contractions: einsum with any labels, matrix products, dot_general."""
 
+from typing import Any
+
 from tests.fuzz.draw import Draw
-from tests.fuzz.program import Shape
 from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
 
-LETTERS = "abcdefgh"
-
-PRODUCT = "{{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}"
 OF_A_VALUE["columns"] = lambda d, x, rows, axis: d.of(
     (int(rows), d.pool[x].shape[int(axis)]), d.pool[x].dtype
 )
-lines(
-    outer=(0.5, "jnp.{outer|kron|convolve|correlate|inner}({x:f1}, {y:f1})"),
-    cross=(0.5, "jnp.cross({x:f1-2!}, {like x})"),
-    matmul=(1, f"{{x:*1-4}} {{n=size}} {{y=shaped x -1 n}} => {PRODUCT}"),
-    matmul_batched=(1, f"{{x:*2-4}} {{n=size}} {{y=shaped x *2 -1 n}} => {PRODUCT}"),
-    matmul_vector=(1, f"{{x:*1-4}} {{y=shaped x -1}} => {PRODUCT}"),
-    matmul_right=(1, "{x:f2-4} {n=size} => {shaped x n -2} @ {x}"),
-    tensordot=(
-        0.7,
-        "{x:f2-4} {n=size} {a=place x} => jnp.tensordot({x}, {columns x n a}, axes=(({a},), (1,)))",
-    ),
-    linear=(1.5, "{x:f1-4} {n=size} => {x} @ {shaped x n -1}.T + {shaped x n}"),
-    # Three vectors in one contraction.
-    weighted=(0.4, "jnp.einsum('a,ba,b->{|a|b|ab}', {shaped x -1}, {x:f2}, {shaped x -2})"),
-)
+lines("""
+PRODUCT = {{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}
+0.5 outer jnp.{outer|kron|convolve|correlate|inner}({x:f1}, {y:f1})
+0.5 cross jnp.cross({x:f1-2!}, {like x})
+1 matmul {x:*1-4} {n=size} {y=shaped x -1 n} => {PRODUCT}
+1 matmul_batched {x:*2-4} {n=size} {y=shaped x *2 -1 n} => {PRODUCT}
+1 matmul_vector {x:*1-4} {y=shaped x -1} => {PRODUCT}
+1 matmul_right {x:f2-4} {n=size} => {shaped x n -2} @ {x}
+0.7 tensordot {x:f2-4} {n=size} {a=place x} =>
+    jnp.tensordot({x}, {columns x n a}, axes=(({a},), (1,)))
+1.5 linear {x:f1-4} {n=size} => {x} @ {shaped x n -1}.T + {shaped x n}
+# Three vectors in one contraction.
+0.4 weighted jnp.einsum('a,ba,b->{|a|b|ab}', {shaped x -1}, {x:f2}, {shaped x -2})
+""")
 
 
 @step(4)
 def einsum(d: Draw) -> str:
     x = d.any("fi", (1, 4))
-    letters = list(LETTERS)
+    letters = list("abcdefgh")
     d.rng.shuffle(letters)
-    sizes: dict[str, object] = {}
+    sizes: dict[str, Any] = {}
     first = ""
     for size in d.pool[x].shape:
         same = [k for k, v in sizes.items() if v == size]
         label = d.rng.choice(same) if same and d.chance(0.07) else letters.pop()
         sizes[label] = size
         first += label
-    labels, names = [first], [x]
+    operands = [(first, x)]
     for _ in range(d.integer(0, 2) if d.chance(0.5) else 1):
         known = list(sizes)
         chosen = d.rng.sample(known, d.integer(0, min(3, len(known))))
         if d.chance(0.6):
-            letter = letters.pop()
-            sizes[letter] = d.size()
-            chosen.append(letter)
+            chosen.append(letters.pop())
+            sizes[chosen[-1]] = d.size()
         d.rng.shuffle(chosen)
-        shape: Shape = tuple(sizes[c] for c in chosen)  # type: ignore[misc]
-        names.append(d.of(shape, d.pool[x].dtype))
-        labels.append("".join(chosen))
-    order = list(range(len(names)))
-    d.rng.shuffle(order)
+        name = d.of(tuple(sizes[c] for c in chosen), d.pool[x].dtype)
+        operands.append(("".join(chosen), name))
+    d.rng.shuffle(operands)
     out = [c for c in sizes if d.chance(0.6)]
     d.rng.shuffle(out)
-    spec = ",".join(labels[i] for i in order) + "->" + "".join(out)
-    return f"jnp.einsum({spec!r}, {', '.join(names[i] for i in order)})"
+    labels, names = zip(*operands, strict=True)
+    return f"jnp.einsum({','.join(labels) + '->' + ''.join(out)!r}, {', '.join(names)})"
 
 
 @step(2)
@@ -65,15 +59,10 @@ def dot_general(d: Draw) -> str:
     shape = d.pool[x].shape
     axes = d.rng.sample(range(len(shape)), d.integer(0, len(shape)))
     cut = d.integer(0, len(axes))
-    batch, contract = axes[:cut], axes[cut:]
-    free: list[int | str | None] = [None] * d.integer(0, 2)
-    places: list[int | None] = [*batch, *contract, *free]  # type: ignore[list-item]
+    places: list[int | None] = [*axes, *[None] * d.integer(0, 2)]
     d.rng.shuffle(places)
-    other: Shape = tuple(d.size() if p is None else shape[p] for p in places)
-    y = d.of(other, d.pool[x].dtype)
-    numbers = (
-        (tuple(contract), tuple(places.index(p) for p in contract)),
-        (tuple(batch), tuple(places.index(p) for p in batch)),
-    )
+    y = d.of(tuple(d.size() if p is None else shape[p] for p in places), d.pool[x].dtype)
+    parts = (axes[cut:], axes[:cut])  # contracted, and in the batch
+    numbers = tuple((tuple(part), tuple(map(places.index, part))) for part in parts)
     more = d.choice("", "", ", preferred_element_type=jnp.float32")
     return f"lax.dot_general({x}, {y}, {numbers}{more})"

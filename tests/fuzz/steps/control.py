@@ -39,23 +39,17 @@ OF_A_VALUE |= {
     "rows": lambda d, x: d.function([Spec(d.pool[x].shape[1:], d.pool[x].dtype)], last),
     "scalar": lambda d, dtype: d.of((), dtype),
 }
-lines(
-    cond=(0.4, "lax.cond(jnp.sum({y:fi}) > 0, {looped x}, {looped x}, {x:*})"),
-    cond_of_value=(0.4, "lax.cond({scalar bool}, {looped x}, {looped x}, {x:*})"),
-    cond_of_size=(0.4, "lax.cond({x:*1+}.shape[0] > 2, {looped x}, {looped x}, {x})"),
-    switch=(0.7, "lax.switch({scalar int32}, [{looped x}, {looped x}{|, {looped x}}], {x:*})"),
-    scan_counted=(
-        0.4,
-        "lax.scan(lambda c, _: ({looped x}(c), None), {x:fi0-3}, None, length={0..4})[0]",
-    ),
-    fori_loop=(1, "lax.fori_loop({0|1}, {0..4}, {counted x}, {x:fi})"),
-    while_loop=(
-        0.7,
-        "lax.while_loop(lambda s: (s[0] < {1..4}){| & (jnp.sum(s[1]) < 50)}, "
-        "lambda s: (s[0] + 1, {looped x}(s[1])), (0, {x:fi}))[1]",
-    ),
-    map=(1, "lax.map({rows x}, {x:*1-4})"),
-)
+lines("""
+0.4 cond lax.cond(jnp.sum({y:fi}) > 0, {looped x}, {looped x}, {x:*})
+0.4 cond_of_value lax.cond({scalar bool}, {looped x}, {looped x}, {x:*})
+0.4 cond_of_size lax.cond({x:*1+}.shape[0] > 2, {looped x}, {looped x}, {x})
+0.7 switch lax.switch({scalar int32}, [{looped x}, {looped x}{|, {looped x}}], {x:*})
+0.4 scan_counted lax.scan(lambda c, _: ({looped x}(c), None), {x:fi0-3}, None, length={0..4})[0]
+1 fori_loop lax.fori_loop({0|1}, {0..4}, {counted x}, {x:fi})
+0.7 while_loop lax.while_loop(lambda s: (s[0] < {1..4}){| & (jnp.sum(s[1]) < 50)},
+    lambda s: (s[0] + 1, {looped x}(s[1])), (0, {x:fi}))[1]
+1 map lax.map({rows x}, {x:*1-4})
+""")
 
 
 @step(1.5)

@@ -30,10 +30,6 @@ def static_index(d: Draw, x: str) -> str:
     return ", ".join(taken)
 
 
-def _array(d: Draw, size: object, shape: tuple[int, ...]) -> str:
-    return d.indices(shape, size, d.choice("int32", "int32", "int32", "uint8", "int8"))
-
-
 def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
     """Arrays and scalars mixed with slices; ``inside`` the axes, as plain indexing promises."""
     shape = d.pool[x].shape
@@ -42,7 +38,8 @@ def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
     for axis, size in enumerate(shape[: d.integer(1, len(shape))]):
         if d.chance(0.6) or not taken:
             kind = d.choice(common, common, (), tuple(1 for _ in common))
-            index = _array(d, size, kind)
+            dtype = d.choice("int32", "int32", "int32", "uint8", "int8")
+            index = d.indices(kind, size, dtype)
             taken.append(_within(index, size, f"{x}.shape[{axis}]") if inside else index)
         else:
             taken.append(d.choice(":", part(d, size), ":"))
@@ -66,32 +63,20 @@ OF_A_VALUE |= {
     "one": lambda d, x, axis: d.indices((), d.pool[x].shape[int(axis)]),
     "several": lambda d, x, axis: d.indices(d.sizes(0, 2), d.pool[x].shape[int(axis)]),
 }
-lines(
-    take_sorted=(
-        0.7,
-        "jnp.take_along_axis({x:fiu1+}, jnp.argsort({x}, axis={a=place x}), axis={a})",
-    ),
-    nonzero=(0.4, "jnp.nonzero({x:fib1-2!}, size={1..4}, fill_value=0)[0]"),
-    delete=(0.3, "jnp.{delete({x:*1+}, 0{|, axis=0})|insert({x}, 0, 1, axis=0)}"),
-    slice=(4, "{x:*1+}[{static x}]"),
-    gather=(2, "{x:*1+}[{inside x}]"),
-    gather_outside=(
-        2,
-        "{x:*1+}.at[{dynamic x}].get(mode={'clip'|'fill'|'fill', fill_value=7|'wrap'})",
-    ),
-    scatter_apply=(0.5, "{x:f1+}.at[{static x}].apply(jnp.sin)"),
-    take=(
-        2,
-        "{a=axis x} => "
-        "jnp.take({x:*1+}, {several x a}, axis={a}, mode={None|'clip'|'wrap'|'fill'})",
-    ),
-    dynamic_slice=(1.5, "lax.dynamic_slice({x:*1+!}, {starts x}, {sizes x})"),
-    dynamic_index_in_dim=(
-        1,
-        "{a=place x} => lax.dynamic_index_in_dim({x:*1+}, {one x a}, {a}, keepdims={True|False})",
-    ),
-    slice_in_dim=(0.5, "lax.slice_in_dim({x:*1+!}, {0..2}, {2..4}, axis={place x})"),
-)
+lines("""
+0.7 take_sorted jnp.take_along_axis({x:fiu1+}, jnp.argsort({x}, axis={a=place x}), axis={a})
+0.4 nonzero jnp.nonzero({x:fib1-2!}, size={1..4}, fill_value=0)[0]
+0.3 delete jnp.{delete({x:*1+}, 0{|, axis=0})|insert({x}, 0, 1, axis=0)}
+4 slice {x:*1+}[{static x}]
+2 gather {x:*1+}[{inside x}]
+2 gather_outside {x:*1+}.at[{dynamic x}].get(mode={'clip'|'fill'|'fill', fill_value=7|'wrap'})
+0.5 scatter_apply {x:f1+}.at[{static x}].apply(jnp.sin)
+2 take {a=axis x} => jnp.take({x:*1+}, {several x a}, axis={a}, mode={None|'clip'|'wrap'|'fill'})
+1.5 dynamic_slice lax.dynamic_slice({x:*1+!}, {starts x}, {sizes x})
+1 dynamic_index_in_dim {a=place x} => lax.dynamic_index_in_dim({x:*1+}, {one x a}, {a},
+    keepdims={True|False})
+0.5 slice_in_dim lax.slice_in_dim({x:*1+!}, {0..2}, {2..4}, axis={place x})
+""")
 
 
 @step(5)

@@ -3,108 +3,69 @@
 from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.steps.registry import lines, step
 
-SOFTMAX = (
-    "jax.nn.softmax({x:f1+}, axis={a=near x})",
-    "jax.nn.log_softmax({x:f1+}, axis={a=near x})",
-    "jnp.exp({x:f1+}) / jnp.sum(jnp.exp({x}), axis={a=near x}, keepdims=True)",
-    "(lambda e: e / e.sum({a=near x}, keepdims=True))"
-    "(jnp.exp({x:f1+} - {x}.max({a}, keepdims=True)))",
-    "jnp.exp({x:f1+} - jax.scipy.special.logsumexp({x}, axis={a=near x}, keepdims=True))",
-    "jax.nn.softmax({x:f1+}, axis={a=near x}, where={x} > -1)",
-)
-GELU = (
-    "jax.nn.gelu({x:f}, approximate=False)",
-    "jax.nn.gelu({x:f})",
-    "0.5 * {x:f} * (1 + lax.erf({x} / 2 ** 0.5))",
-    "{x:f} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))",
-    "{x:f} * jax.scipy.stats.norm.cdf({x})",
-    "0.5 * {x:f} * (1 + jnp.tanh(0.7978845608028654 * ({x} + {0.044715|0.05} * {x} ** 3)))",
-    "{x:f} * jax.nn.sigmoid(1.702 * {x})",
-    "jnp.tanh(0.7978845608028654 * ({x:f} + {like x}))",
-)
-for _name, _spellings in (("softmax", SOFTMAX), ("gelu", GELU)):
-    for _number, _text in enumerate(_spellings):
-        lines(**{f"{_name}_{_number}": (2 / len(_spellings), _text)})
-MEAN = "jnp.mean({x}, axis={a}, keepdims=True)"
-VARIANCE = (
-    f"{{jnp.var({{x}}, axis={{a}}, keepdims=True)"
-    f"|jnp.mean(({{x}} - {MEAN}) ** 2, axis={{a}}, keepdims=True)"
-    f"|(jnp.mean({{x}} ** 2, {{a}}, keepdims=True) - {MEAN} ** 2).clip(0)}}"
-)
-NORMED = (
-    f"{{({{x}} - {MEAN}) * lax.rsqrt({VARIANCE} + {{e}})"
-    f"|({{x}} - {MEAN}) / jnp.sqrt({VARIANCE} + {{e}})"
-    "|jax.nn.standardize({x}, axis={a}, epsilon={e})}"
-)
-SQUARE = (
-    "{jnp.mean({x} ** 2, axis={a}, keepdims=True)"
-    "|jnp.mean(jnp.square({x}), axis={a}, keepdims=True)"
-    "|(jnp.sum({x} * {x}, axis={a}, keepdims=True) / {x}.shape[{a}])}"
-)
-RMS = (
-    f"{{{{x}} * lax.rsqrt({SQUARE} + 1e-6)|{{x}} / jnp.sqrt({SQUARE} + 1e-5)"
-    f"|({{x}}.astype('float32') * lax.rsqrt({SQUARE}.astype('float32') + 1e-6))"
-    ".astype({x}.dtype)}"
-)
-BIAS = "{{shaped q -2 n}|{shaped q 1 n}|{shaped q *2 -2 n}}"
-ATTENTION = (
-    "{q:f2-4} {n=1..6} {k=shaped q *2 n -1} {w=-1|-1|{1..6}} {v=shaped q *2 n w} "
-    "{f=jnp.finfo({q}.dtype).min|-jnp.inf|-1e30|-1e9|-100.0} "
-    "{c=/ {q}.shape[-1] ** 0.5|* {q}.shape[-1] ** -0.5||* 0.25} "
-    "{s=({q} {c}) @ jnp.swapaxes({k}, -1, -2)|jnp.einsum('...qd,...kd->...qk', {q}, {k}) {c}"
-    "|({q} @ jnp.swapaxes({k}, -1, -2)) {c}} "
-    f"{{t={{s}}|{{s}}|jnp.where({{truths q -2 n}}, {{s}}, {{f}})|({{s}}) + {BIAS}"
-    "|({s}) + jnp.where({truths q -2 n}, 0.0, {f})"
-    "|jnp.where(jnp.tril(jnp.ones(({q}.shape[-2], {n}), bool)), {s}, {f})}"
-)
-"""Batched by vmap or by axes, with and without masks."""
-OUTPUT = (
-    "{jax.nn.softmax({t}, axis=-1) @ {v}"
-    "|jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({t}, axis=-1), {v})"
-    "|jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({t}, axis=-1))"
-    "|jax.nn.softmax({t}, axis=-2) @ {v}"
-    "|jnp.einsum('...qk,...kd->...d', jax.nn.softmax({t}, axis=-1), {v})}"
-)
-"""In several orders of axes."""
-lines(
-    layer_norm=(
-        2.5,
-        "{x:f1+} {a=near x} {e=1e-5|1e-6|1e-3} {s=along x a} => "
-        f"{NORMED}{{| * {{s}} + {{along x a}}| * {{s}}| + {{s}}}}",
-    ),
-    rms_norm=(
-        1.5,
-        f"{{x:f1+}} {{a=near x}} {{s=along x a}} {{n={RMS}}} => "
-        "{{n}|{n} * {s}|{n} * (1 + {s})|{s} * ({n})}",
-    ),
-    # As Keras folds it.
-    batch_norm=(
-        0.4,
-        "{x:f1+} {g=shaped x -1} {f=(lax.rsqrt(jnp.abs({shaped x -1}) + 1e-3) * {g})} => "
-        "{x} * {f} + ({shaped x -1} - {shaped x -1} * {f})",
-    ),
-    attention=(3, f"{ATTENTION} => {OUTPUT}"),
-    # On [batch, positions, heads, width].
-    library_attention=(
-        1,
-        "{q:f3-4} {n=size} {g=-2|-2|1} {k=shaped q *3 n g -1} {v=shaped q *3 n g -1} => "
-        "jax.nn.dot_product_attention({q}, {k}, {v}{||, is_causal=True|, mask={truths q -2 -3 n}"
-        "|, scale=0.3|, local_window_size=1}{||||||, bias={shaped q -2 -3 n}})",
-    ),
-    # A cell as Haiku writes it: one weight, used in slices.
-    gru=(
-        0.4,
-        "(lambda z, r, a: (1 - jax.nn.sigmoid(z)) * jnp.tanh(a * jax.nn.sigmoid(r)))(*jnp.split("
-        "{x:f1-2} @ {{shaped x -1 6} + {shaped x 6}|{shaped x -1 9} + {shaped x 9}}, 3, axis=-1))",
-    ),
-    normalise=(
-        0.7,
-        "{x:f1+} / (jnp.linalg.norm({x}, axis={near x}, keepdims=True) + {1e-8|1e-6|1.0})",
-    ),
-    glu=(0.25, "jax.nn.glu({x:f1+}, axis={axis x})"),
-    swish_glu=(0.25, "jax.nn.silu({x:f1+}) * {like x}"),
-    losses=(0.5, "-jnp.sum(jax.nn.softmax({like x}, -1) * jax.nn.log_softmax({x:f1+}, -1), -1)"),
-)
+lines("""
+1/3 softmax_0 jax.nn.softmax({x:f1+}, axis={a=near x})
+1/3 softmax_1 jax.nn.log_softmax({x:f1+}, axis={a=near x})
+1/3 softmax_2 jnp.exp({x:f1+}) / jnp.sum(jnp.exp({x}), axis={a=near x}, keepdims=True)
+1/3 softmax_3 (lambda e: e / e.sum({a=near x}, keepdims=True))(jnp.exp({x:f1+} - {x}.max({a},
+    keepdims=True)))
+1/3 softmax_4 jnp.exp({x:f1+} - jax.scipy.special.logsumexp({x}, axis={a=near x}, keepdims=True))
+1/3 softmax_5 jax.nn.softmax({x:f1+}, axis={a=near x}, where={x} > -1)
+1/4 gelu_0 jax.nn.gelu({x:f}, approximate=False)
+1/4 gelu_1 jax.nn.gelu({x:f})
+1/4 gelu_2 0.5 * {x:f} * (1 + lax.erf({x} / 2 ** 0.5))
+1/4 gelu_3 {x:f} * 0.5 * (1.0 + lax.erf({x} * 0.7071067811865476))
+1/4 gelu_4 {x:f} * jax.scipy.stats.norm.cdf({x})
+1/4 gelu_5 0.5 * {x:f} * (1 + jnp.tanh(0.7978845608028654 * ({x} + {0.044715|0.05} * {x} ** 3)))
+1/4 gelu_6 {x:f} * jax.nn.sigmoid(1.702 * {x})
+1/4 gelu_7 jnp.tanh(0.7978845608028654 * ({x:f} + {like x}))
+MEAN = jnp.mean({x}, axis={a}, keepdims=True)
+VARIANCE = {jnp.var({x}, axis={a}, keepdims=True)
+    |jnp.mean(({x} - {MEAN}) ** 2, axis={a}, keepdims=True)
+    |(jnp.mean({x} ** 2, {a}, keepdims=True) - {MEAN} ** 2).clip(0)}
+NORMED = {({x} - {MEAN}) * lax.rsqrt({VARIANCE} + {e})
+    |({x} - {MEAN}) / jnp.sqrt({VARIANCE} + {e})
+    |jax.nn.standardize({x}, axis={a}, epsilon={e})}
+2.5 layer_norm {x:f1+} {a=near x} {e=1e-5|1e-6|1e-3} {s=along x a} =>
+    {NORMED}{| * {s} + {along x a}| * {s}| + {s}}
+SQUARE = {jnp.mean({x} ** 2, axis={a}, keepdims=True)
+    |jnp.mean(jnp.square({x}), axis={a}, keepdims=True)
+    |(jnp.sum({x} * {x}, axis={a}, keepdims=True) / {x}.shape[{a}])}
+RMS = {{x} * lax.rsqrt({SQUARE} + 1e-6)|{x} / jnp.sqrt({SQUARE} + 1e-5)
+    |({x}.astype('float32') * lax.rsqrt({SQUARE}.astype('float32') + 1e-6)).astype({x}.dtype)}
+1.5 rms_norm {x:f1+} {a=near x} {s=along x a} {n={RMS}} =>
+    {{n}|{n} * {s}|{n} * (1 + {s})|{s} * ({n})}
+# As Keras folds it.
+0.4 batch_norm {x:f1+} {g=shaped x -1} {f=(lax.rsqrt(jnp.abs({shaped x -1}) + 1e-3) * {g})} =>
+    {x} * {f} + ({shaped x -1} - {shaped x -1} * {f})
+# Batched by vmap or by axes, with and without masks, in several orders of axes.
+SCORES = {s=({q} {c}) @ jnp.swapaxes({k}, -1, -2)
+    |jnp.einsum('...qd,...kd->...qk', {q}, {k}) {c}|({q} @ jnp.swapaxes({k}, -1, -2)) {c}}
+BIAS = {{shaped q -2 n}|{shaped q 1 n}|{shaped q *2 -2 n}}
+MASKED = {t={s}|{s}|jnp.where({truths q -2 n}, {s}, {f})|({s}) + {BIAS}
+    |({s}) + jnp.where({truths q -2 n}, 0.0, {f})
+    |jnp.where(jnp.tril(jnp.ones(({q}.shape[-2], {n}), bool)), {s}, {f})}
+OUTPUT = {jax.nn.softmax({t}, axis=-1) @ {v}
+    |jnp.einsum('...qk,...kd->...qd', jax.nn.softmax({t}, axis=-1), {v})
+    |jnp.einsum('...kd,...qk->...dq', {v}, jax.nn.softmax({t}, axis=-1))
+    |jax.nn.softmax({t}, axis=-2) @ {v}
+    |jnp.einsum('...qk,...kd->...d', jax.nn.softmax({t}, axis=-1), {v})}
+3 attention {q:f2-4} {n=1..6} {k=shaped q *2 n -1} {w=-1|-1|{1..6}} {v=shaped q *2 n w}
+    {f=jnp.finfo({q}.dtype).min|-jnp.inf|-1e30|-1e9|-100.0}
+    {c=/ {q}.shape[-1] ** 0.5|* {q}.shape[-1] ** -0.5||* 0.25} {SCORES} {MASKED} => {OUTPUT}
+# On [batch, positions, heads, width].
+1 library_attention {q:f3-4} {n=size} {g=-2|-2|1} {k=shaped q *3 n g -1} {v=shaped q *3 n g -1} =>
+    jax.nn.dot_product_attention({q}, {k}, {v}{||, is_causal=True|, mask={truths q -2 -3 n}
+    |, scale=0.3|, local_window_size=1}{||||||, bias={shaped q -2 -3 n}})
+# A cell as Haiku writes it: one weight, used in slices.
+0.4 gru (lambda z, r, a: (1 - jax.nn.sigmoid(z)) *
+    jnp.tanh(a * jax.nn.sigmoid(r)))(*jnp.split({x:f1-2} @
+    {{shaped x -1 6} + {shaped x 6}|{shaped x -1 9} + {shaped x 9}}, 3, axis=-1))
+0.7 normalise {x:f1+} / (jnp.linalg.norm({x}, axis={near x}, keepdims=True) + {1e-8|1e-6|1.0})
+0.25 glu jax.nn.glu({x:f1+}, axis={axis x})
+0.25 swish_glu jax.nn.silu({x:f1+}) * {like x}
+0.5 losses -jnp.sum(jax.nn.softmax({like x}, -1) * jax.nn.log_softmax({x:f1+}, -1), -1)
+""")
 
 
 @step(0.6)

@@ -4,38 +4,29 @@ from tests.fuzz.draw import Draw
 from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
 
 OF_A_VALUE["ids"] = lambda d, x: d.of(d.pool[x].shape[:1], "int32")
-lines(
-    reduce=(5, "jnp.{sum|prod|max|min|mean|var|std|ptp}({x:*1+}, axis={over x}{|, keepdims=True})"),
-    reduce_bool=(1, "jnp.{any|all|count_nonzero}({x:*1+}, axis={over x}{|, keepdims=True})"),
-    reduce_logarithm=(0.7, "jax.scipy.special.logsumexp({x:f1+}, axis={over x})"),
-    reduce_where=(0.5, "jnp.sum({x:fi1+}, axis={over x}, where={of x bool})"),
-    norm=(
-        0.7,
-        "jnp.linalg.norm({x:f1+}, axis={axis x}{|, ord=1|, ord=jnp.inf|, ord=2}, "
-        "keepdims={True|False})",
-    ),
-    cumulative=(0.6, "jnp.{cumsum|cumprod}({x:fiu1+}, axis={axis x})"),
-    lax_cumulative=(
-        1.4,
-        "lax.{cumsum|cumprod|cummax|cummin|cumlogsumexp}({x:fiu1+}, axis={place x}, "
-        "reverse={True|False})",
-    ),
-    extreme_argument=(2, "jnp.{argmax|argmin}({x:*1+&}, axis={axis x}{|, keepdims=True})"),
-    # Unstable, the order of equals is open.
-    sort=(1.5, "jnp.{sort|argsort}({x:*1+}, axis={axis x}{|, descending=True})"),
-    sort_several=(0.7, "lax.sort(({x:fiu1+}, {like x}), dimension={axis x}, num_keys={1..2})"),
-    lexsort=(0.5, "jnp.lexsort(({x:fiu1+}, {like x}), axis={axis x})"),
-    median=(0.5, "jnp.{median({x:f1+!&}|quantile({x}, 0.3}, axis={axis x})"),
-    differences=(0.5, "jnp.{diff({x:fi1+}, axis={axis x})|ediff1d({x})}"),
-    associative_scan=(0.4, "lax.associative_scan(jnp.{add|multiply|maximum}, {x:f1+!})"),
-    one_hot=(0.3, "jax.nn.one_hot({x:i}, {1..5}, axis={-1|0})"),
-    top_k=(1, "lax.top_k({x:fiu1+!}, {1..3})"),
-    segment_sum=(
-        0.3,
-        "jax.ops.segment_{sum|max|min|prod}({x:f1-3}, {ids x}, num_segments={1..4})",
-    ),
-    moments=(0.3, "jnp.{cov|trace|corrcoef}({x:f2})"),
-)
+lines("""
+5 reduce jnp.{sum|prod|max|min|mean|var|std|ptp}({x:*1+}, axis={over x}{|, keepdims=True})
+1 reduce_bool jnp.{any|all|count_nonzero}({x:*1+}, axis={over x}{|, keepdims=True})
+0.7 reduce_logarithm jax.scipy.special.logsumexp({x:f1+}, axis={over x})
+0.5 reduce_where jnp.sum({x:fi1+}, axis={over x}, where={of x bool})
+0.7 norm jnp.linalg.norm({x:f1+}, axis={axis x}{|, ord=1|, ord=jnp.inf|, ord=2},
+    keepdims={True|False})
+0.6 cumulative jnp.{cumsum|cumprod}({x:fiu1+}, axis={axis x})
+1.4 lax_cumulative lax.{cumsum|cumprod|cummax|cummin|cumlogsumexp}({x:fiu1+}, axis={place x},
+    reverse={True|False})
+2 extreme_argument jnp.{argmax|argmin}({x:*1+&}, axis={axis x}{|, keepdims=True})
+# Unstable, the order of equals is open.
+1.5 sort jnp.{sort|argsort}({x:*1+}, axis={axis x}{|, descending=True})
+0.7 sort_several lax.sort(({x:fiu1+}, {like x}), dimension={axis x}, num_keys={1..2})
+0.5 lexsort jnp.lexsort(({x:fiu1+}, {like x}), axis={axis x})
+0.5 median jnp.{median({x:f1+!&}|quantile({x}, 0.3}, axis={axis x})
+0.5 differences jnp.{diff({x:fi1+}, axis={axis x})|ediff1d({x})}
+0.4 associative_scan lax.associative_scan(jnp.{add|multiply|maximum}, {x:f1+!})
+0.3 one_hot jax.nn.one_hot({x:i}, {1..5}, axis={-1|0})
+1 top_k lax.top_k({x:fiu1+!}, {1..3})
+0.3 segment_sum jax.ops.segment_{sum|max|min|prod}({x:f1-3}, {ids x}, num_segments={1..4})
+0.3 moments jnp.{cov|trace|corrcoef}({x:f2})
+""")
 
 
 @step(0.5)

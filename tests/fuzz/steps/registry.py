@@ -1,6 +1,7 @@
 """The list of all kinds of steps, and how often each is tried.
 
-A kind is a function that writes a line of Python, or a line with gaps in braces:
+A kind is a function that writes a line of Python, or a line with gaps in braces, in a table of
+`weight name line` (and of `NAME = part` for what many of its lines share, as `{NAME}`):
 
 - `{x:fi1-3!&}` is a value of these kinds (`*` is any), of these ranks (`2`, `1+`), of fixed sizes
   (`!`), not empty (`&`); then `{x}` is the same again;
@@ -19,6 +20,7 @@ Gaps may hold gaps. Values are drawn first, then the rest from the left.
 
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from tests.fuzz.draw import Draw, Unfit
@@ -43,15 +45,22 @@ def step(weight: float = 1.0) -> Callable[[Maker], Maker]:
     return register
 
 
-def lines(**table: tuple[float, str]) -> None:
-    """Register kinds of steps by name, each with its weight and its line."""
-    for name, (weight, text) in table.items():
+def lines(table: str) -> None:
+    """Register the kinds of steps of a table. What is indented goes on with the line above it."""
+    parts: dict[str, str] = {}
+    whole = re.sub(r"\n +", " ", re.sub(r"\n +\|", "|", table))
+    for line in re.findall(r"^[^#\n].*", whole, re.MULTILINE):
+        first, name, text = line.split(" ", 2)
+        text = re.sub(r"\{([A-Z_]+)\}", lambda found: parts[found[1]], text)
+        if name == "=":
+            parts[first] = text
+            continue
 
         def maker(d: Draw, text: str = text) -> str:
             return filled(d, text)
 
         maker.__name__ = name
-        step(weight)(maker)
+        step(float(Fraction(first)))(maker)
 
 
 def filled(d: Draw, text: str) -> str:

@@ -13,34 +13,31 @@ OF_A_VALUE |= {
         f"{x}.shape[{i}], " for i in range(d.integer(0, d.pool[x].rank - 1))
     ),
 }
-lines(
-    # Sizes that are left to JAX, symbolic ones among them.
-    reshape_rest=(1.5, "{x:*1+}.reshape({front x}-1)"),
-    transpose=(5, "jnp.transpose({x:*2+}, {order x})"),
-    pad=(
-        1.5,
-        "jnp.pad({x:*1+}, {widths x}, mode='{constant|constant|edge|reflect|symmetric|wrap}')",
-    ),
-    # Negative and interior padding too.
-    lax_pad=(1, "lax.pad({x:*1+}, jnp.asarray({0|1|2}, {x}.dtype), {config x})"),
-    stack=(1.5, "jnp.stack([{x:*0-4}{|, {like x}|, {like x}, {like x}}], axis={-1|0|{axis x}})"),
-    unstack=(0.4, "jnp.unstack({x:*1+!&}, axis={axis x})"),
-    move_axis=(1, "jnp.{moveaxis|swapaxes}({x:*2+}, {axis x}, {axis x})"),
-    transposed=(1, "{x:*1+}.T"),
-    squeeze=(0.7, "jnp.squeeze({x:*})"),
-    flip=(1, "jnp.flip({x:*1+}, {{axis x}|{axes x}})"),
-    roll=(1, "jnp.roll({x:*1+}, {-3..4}, axis={axis x})"),
-    tile=(1, "jnp.tile({x:*1-4}, ({1..2},{|{1..2},|{1..2}, {1..2}}))"),
-    repeat=(1, "jnp.repeat({x:*1+}, {0..3}, axis={axis x})"),
-    triangle=(0.5, "jnp.{tril|triu}({x:*2+}, {-1..1})"),
-    diagonal=(0.4, "jnp.{diag|diagonal}({x:fiu1-2})"),
-    iota=(0.2, "lax.broadcasted_iota('{int32|float32}', {({0..6},), 0|({1..6}, {0..6}), 1})"),
-    arange=(0.2, "jnp.arange({x:*1+}.shape[{axis x}])"),
-    linspace=(0.4, "jnp.{linspace(-1.0, 2.0, 5)|eye(3, 4)|arange(0.5, 4.0)}"),
-    rot90=(0.3, "jnp.rot90({x:*2+}, {1..3})"),
-    size_as_number=(0.3, "{x:f1+} / {x}.shape[{axis x}]"),
-    meshgrid=(0.3, "jnp.meshgrid({x:fi1}, {y:fi1}, indexing='{ij|xy}')"),
-)
+lines("""
+# Sizes that are left to JAX, symbolic ones among them.
+1.5 reshape_rest {x:*1+}.reshape({front x}-1)
+5 transpose jnp.transpose({x:*2+}, {order x})
+1.5 pad jnp.pad({x:*1+}, {widths x}, mode='{constant|constant|edge|reflect|symmetric|wrap}')
+# Negative and interior padding too.
+1 lax_pad lax.pad({x:*1+}, jnp.asarray({0|1|2}, {x}.dtype), {config x})
+1.5 stack jnp.stack([{x:*0-4}{|, {like x}|, {like x}, {like x}}], axis={-1|0|{axis x}})
+0.4 unstack jnp.unstack({x:*1+!&}, axis={axis x})
+1 move_axis jnp.{moveaxis|swapaxes}({x:*2+}, {axis x}, {axis x})
+1 transposed {x:*1+}.T
+0.7 squeeze jnp.squeeze({x:*})
+1 flip jnp.flip({x:*1+}, {{axis x}|{axes x}})
+1 roll jnp.roll({x:*1+}, {-3..4}, axis={axis x})
+1 tile jnp.tile({x:*1-4}, ({1..2},{|{1..2},|{1..2}, {1..2}}))
+1 repeat jnp.repeat({x:*1+}, {0..3}, axis={axis x})
+0.5 triangle jnp.{tril|triu}({x:*2+}, {-1..1})
+0.4 diagonal jnp.{diag|diagonal}({x:fiu1-2})
+0.2 iota lax.broadcasted_iota('{int32|float32}', {({0..6},), 0|({1..6}, {0..6}), 1})
+0.2 arange jnp.arange({x:*1+}.shape[{axis x}])
+0.4 linspace jnp.{linspace(-1.0, 2.0, 5)|eye(3, 4)|arange(0.5, 4.0)}
+0.3 rot90 jnp.rot90({x:*2+}, {1..3})
+0.3 size_as_number {x:f1+} / {x}.shape[{axis x}]
+0.3 meshgrid jnp.meshgrid({x:fi1}, {y:fi1}, indexing='{ij|xy}')
+""")
 
 
 def factors(d: Draw, size: int) -> list[int]:
@@ -61,10 +58,9 @@ def reshape(d: Draw) -> str:
     shape = d.shape(x)
     parts: list[int] = []
     for size in shape:  # splits some axes, merges neighbours
-        split = factors(d, size) if d.chance(0.5) else [size]
-        if parts and d.chance(0.35):
-            split[0] *= parts.pop()
-        parts.extend(split)
+        first, *rest = factors(d, size) if d.chance(0.5) else [size]
+        merged = parts.pop() if parts and d.chance(0.35) else 1
+        parts += [first * merged, *rest]
     if d.chance(0.2):
         parts = factors(d, math.prod(shape))
     return f"{x}.reshape({tuple(parts)})"
@@ -74,11 +70,10 @@ def reshape(d: Draw) -> str:
 def expand(d: Draw) -> str:
     x = d.any(rank=(0, 4))
     index = ["None" if d.chance(0.4) else ":" for _ in range(d.pool[x].rank + 1)]
-    dims = d.pool[x].rank - index.count(":")
-    index += [":"] * dims
-    return (
-        f"{x}[{', '.join(index)}]" if d.chance(0.6) else f"jnp.expand_dims({x}, {d.choice(0, -1)})"
-    )
+    index += [":"] * (d.pool[x].rank - index.count(":"))
+    if d.chance(0.6):
+        return f"{x}[{', '.join(index)}]"
+    return f"jnp.expand_dims({x}, {d.choice(0, -1)})"
 
 
 @step(1)
@@ -91,13 +86,11 @@ def broadcast(d: Draw) -> str:
 @step(0.5)
 def broadcast_in_dim(d: Draw) -> str:
     x = d.any(rank=(0, 3), static=True)
-    places: list[int] = []
-    out: list[int] = []
+    places, out = (), ()
     for n in d.shape(x):
-        out += d.sizes(0, 1)
-        places.append(len(out))
-        out.append(n)
-    return f"lax.broadcast_in_dim({x}, {tuple(out)}, {tuple(places)})"
+        out = (*out, *d.sizes(0, 1), n)
+        places = (*places, len(out) - 1)
+    return f"lax.broadcast_in_dim({x}, {out}, {places})"
 
 
 @step(2)
@@ -105,15 +98,15 @@ def concatenate(d: Draw) -> str:
     x = d.any(rank=(1, 9))
     spec = d.pool[x]
     axis = d.axis(x, negative=False)
+    before, after = spec.shape[:axis], spec.shape[axis + 1 :]
+    wanted = (spec.dtype, spec.rank, before, after)
     others = [
         n
         for n, s in d.pool.items()
-        if s.dtype == spec.dtype
-        and s.rank == spec.rank
-        and s.shape[:axis] + s.shape[axis + 1 :] == spec.shape[:axis] + spec.shape[axis + 1 :]
+        if (s.dtype, s.rank, s.shape[:axis], s.shape[axis + 1 :]) == wanted
     ]
     if d.chance(0.3):
-        others.append(d.of((*spec.shape[:axis], d.size(), *spec.shape[axis + 1 :]), spec.dtype))
+        others.append(d.of((*before, d.size(), *after), spec.dtype))
     chosen = [d.rng.choice(others) for _ in range(d.integer(1, 3))] + [x]
     d.rng.shuffle(chosen)
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"

@@ -10,17 +10,17 @@ def without(spec: Spec, axis: int) -> Spec:
 
 
 OF_A_VALUE["tails"] = lambda d, x: d.function([Spec(d.pool[x].shape[-1:], d.pool[x].dtype)], last)
-lines(
-    jit=(0.7, "jax.jit({last x})({x:*})"),
-    grad=(1.5, "jax.grad({|||jax.checkpoint}({loss x}))({x:f})"),
-    value_and_grad=(0.5, "jax.value_and_grad({loss x})({x:f})"),
-    jvp=(0.7, "jax.jvp({last x}, ({x:f},), ({like x},))"),
-    vjp=(0.5, "jax.vjp({g=loss x}, {x:f})[1](jnp.ones_like(jax.eval_shape({g}, {x})))[0]"),
-    jacobian=(0.3, "jax.{jacfwd|jacrev}({last x})({x:f0-1})"),
-    checkpoint=(0.3, "jax.checkpoint({last x})({x:f})"),
-    vectorize=(0.2, "jax.vmap({tails x})({x:f1+}.reshape(-1, {x}.shape[-1]))"),
-    custom_jvp=(0.2, "jax.numpy.vectorize(lambda t: jnp.sin(t) * t)({x:f})"),
-)
+lines("""
+0.7 jit jax.jit({last x})({x:*})
+1.5 grad jax.grad({|||jax.checkpoint}({loss x}))({x:f})
+0.5 value_and_grad jax.value_and_grad({loss x})({x:f})
+0.7 jvp jax.jvp({last x}, ({x:f},), ({like x},))
+0.5 vjp jax.vjp({g=loss x}, {x:f})[1](jnp.ones_like(jax.eval_shape({g}, {x})))[0]
+0.3 jacobian jax.{jacfwd|jacrev}({last x})({x:f0-1})
+0.3 checkpoint jax.checkpoint({last x})({x:f})
+0.2 vectorize jax.vmap({tails x})({x:f1+}.reshape(-1, {x}.shape[-1]))
+0.2 custom_jvp jax.numpy.vectorize(lambda t: jnp.sin(t) * t)({x:f})
+""")
 
 
 @step(3)
@@ -33,14 +33,13 @@ def vmap(d: Draw) -> str:
     if d.chance(0.5):
         fits = [(n, i) for n, s in d.pool.items() for i, k in enumerate(s.shape) if k == size]
         y, place = d.rng.choice(fits)
-        if d.chance(0.4):
-            names.append(y), axes.append("None"), specs.append(d.pool[y])
-        else:
-            names.append(y), axes.append(str(place)), specs.append(without(d.pool[y], place))
+        whole = d.chance(0.4)
+        names.append(y)
+        axes.append("None" if whole else str(place))
+        specs.append(d.pool[y] if whole else without(d.pool[y], place))
     fn = d.function(specs, last)
-    spec = f"({', '.join(axes)},)"
     out = d.choice("0", "0", "1", "-1")
-    return f"jax.vmap({fn}, in_axes={spec}, out_axes={out})({', '.join(names)})"
+    return f"jax.vmap({fn}, in_axes=({', '.join(axes)},), out_axes={out})({', '.join(names)})"
 
 
 @step(0.7)

@@ -3,24 +3,19 @@
 from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.steps.registry import lines, step
 
-COLLECTIVE = (
-    "{lax.psum(t, 'n')|lax.pmean(t, 'n')|lax.pmax(t, 'n')|lax.pmin(t, 'n')|t - lax.pmean(t, 'n')"
-    "|t * lax.psum(1, 'n')|t + lax.axis_index('n').astype(t.dtype)|lax.all_gather(t, 'n')"
-    "|lax.all_gather(t, 'n', axis=-1, tiled=True)}"
-)
-NAMED = f"jax.vmap(lambda t: {COLLECTIVE}, in_axes={{place x}}, axis_name='n')"
-OWN = "own.applied({'relu', t|'copy', t|'softplus', t|'name', t, accuracy=2, unroll=3})"
-lines(
-    named_axis=(1, f"{NAMED}({{x:fiu1-4}})"),
-    named_axis_in_vmap=(
-        0.5,
-        f"jax.vmap({NAMED}, in_axes={{-1|0}}, out_axes={{0|-1}})({{x:fiu2-4}})",
-    ),
-    # Under the names of others' operations.
-    own_primitive=(1, f"(lambda t: {OWN})({{x:f}})"),
-    own_primitive_in_vmap=(0.3, f"jax.vmap(lambda t: {OWN}, in_axes={{place x}})({{x:f1+}})"),
-    checked=(0.7, "own.checked({x:fiu})"),
-)
+lines("""
+COLLECTIVE = {lax.psum(t, 'n')|lax.pmean(t, 'n')|lax.pmax(t, 'n')|lax.pmin(t, 'n')
+    |t - lax.pmean(t, 'n')|t * lax.psum(1, 'n')|t + lax.axis_index('n').astype(t.dtype)
+    |lax.all_gather(t, 'n')|lax.all_gather(t, 'n', axis=-1, tiled=True)}
+NAMED = jax.vmap(lambda t: {COLLECTIVE}, in_axes={place x}, axis_name='n')
+1 named_axis {NAMED}({x:fiu1-4})
+0.5 named_axis_in_vmap jax.vmap({NAMED}, in_axes={-1|0}, out_axes={0|-1})({x:fiu2-4})
+# Under the names of others' operations.
+OWN = own.applied({'relu', t|'copy', t|'softplus', t|'name', t, accuracy=2, unroll=3})
+1 own_primitive (lambda t: {OWN})({x:f})
+0.3 own_primitive_in_vmap jax.vmap(lambda t: {OWN}, in_axes={place x})({x:f1+})
+0.7 checked own.checked({x:fiu})
+""")
 
 
 @step(1.5)

@@ -21,35 +21,24 @@ def convolution(d: Draw) -> str:
     if not isinstance(channels, int) or channels == 0:
         raise Unfit
     groups = d.choice(1, 1, 1, channels)
-    sizes = {
-        "I": channels // groups,
-        "O": groups * d.integer(1, 3),
-        "H": d.integer(1, 3),
-        "W": d.integer(1, 3),
-    }
+    sizes = {"I": channels // groups, "O": groups * d.integer(1, 3)}
+    sizes |= {c: d.integer(1, 3) for c in "HW"}
     rhs = "".join(d.rng.sample("IO" + letters[2:], rank))
     out = "".join(d.rng.sample(letters, rank))
     kernel = d.of(tuple(sizes[c] for c in rhs), d.pool[x].dtype)
     count = rank - 2
     strides = tuple(d.choice(1, 1, 2) for _ in range(count))
     more = f", feature_group_count={groups}" if groups > 1 else ""
-    if d.chance(0.3):
-        more += f", rhs_dilation={tuple(d.choice(1, 2) for _ in range(count))}"
-    if d.chance(0.2):
-        more += f", lhs_dilation={tuple(d.choice(1, 2) for _ in range(count))}"
+    for option, chance in (("rhs_dilation", 0.3), ("lhs_dilation", 0.2)):
+        if d.chance(chance):
+            more += f", {option}={tuple(d.choice(1, 2) for _ in range(count))}"
     padding = _padding(d, count) if "lhs" not in more else str([(1, 1)] * count)
-    if (
-        d.chance(0.1)
-        and groups == 1
-        and isinstance(batch, int)
-        and batch > 1
-        and sizes["O"] % batch == 0
-    ):
+    many = isinstance(batch, int) and batch > 1 and sizes["O"] % batch == 0
+    if d.chance(0.1) and groups == 1 and many:
         more += f", batch_group_count={batch}"
-    numbers = (lhs, rhs, out)
     return (
         f"lax.conv_general_dilated({x}, {kernel}, {strides}, {padding}, "
-        f"dimension_numbers={numbers}{more})"
+        f"dimension_numbers={(lhs, rhs, out)}{more})"
     )
 
 
@@ -59,14 +48,9 @@ def _window(d: Draw, x: str) -> tuple[str, str, str]:
     size = tuple(d.integer(1, 3) if i in chosen else 1 for i in range(rank))
     strides = tuple(d.choice(1, 2) if i in chosen else 1 for i in range(rank))
     if d.chance(0.5):
-        padding = repr(d.choice("SAME", "VALID"))
-    else:
-        padding = str(
-            tuple(
-                (d.integer(0, 1), d.integer(0, 1)) if i in chosen else (0, 0) for i in range(rank)
-            )
-        )
-    return str(size), str(strides), padding
+        return str(size), str(strides), repr(d.choice("SAME", "VALID"))
+    pads = [(d.integer(0, 1), d.integer(0, 1)) if i in chosen else (0, 0) for i in range(rank)]
+    return str(size), str(strides), str(tuple(pads))
 
 
 OF_A_VALUE |= {
@@ -75,40 +59,24 @@ OF_A_VALUE |= {
     "size_and_strides": lambda d, x: ", ".join(_window(d, x)[:2]),
     "ones": lambda d, x: f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)",
 }
-SUM = "lax.reduce_window({}, 0.0, lax.add, {{w}}, 'SAME')"
-lines(
-    # As Flax writes it.
-    average_pool=(
-        0.7,
-        "{x:f3-4!} {w=size_and_strides x} {o=jnp.ones_like({x})|{ones x}} => "
-        f"{SUM.format('{x}')} / {SUM.format('{o}')}",
-    ),
-    pool_gradient=(
-        0.5,
-        "jax.grad(lambda y: jnp.sum(jnp.sin(lax.reduce_window("
-        "y, {-jnp.inf, lax.max|0.0, lax.add|jnp.inf, lax.min}, {window x}))))({x:f2-4})",
-    ),
-    resize=(
-        1,
-        "jax.image.resize({x:f1-4!&}, {stretched x}, "
-        "'{nearest|linear|cubic|lanczos3|bilinear|bicubic}', antialias={True|False})",
-    ),
-    scale_and_translate=(
-        0.3,
-        "jax.image.scale_and_translate({x:f2!&}, (4, 5), (0, 1), jnp.array([1.5, 0.8]), "
-        "jnp.array([0.2, -0.3]), '{linear|cubic}')",
-    ),
-    convolution_transpose_1=(
-        0.3,
-        "lax.conv_transpose({x:f3}, {{shaped x 1 -1 2}|{shaped x 3 -1 1}|{shaped x 2 -1 3}}, "
-        "({1..2},), '{SAME|VALID}', dimension_numbers=('NWC', 'WIO', 'NWC'))",
-    ),
-    convolution_transpose_2=(
-        0.4,
-        "lax.conv_transpose({x:f4}, {{shaped x 1 3 -1 2}|{shaped x 3 2 -1 1}|{shaped x 2 1 -1 3}}, "
-        "({1..2}, {1..2}), '{SAME|VALID}', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))",
-    ),
-)
+lines("""
+# As Flax writes it.
+0.7 average_pool {x:f3-4!} {w=size_and_strides x} {o=jnp.ones_like({x})|{ones x}} =>
+    lax.reduce_window({x}, 0.0, lax.add, {w}, 'SAME') /
+    lax.reduce_window({o}, 0.0, lax.add, {w}, 'SAME')
+0.5 pool_gradient jax.grad(lambda y: jnp.sum(jnp.sin(lax.reduce_window(y,
+    {-jnp.inf, lax.max|0.0, lax.add|jnp.inf, lax.min}, {window x}))))({x:f2-4})
+1 resize jax.image.resize({x:f1-4!&}, {stretched x},
+    '{nearest|linear|cubic|lanczos3|bilinear|bicubic}', antialias={True|False})
+0.3 scale_and_translate jax.image.scale_and_translate({x:f2!&}, (4, 5), (0, 1),
+    jnp.array([1.5, 0.8]), jnp.array([0.2, -0.3]), '{linear|cubic}')
+0.3 convolution_transpose_1 lax.conv_transpose({x:f3},
+    {{shaped x 1 -1 2}|{shaped x 3 -1 1}|{shaped x 2 -1 3}},
+    ({1..2},), '{SAME|VALID}', dimension_numbers=('NWC', 'WIO', 'NWC'))
+0.4 convolution_transpose_2 lax.conv_transpose({x:f4},
+    {{shaped x 1 3 -1 2}|{shaped x 3 2 -1 1}|{shaped x 2 1 -1 3}},
+    ({1..2}, {1..2}), '{SAME|VALID}', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
+""")
 
 
 @step(3)
@@ -123,10 +91,9 @@ def reduce_window(d: Draw) -> str:
         start = "1"
     size, strides, padding = _window(d, x)
     more = ""
-    if d.chance(0.25):
-        more = f", window_dilation={tuple(d.choice(1, 2) for _ in range(d.pool[x].rank))}"
-    if d.chance(0.1):
-        more += f", base_dilation={tuple(d.choice(1, 2) for _ in range(d.pool[x].rank))}"
+    for option, chance in (("window_dilation", 0.25), ("base_dilation", 0.1)):
+        if d.chance(chance):
+            more += f", {option}={tuple(d.choice(1, 2) for _ in range(d.pool[x].rank))}"
     start = f"jnp.asarray({start}, {x}.dtype)" if d.chance(0.5) or kind != "f" else start
     return f"lax.reduce_window({x}, {start}, lax.{name}, {size}, {strides}, {padding}{more})"
 
