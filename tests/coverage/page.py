@@ -1,5 +1,8 @@
 """The page: a row for every primitive, and the reason of every refusal."""
 
+from collections import Counter
+from itertools import chain, islice
+
 import jax
 
 from converter.errors import Unsupported
@@ -8,7 +11,7 @@ from tests.converter.harness.refused import REMAINING, TARGETS, shares
 from tests.converter.harness.refused import reason as reason_of
 from tests.converter.harness.table import DTYPES, sample, whole
 from tests.coverage.primitives import opsets, primitives, ways
-from tests.coverage.tables import SAMPLE, tried
+from tests.coverage.tables import SAMPLE, Use, tried
 
 HEAD = """# Coverage
 
@@ -35,18 +38,14 @@ SEVERAL = 8
 def page() -> str:
     """All of it."""
     public = primitives()
+    refused = {name for name in public if ways()[name] == "refused"}
     parts = [HEAD.format(jax=jax.__version__)]
     for title, is_public in (("Public primitives", True), ("Primitives inside of JAX", False)):
-        rows = [_row(name) for name in public if public[name] == is_public and _is_written(name)]
+        rows = [_row(name) for name in public if public[name] == is_public and name not in refused]
         parts.append(f"## {title}\n\n{_table(rows)}")
-    refused = {name for name in public if not _is_written(name)}
     parts.append(f"## Refused\n\n{_refusals(refused)}")
     parts.append(f"## JAX's own harness\n\n{_harness()}")
     return "\n".join(parts)
-
-
-def _is_written(name: str) -> bool:
-    return ways()[name] != "refused"
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
@@ -56,11 +55,11 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 
 
 def _row(name: str) -> tuple[str, ...]:
-    seen = tried().get(name)
-    if seen is None:
-        return f"`{name}`", ways()[name], opsets(name), "", "", ""
-    tests = ", ".join(f"{table} {count}" for table, count in sorted(seen.tables.items()))
-    return (f"`{name}`", ways()[name], opsets(name), _dtypes(seen.dtypes), _operators(name), tests)
+    uses = tried().get(name, [])
+    counts = sorted(Counter(use.table for use in uses).items())
+    tests = ", ".join(f"{table} {count}" for table, count in counts)
+    dtypes = set[str]().union(*(use.dtypes for use in uses))
+    return (f"`{name}`", ways()[name], opsets(name), _dtypes(dtypes), _operators(uses), tests)
 
 
 def _dtypes(found: set[str]) -> str:
@@ -73,21 +72,18 @@ def _dtypes(found: set[str]) -> str:
     return ", ".join([*words, *(d for d in DTYPES if d in found)])
 
 
-def _operators(name: str) -> str:
-    """Those of an opset that differ from those of the one before."""
-    told: list[str] = []
-    last = ""
-    for opset in MEASURED:
-        text = _at(name, opset)
-        if text != last:
-            told.append(f"{opset}: {text}")
-        last = text
-    return "; ".join(told) if len(told) > 1 else last
+def _operators(uses: list[Use]) -> str:
+    """Those of an opset that differ from those of the one before, where there are numbers."""
+    some = (use for use in uses if all(x.size for x in use.draw()))
+    found = [_at(use, opset) for use in islice(chain(some, uses), 1) for opset in MEASURED]
+    pairs = zip(MEASURED, found, ["", *found], strict=False)
+    told = [f"{opset}: {text}" for opset, text, before in pairs if text != before]
+    return "; ".join(told) if len(told) > 1 else "".join(found[-1:])
 
 
-def _at(name: str, opset: int) -> str:
+def _at(use: Use, opset: int) -> str:
     try:
-        found = tried()[name].operators(opset)
+        found = use.operators(opset)
     except Unsupported:
         return ""
     rest = f" and {len(found) - SEVERAL} more" if len(found) > SEVERAL else ""

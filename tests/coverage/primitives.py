@@ -71,18 +71,14 @@ ARRANGED = frozenset().union(
 """Primitives that the passes bring into another form before the lowering."""
 
 
-def complex_primitives() -> frozenset[str]:
-    """Every primitive that complex numbers can be given to."""
-    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
-    whole = {name for name, found in OWN_EXPANSIONS.items() if found.of_complex}
-    return frozenset({*registry_of_complex.MEANINGS, *linear, *whole})
-
-
 def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
+    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
+    whole = {name for name, found in OWN_EXPANSIONS.items() if found.of_complex}
+    of_complex = {*registry_of_complex.MEANINGS, *linear, *whole}
     return {
         **dict.fromkeys(REFUSED, "refused"),
-        **dict.fromkeys(complex_primitives(), "of both parts, by themselves"),
+        **dict.fromkeys(of_complex, "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(
             ARRANGED | {op.name for op in FORMS} | array_forms.UNCHANGED | array_forms.DRAWS,

@@ -2,6 +2,7 @@
 
 import importlib
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,7 +18,7 @@ from tests.converter.harness.table import DTYPES, arguments, sample, whole
 from tests.converter.test_rules import EXAMPLES, equations
 
 TABLES = {
-    "decompositions/test_wrappers": ("INLINED", "BUFFERS", "DROPPED"),
+    "decompositions/test_wrappers": ("INLINED", "DROPPED"),
     "decompositions/test_products": ("CASES",),
     "decompositions/test_matrices": ("ANSWERS",),
     "decompositions/test_special_functions": ("FUNCTIONS",),
@@ -37,11 +38,12 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Use:
-    """A function that a test tries, and what draws its inputs."""
+    """A function that a test tries, what draws its inputs, and their dtypes."""
 
     table: str
     fn: Callable[..., Any]
     draw: Callable[[], Sequence[np.ndarray]]
+    dtypes: set[str]
 
     def operators(self, opset: int) -> list[str]:
         """What the file holds."""
@@ -51,54 +53,33 @@ class Use:
         return sorted(export.report.histogram)
 
 
-@dataclass
-class Tried:
-    """Of a primitive: its uses, the tables that try it, the dtypes that are."""
-
-    uses: list[Use]
-    tables: dict[str, int]
-    dtypes: set[str]
-
-    def operators(self, opset: int) -> list[str]:
-        """Of the first use that has numbers in it."""
-        some = (u for u in self.uses if all(x.size for x in u.draw()))
-        return next(some, self.uses[0]).operators(opset)
-
-
 @cache
-def tried() -> dict[str, Tried]:
-    """By primitive; what JAX's harness has is counted where it is right."""
-    every: dict[str, Tried] = {}
-    for name, use, dtypes in (*_examples(), *_functions(), *_harness()):
-        row = every.setdefault(name, Tried([], {}, set()))
-        row.uses.append(use)
-        row.tables[use.table] = row.tables.get(use.table, 0) + 1
-        row.dtypes |= dtypes
+def tried() -> dict[str, list[Use]]:
+    """The uses of each primitive; what JAX's harness has is counted where it is right."""
+    every = defaultdict[str, list[Use]](list)
+    for name, use in (*_examples(), *_functions(), *_harness()):
+        every[name].append(use)
     return every
 
 
-def _examples() -> Iterator[tuple[str, Use, set[str]]]:
+def _examples() -> Iterator[tuple[str, Use]]:
     """Each shows the primitive that it is called by."""
     for name, (fn, specs) in EXAMPLES.items():
         if ("B", 4) not in specs:
             args = inputs(specs)
-            yield name, Use("test_rules", fn, partial(list, args)), {args[0].dtype.name}
+            yield name, Use("test_rules", fn, partial(list, args), {args[0].dtype.name})
 
 
-def _functions() -> Iterator[tuple[str, Use, set[str]]]:
+def _functions() -> Iterator[tuple[str, Use]]:
     for place, tables in TABLES.items():
         module = importlib.import_module(f"tests.converter.{place.replace('/', '.')}")
         for table in tables:
             for row in vars(module)[table].values():
                 fn, *_, args = row if isinstance(row, tuple) else (row, [module.X])
-                args = [_narrow(x) for x in args]
+                # What JAX takes without x64.
+                args = [x.astype(np.float32) if x.dtype == np.float64 else x for x in args]
                 for name, dtypes in _held(fn, args).items():
-                    yield name, Use(place, fn, partial(list, args)), dtypes
-
-
-def _narrow(x: np.ndarray) -> np.ndarray:
-    """What JAX takes without x64."""
-    return x.astype(np.float32) if x.dtype == np.float64 else x
+                    yield name, Use(place, fn, partial(list, args), dtypes)
 
 
 def _held(fn: Callable[..., Any], args: Sequence[np.ndarray]) -> dict[str, set[str]]:
@@ -110,11 +91,10 @@ def _held(fn: Callable[..., Any], args: Sequence[np.ndarray]) -> dict[str, set[s
     return held
 
 
-def _harness() -> Iterator[tuple[str, Use, set[str]]]:
+def _harness() -> Iterator[tuple[str, Use]]:
     """The full tier's sample of JAX's harness, named after primitives."""
-    harnesses = whole()
-    for name, harness in sample(harnesses, SAMPLE).items():
+    for name, harness in sample(whole(), SAMPLE).items():
         if reason(name) is None:
-            group = harness.group_name
-            use = Use("harness", harness.dyn_fun, partial(arguments, harness))
-            yield GROUPS.get(group, group), use, {np.dtype(harness.dtype).name}
+            group, dtypes = harness.group_name, {np.dtype(harness.dtype).name}
+            use = Use("harness", harness.dyn_fun, partial(arguments, harness), dtypes)
+            yield GROUPS.get(group, group), use

@@ -14,17 +14,12 @@ class Pad(OpRun):
     op_domain = ""
 
     def _run(self, x, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]
-        axes = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
-        before, after = (np.zeros(x.ndim, int) for _ in range(2))
-        for place, axis in enumerate(axes):
-            before[axis], after[axis] = pads[place], pads[place + len(axes)]
-        keep = [
-            slice(max(0, -int(b)), size - max(0, -int(a)))
-            for b, a, size in zip(before, after, x.shape, strict=True)
-        ]
-        widths = [(max(0, int(b)), max(0, int(a))) for b, a in zip(before, after, strict=True)]
+        both = np.zeros((2, x.ndim), int)
+        both[:, slice(None) if axes is None else np.asarray(axes)] = np.reshape(pads, (2, -1))
+        less, more = np.maximum(-both, 0), np.maximum(both, 0)
+        keep = tuple(slice(b, size - a) for b, a, size in zip(*less, x.shape, strict=True))
         how = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
-        return (np.pad(x[tuple(keep)], widths, mode=mode, **how).astype(x.dtype),)
+        return (np.pad(x[keep], more.T, mode=mode, **how).astype(x.dtype),)
 
 
 def evaluate(

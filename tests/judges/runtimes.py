@@ -48,17 +48,9 @@ def _tensor(array: np.ndarray) -> object:
     return ov.Tensor(np.ascontiguousarray(array).reshape(array.shape))
 
 
-def onnxruntime(model: bytes, inputs: Arrays, optimise: bool = True) -> list[np.ndarray]:
-    """The outputs in ONNX Runtime as its users have it."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    if not optimise:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(model, options, enable_fallback=0)
-    names = [i.name for i in session.get_inputs()]
-    return session.run(None, dict(zip(names, inputs, strict=True)))
+def onnxruntime(model: bytes, inputs: Arrays) -> list[np.ndarray]:
+    """The outputs in ONNX Runtime, with its optimiser."""
+    return load.onnxruntime(model)(inputs)
 
 
 RUNTIMES = {"onnxruntime": onnxruntime, "openvino": openvino, "onnx.reference": reference}

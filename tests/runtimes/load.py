@@ -7,12 +7,14 @@ program of its own. Each package is imported where it is needed: none has to be 
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import numpy as np
 import onnx
+import pytest
 
 Run: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Inputs to outputs, in the order of the file."""
@@ -20,11 +22,12 @@ Run: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 THREADS = 2
 
 
-def onnxruntime(file: Path) -> Run:
+def onnxruntime(file: Path | bytes) -> Run:
     """ONNX Runtime, with its optimiser."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
+    options.log_severity_level = 4
     options.intra_op_num_threads = THREADS
     session = ort.InferenceSession(file, options, enable_fallback=0)
     names = [each.name for each in session.get_inputs()]
@@ -91,8 +94,23 @@ def iree(file: Path) -> Run:
 
 RUNTIMES: Mapping[str, Callable[[Path], Run]] = {"tract": tract, "opencv": opencv, "iree": iree}
 
-PACKAGES = {"tract": "tract", "opencv": "opencv-python-headless", "iree": "iree-base-compiler"}
-"""What is installed for each."""
+PACKAGES = {
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+    "onnx.reference": "onnx",
+    "tract": "tract",
+    "opencv": "opencv-python-headless",
+    "iree": "iree-base-compiler",
+}
+"""What is installed for each, but not by everybody who tests."""
+
+
+def need(runtime: str) -> None:
+    """Skip a test without it."""
+    try:
+        version(PACKAGES[runtime])
+    except PackageNotFoundError:
+        pytest.skip(f"{PACKAGES[runtime]} is not installed: pip install -e '.[test]' brings it")
 
 
 def once(runtime: str, model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -5,7 +5,6 @@ import pytest
 
 import converter
 from tests.runtimes import load
-from tests.runtimes.installed import need
 from tests.runtimes.networks import NETWORKS, furthest, pixels, right, size_of, write
 from zoo.export.request import Signature
 
@@ -32,7 +31,7 @@ def signature_of(target: str, name: str, batch: int, precision: str = "fp32") ->
 
 def run_one(folder, name, runtime, target, precision="fp32", opset=None, batch=2):
     """The file, what the runtime gives, and what JAX does, or ONNX Runtime in low precision."""
-    need(load.PACKAGES[runtime])
+    load.need(runtime)
     images = pixels(NETWORKS[name], batch)
     signature = signature_of(target, name, batch, precision)
     file = write(folder, name, target, signature, precision, opset)

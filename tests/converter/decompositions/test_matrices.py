@@ -1,5 +1,11 @@
-"""Decompositions of matrices and what is made of them."""
+"""Decompositions of matrices and what is made of them: as accurate as JAX, by numpy in float64.
 
+Eigenvectors and singular vectors are known up to their signs, and are judged by what they make.
+"""
+
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
@@ -8,47 +14,84 @@ import scipy.linalg
 from jax import lax
 
 import converter
-from tests.converter.decompositions.accuracy import assert_as_accurate, both
-from tests.converter.decompositions.draws import low_rank, normal, positive, typed
+from converter.verify.sessions import run
 
-A, B, TALL, WIDE = normal(2, 7, 7), normal(2, 7, 3), normal(9, 5), normal(4, 6)
+RNG = np.random.default_rng(11)
+FACTOR = 10
+"""A file may be so many times as far from the truth as JAX is."""
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape)
+
+
+def positive(*shape):
+    x = normal(*shape)
+    return x @ x.mT + np.eye(shape[-1])
+
+
+def low_rank(height, width, rank):
+    return normal(height, rank) @ normal(rank, width)
+
+
+def typed(args, dtype):
+    return [x.astype(dtype) if x.dtype.kind == "f" else x for x in args]
+
+
+def both(fn, args, opset):
+    """The outputs of the file, and JAX's, of the same types."""
+    with jax.enable_x64(args[0].dtype == np.float64):
+        export = converter.to_onnx(fn, list(args), opset=opset)
+        theirs = [np.asarray(y) for y in jax.tree.leaves(jax.jit(fn)(*args))]
+    ours = list(run(export, list(args)).values())
+    assert [(y.shape, y.dtype) for y in ours] == [(y.shape, y.dtype) for y in theirs]
+    return ours, theirs
+
+
+def distance(actual, truth):
+    """The largest error, relative to the largest element."""
+    actual, truth = np.asarray(actual, np.float64), np.asarray(truth, np.float64)
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(truth))
+    scale = np.abs(truth).max(initial=0, where=np.isfinite(truth)) or 1.0
+    return np.abs(np.where(actual == truth, 0, actual - truth) / scale).max(initial=0)
+
+
+def assert_as_accurate(fn, truth, args, opset=23, measure=lambda args, *ys: ys):
+    """What ``measure`` makes of the outputs, in float64, is as near the truth as JAX's.
+
+    Integers are equal. ``measure`` takes the arguments and the outputs, ``truth`` the arguments.
+    """
+    results, exact = both(fn, args, opset), typed(args, np.float64)
+    wanted = truth(*exact)
+    wanted = wanted if isinstance(wanted, (tuple, list)) else [wanted]
+    found, known = ([*measure(exact, *typed(ys, np.float64))] for ys in results)
+    eps = np.finfo(args[0].dtype).eps
+    for actual, other, right in zip(found, known, wanted, strict=True):
+        if np.asarray(other).dtype.kind in "biu":
+            np.testing.assert_array_equal(actual, right)
+        else:
+            assert distance(actual, right) <= FACTOR * max(distance(other, right), eps)
+
 
 # ---------------------------------------------------------------------------- one right answer
 
 
+@partial(np.vectorize, signature="(m,n)->(m,n),(k),(m)")
 def _np_lu(x):
-    lu, pivots = zip(
-        *(scipy.linalg.lu_factor(a) for a in x.reshape(-1, *x.shape[-2:])), strict=True
-    )
-    order = [_permutation(p, x.shape[-2]) for p in pivots]
-    lead = x.shape[:-2]
-    return (
-        np.reshape(lu, x.shape),
-        np.reshape(pivots, (*lead, -1)),
-        np.reshape(order, (*lead, -1)),
-    )
-
-
-def _permutation(pivots, size):
-    order = np.arange(size)
+    lu, pivots = scipy.linalg.lu_factor(x)
+    order = np.arange(len(x))
     for i, pivot in enumerate(pivots):
         order[[i, pivot]] = order[[pivot, i]]
-    return order
+    return lu, pivots, order
 
 
-def _np_qr(x):
-    q, r = np.linalg.qr(x)
-    return q, r
+@partial(np.vectorize, signature="(n),(n),(n),(n,k)->(n,k)")
+def _banded(low, mid, up, b):
+    return np.linalg.solve(np.diag(mid) + np.diag(low[1:], -1) + np.diag(up[:-1], 1), b)
 
 
-def _tridiagonal(low, mid, up, b):
-    full = [
-        np.diag(d) + np.diag(lo[1:], -1) + np.diag(u[:-1], 1)
-        for lo, d, u in zip(low, mid, up, strict=True)
-    ]
-    return np.linalg.solve(np.array(full), b)
-
-
+A, B, TALL, WIDE = normal(2, 7, 7), normal(2, 7, 3), normal(9, 5), normal(4, 6)
+PASCAL = scipy.linalg.pascal(5).astype(float)
 ANSWERS = {
     "cholesky": (jnp.linalg.cholesky, np.linalg.cholesky, [positive(2, 7, 7)]),
     "cholesky, written out": (jnp.linalg.cholesky, np.linalg.cholesky, [positive(3, 3)]),
@@ -64,11 +107,7 @@ ANSWERS = {
     "solve, written out": (jnp.linalg.solve, np.linalg.solve, [normal(2, 3, 3), normal(2, 3, 2)]),
     "solve for a vector": (jnp.linalg.solve, np.linalg.solve, [A[0], B[0, :, 0]]),
     "inv": (jnp.linalg.inv, np.linalg.inv, [A]),
-    "inv, ill-conditioned": (
-        jnp.linalg.inv,
-        lambda x: scipy.linalg.invpascal(len(x)),
-        [scipy.linalg.pascal(5).astype(float)],
-    ),
+    "inv, ill-conditioned": (jnp.linalg.inv, lambda x: scipy.linalg.invpascal(5), [PASCAL]),
     "det": (jnp.linalg.det, np.linalg.det, [A]),
     "slogdet": (jnp.linalg.slogdet, np.linalg.slogdet, [A]),
     "expm": (jsl.expm, scipy.linalg.expm, [A]),
@@ -77,61 +116,72 @@ ANSWERS = {
         lambda a, b: np.linalg.solve(a.T, b),
         [A[0], B[0]],
     ),
-    "cho_solve": (
-        lambda a, b: jsl.cho_solve(jsl.cho_factor(a), b),
-        np.linalg.solve,
-        [positive(6, 6), normal(6, 2)],
-    ),
-    "tridiagonal": (
-        lax.linalg.tridiagonal_solve,
-        _tridiagonal,
-        [*normal(3, 2, 8), normal(2, 8, 3)],
-    ),
-    "qr": (jnp.linalg.qr, _np_qr, [normal(2, 9, 5)]),
-    "qr, wide": (jnp.linalg.qr, _np_qr, [WIDE]),
-    "qr, complete": (
-        lambda x: jnp.linalg.qr(x, mode="complete"),
-        lambda x: tuple(np.linalg.qr(x, mode="complete")),
-        [TALL],
-    ),
-    "qr, raw": (
-        lambda x: jnp.linalg.qr(x, mode="raw"),
-        lambda x: np.linalg.qr(x, mode="raw"),
-        [TALL],
-    ),
-    "qr, pivoting": (
-        lambda x: jsl.qr(x, pivoting=True),
-        lambda x: scipy.linalg.qr(x, pivoting=True),
-        [TALL],
-    ),
+    "tridiagonal": (lax.linalg.tridiagonal_solve, _banded, [*normal(3, 2, 8), normal(2, 8, 3)]),
+    "qr": (jnp.linalg.qr, np.linalg.qr, [normal(2, 9, 5)]),
+    "qr, wide": (jnp.linalg.qr, np.linalg.qr, [WIDE]),
+    **{
+        f"qr, {mode}": (partial(jnp.linalg.qr, mode=mode), partial(np.linalg.qr, mode=mode), [TALL])
+        for mode in ("complete", "raw")
+    },
+    "qr, pivots": (partial(jsl.qr, pivoting=True), partial(scipy.linalg.qr, pivoting=True), [TALL]),
     "lstsq": (
         lambda a, b: jnp.linalg.lstsq(a, b)[0],
         lambda a, b: np.linalg.lstsq(a, b)[0],
         [TALL, normal(9, 2)],
     ),
-    "pinv": (jnp.linalg.pinv, np.linalg.pinv, [normal(2, 9, 5)]),
-    "pinv, wide": (jnp.linalg.pinv, np.linalg.pinv, [WIDE]),
-    "rank": (
-        lambda x: jnp.linalg.matrix_rank(x, rtol=1e-3),
-        lambda x: np.linalg.matrix_rank(x, rtol=1e-3),
-        [low_rank(8, 6, 2)],
-    ),
-    "norm 2": (lambda x: jnp.linalg.norm(x, 2), lambda x: np.linalg.norm(x, 2), [TALL]),
-    "nuclear norm": (
-        lambda x: jnp.linalg.norm(x, "nuc"),
-        lambda x: np.linalg.norm(x, "nuc"),
-        [WIDE],
-    ),
-    "cond": (jnp.linalg.cond, np.linalg.cond, [TALL]),
-    "polyfit": (lambda x, y: jnp.polyfit(x, y, 2), lambda x, y: np.polyfit(x, y, 2), normal(2, 9)),
-    "polar": (lambda x: jsl.polar(x)[0], lambda x: scipy.linalg.polar(x)[0], [TALL]),
+    "pinv": (jnp.linalg.pinv, np.linalg.pinv, [np.stack([TALL, TALL[::-1]])]),
     "svdvals": (jnp.linalg.svdvals, np.linalg.svdvals, [normal(2, 6, 8)]),
     "eigvalsh": (jnp.linalg.eigvalsh, np.linalg.eigvalsh, [positive(2, 7, 7)]),
 }
-LARGE = {
-    "eigvalsh": (jnp.linalg.eigvalsh, np.linalg.eigvalsh, [positive(128, 128)]),
-    "svdvals": (jnp.linalg.svdvals, np.linalg.svdvals, [normal(256, 256)]),
+
+
+def _eigen(args, vectors, values):
+    """The eigenvalues, what the vectors miss, and how far they are from orthonormal."""
+    x = (args[0] + args[0].mT) / 2
+    return values, x @ vectors - vectors * values[..., None, :], vectors.mT @ vectors
+
+
+def _eigen_truth(x):
+    eye = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
+    return np.linalg.eigvalsh((x + x.mT) / 2), np.zeros_like(x), eye
+
+
+def _singular(args, left, values, right):
+    """The singular values, what they make, and how far the vectors are from orthonormal."""
+    count = values.shape[-1]
+    made = left[..., :count] * values[..., None, :] @ right[..., :count, :]
+    return values, made, left.mT @ left, right @ right.mT
+
+
+def _singular_truth(x, thin=False):
+    height, width = x.shape[-2:]
+    sizes = (min(height, width),) * 2 if thin else (height, width)
+    eyes = [np.broadcast_to(np.eye(n), (*x.shape[:-2], n, n)) for n in sizes]
+    return np.linalg.svdvals(x), x, *eyes
+
+
+def _thin(x):
+    return jnp.linalg.svd(x, full_matrices=False)
+
+
+HILBERT = scipy.linalg.hilbert(8)
+EIGEN = (lambda x: jnp.linalg.eigh(x)[::-1], _eigen_truth, _eigen)
+SINGULAR = (jnp.linalg.svd, _singular_truth, _singular)
+SPECTRA = {
+    "eigh": (*EIGEN, [normal(2, 7, 7)]),
+    "eigh, one": (*EIGEN, [normal(1, 1)]),
+    "eigh, low rank": (*EIGEN, [low_rank(8, 2, 2) @ np.ones((2, 8))]),
+    "eigh, ill-conditioned": (*EIGEN, [HILBERT]),
+    "eigh, out of the range of squares": (*EIGEN, [normal(5, 5) * 1e30]),
+    "eigh, zero": (*EIGEN, [np.zeros((5, 5))]),
+    "svd, tall": (*SINGULAR, [normal(2, 8, 5)]),
+    "svd, wide": (*SINGULAR, [normal(5, 9)]),
+    "svd, low rank": (*SINGULAR, [low_rank(9, 6, 2)]),
+    "svd, ill-conditioned": (*SINGULAR, [HILBERT]),
+    "svd, zero": (*SINGULAR, [np.zeros((6, 5))]),
+    "svd, thin": (_thin, partial(_singular_truth, thin=True), _singular, [normal(2, 8, 5)]),
 }
+USUAL = {"eigh", "eigh, low rank", "svd, tall", "svd, wide", "svd, thin"}
 
 
 @pytest.mark.sampled(3)
@@ -141,19 +191,27 @@ def test_answers(name):
     assert_as_accurate(fn, truth, typed(args, np.float32))
 
 
+@pytest.mark.parametrize(
+    "name", [n if n in USUAL else pytest.param(n, marks=pytest.mark.full) for n in SPECTRA]
+)
+def test_spectra(name):
+    fn, truth, measure, args = SPECTRA[name]
+    assert_as_accurate(fn, truth, typed(args, np.float32), measure=measure)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWERS | SPECTRA)
 @pytest.mark.parametrize(("dtype", "opset"), [(np.float32, 18), (np.float64, 18), (np.float64, 23)])
-def test_answers_elsewhere(name, dtype, opset):
-    fn, truth, args = ANSWERS[name]
-    assert_as_accurate(fn, truth, typed(args, dtype), opset)
+def test_elsewhere(name, dtype, opset):
+    fn, truth, *measure, args = (ANSWERS | SPECTRA)[name]
+    assert_as_accurate(fn, truth, typed(args, dtype), opset, *measure)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", LARGE)
-def test_large(name):
-    fn, truth, args = LARGE[name]
-    assert_as_accurate(fn, truth, typed(args, np.float32))
+@pytest.mark.parametrize(("name", "shape"), [("eigvalsh", (128, 128)), ("svdvals", (256, 256))])
+def test_large(name, shape):
+    fn, truth, _ = ANSWERS[name]
+    assert_as_accurate(fn, truth, typed([positive(*shape)], np.float32))
 
 
 SIDES = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
@@ -174,10 +232,8 @@ def test_triangular(code):
         a = a.mT if how["transpose_a"] else a
         return np.linalg.solve(a, b) if how["left_side"] else np.linalg.solve(a.mT, b.mT).mT
 
-    def fn(a, b):
-        return lax.linalg.triangular_solve(a, b, **how)
-
-    assert_as_accurate(fn, truth, typed([a, b], np.float32))
+    solve = partial(lax.linalg.triangular_solve, **how)
+    assert_as_accurate(solve, truth, typed([a, b], np.float32))
 
 
 # ------------------------------------------------------------------------------------------- edges
@@ -199,6 +255,11 @@ EDGES = {
     "not a number": (
         lambda x: (jnp.linalg.eigvalsh(x), jnp.linalg.svdvals(x), jnp.linalg.cholesky(x)),
         np.full((3, 5, 5), np.nan),
+    ),
+    # Of a matrix without columns there are left vectors, if all are wanted.
+    "nothing at all": (
+        lambda x: (jnp.linalg.svd(x), jnp.linalg.qr(x, "complete"), jnp.linalg.eigh(x.mT @ x)),
+        np.zeros((2, 3, 0)),
     ),
 }
 

@@ -10,19 +10,14 @@ import converter
 
 RNG = np.random.default_rng(9)
 SIZES = np.array([3, 0, 4, 2], np.int32)  # two rows are left over
-Numbers = lax.RaggedDotDimensionNumbers
 
 
 def drawn(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def some(*shape):
-    return RNG.integers(0, 4, shape).astype(np.int32)
-
-
 def ragged(contract, batch, axis, groups=()):
-    numbers = Numbers((contract, batch), [axis], list(groups))
+    numbers = lax.RaggedDotDimensionNumbers((contract, batch), [axis], list(groups))
     return lambda x, y, sizes: lax.ragged_dot_general(x, y, sizes, numbers)
 
 
@@ -33,20 +28,17 @@ CASES = {
     "batch": (ragged(((2,), (1,)), ((0,), (0,)), 0), (drawn(11, 5, 3), drawn(11, 3, 6), SIZES)),
     "sizes for each": (
         ragged(((3,), (2,)), ((1,), (1,)), 2, [0]),
-        (drawn(7, 2, 11, 5), drawn(4, 2, 5, 6), some(2, 7, 4)),
+        (drawn(7, 2, 11, 5), drawn(4, 2, 5, 6), RNG.integers(0, 4, (2, 7, 4), np.int32)),
     ),
     "contracted, sizes for each": (
         ragged(((1, 2), (0, 2)), ((0,), (1,)), 2),
-        (drawn(2, 3, 11, 5), drawn(3, 2, 11, 6), some(2, 3, 4)),
+        (drawn(2, 3, 11, 5), drawn(3, 2, 11, 6), RNG.integers(0, 4, (2, 3, 4), np.int32)),
     ),
     "mapped": (
         jax.vmap(lax.ragged_dot),
         (drawn(2, 11, 5), drawn(2, 4, 5, 6), np.stack([SIZES, SIZES[::-1]])),
     ),
-    "gradient": (
-        jax.grad(lambda x, y, sizes: jnp.sin(lax.ragged_dot(x, y, sizes)).sum(), (0, 1)),
-        PLAIN,
-    ),
+    "gradient": (jax.grad(lambda x, y, n: jnp.sin(lax.ragged_dot(x, y, n)).sum(), (0, 1)), PLAIN),
     "scaled": (
         lambda x, y, s, t: lax.scaled_dot(
             x, y, lhs_scale=s, rhs_scale=t, preferred_element_type=np.float32

@@ -25,10 +25,7 @@ UNCOMMON = {
     "unstack": lambda x: jnp.unstack(x),
     "stack": lambda x: jnp.stack([x, x + 1]),
     "reduce_window": lambda x: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 1), "SAME"),
-    "igamma": lambda x: lax.igamma(jnp.abs(x), jnp.abs(x.T)),
-    "stop_gradient": lambda x: lax.stop_gradient(x) * 2,
     "copy": lambda x: primitives.copy_p.bind(x) * 2,
-    "custom_jvp": lambda x: jax.nn.relu(x),
     "high half": lambda x: lax.mulhi(x.astype(np.int32) * 99999, x.astype(np.int32) * 77777),
 }
 

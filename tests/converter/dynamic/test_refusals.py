@@ -2,6 +2,7 @@
 
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -55,27 +56,50 @@ def test_one_sentence(name):
 @pytest.mark.full
 def test_what_is_said_helps():
     """The constraints that a sentence asks for are enough."""
-    made = converter.to_onnx(
-        REFUSED["a reshape"][0], [("h",), ("w",)], constraints=["mod(h, 2) == 0"]
-    )
-    assert converter.check(made, REFUSED["a reshape"][0]).passed
+    fn, said = REFUSED["a reshape"][0], ["mod(h, 2) == 0"]
+    made = converter.to_onnx(fn, [("h",), ("w",)], constraints=said)
+    assert converter.check(made, fn).passed
     told = converter.explain(REFUSED["linspace"][0], [("h",), ("w",)])
     assert not told.is_whole
     assert "test_refusals.py" in told.obstacles[0].lines[0]
 
 
 @pytest.mark.full
-def test_the_functions_own_errors_stay():
-    def wrong(x):
-        raise ValueError("wrong at any size")
-
-    with pytest.raises(ValueError, match="wrong at any size"):
-        converter.to_onnx(wrong, [("h",)])
+def test_other_errors_are_what_they_are():
+    with pytest.raises(ValueError, match="invalid literal"):
+        converter.to_onnx(lambda x: int("wrong at any size"), [("h",)])
     with pytest.raises(TypeError, match="incompatible shapes"):
         converter.to_onnx(lambda x: x[:3] + jnp.ones(4), [(9,)])
-
-
-@pytest.mark.full
-def test_a_name_that_is_nowhere_alone():
     with pytest.raises(converter.SpecError, match="'h' cannot be read off any input's shape"):
         converter.to_onnx(lambda x: jnp.arange(x.shape[0]), [("h*w",)])
+
+
+# A dimension that is a name in one input and a number in another, which JAX needs to be equal.
+MIXED = {
+    "where": lambda x, y: jnp.where(x > 0, x, y),
+    "concatenate": lambda x, y: jnp.concatenate([x, y], 1),
+    "einsum": lambda x, y: jnp.einsum("bi,bi->b", x, y),
+    "scan": lambda x, y: lax.scan(lambda c, xy: (c, xy[0] * xy[1]), 0.0, (x, y))[1],
+    "dynamic_update_slice": lambda x, y: lax.dynamic_update_slice(x, y, (0, 0)),
+    "sort": lambda x, y: lax.sort((x, y), num_keys=1, dimension=0),
+    "reshape of more": lambda x, y: (x[:, None] * jnp.ones((5, 1))).reshape(*y.shape, 5),
+    "cond": lambda x, y: lax.cond(x.sum() > 0, lambda: x, lambda: y),
+    "segment_sum": lambda x, y: jax.ops.segment_sum(x, (y[:, 0] > 0).astype(int), 4),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("specs", [(("B", 3), (4, 3)), ((4, 3), ("B", 3))], ids=["first", "last"])
+@pytest.mark.parametrize("name", MIXED)
+def test_it_is_refused_or_runs(name, specs):
+    """With a sentence that names it; where there is a file, it runs at another size."""
+    fn = MIXED[name]
+    try:
+        export = converter.to_onnx(fn, list(specs))
+    except converter.Unsupported as error:
+        assert "dimension 'B'" in str(error)
+        assert "specs" in str(error) or "constraints=" in str(error)
+        return
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal([7 if d == "B" else d for d in s], np.float32) for s in specs]
+    assert converter.check(export, fn, arrays).passed

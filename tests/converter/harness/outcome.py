@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax
 import numpy as np
@@ -13,8 +13,7 @@ import converter
 from tests.converter.harness.table import arguments, reference
 
 Kind: TypeAlias = Literal["right", "strict", "refused", "wrong", "broken"]
-
-KINDS: tuple[Kind, ...] = ("right", "strict", "refused", "wrong", "broken")
+KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,8 @@ class Outcome:
     """What a file is.
 
     ``right`` in ONNX Runtime; ``strict`` if only a strict conversion is, and the other one reports
-    that it may differ; ``no kernel`` if it is in bfloat16, for which ONNX Runtime has hardly any on
-    a CPU, and right by the standard's evaluator; ``broken`` if it does not load or run, or if there
-    is no file and no reason that was meant.
+    that it may differ; ``broken`` if it does not load or run, or if there is no file and no reason
+    that was meant.
     """
 
     kind: Kind

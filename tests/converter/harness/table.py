@@ -5,6 +5,7 @@ import importlib
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -75,12 +76,8 @@ DETERMINED: dict[str, Callable[[Any], Any]] = {
 
 
 def _in_turn(by_dtype: dict[str, list[Any]], size: int) -> list[Any]:
-    ranked = [
-        (place, DTYPES.index(dtype), harness)
-        for dtype, found in by_dtype.items()
-        for place, harness in enumerate(found)
-    ]
-    return [harness for *_, harness in sorted(ranked, key=lambda row: row[:2])[:size]]
+    rounds = zip_longest(*(by_dtype[dtype] for dtype in DTYPES if dtype in by_dtype))
+    return [harness for each in rounds for harness in each if harness is not None][:size]
 
 
 def arguments(harness: Any) -> list[np.ndarray]:

@@ -1,8 +1,6 @@
 """JAX's own uses of its primitives: each is right, or refused for a reason that is listed."""
 
-from collections.abc import Mapping
 from fnmatch import fnmatch
-from typing import Any
 
 import jax
 import pytest
@@ -37,7 +35,19 @@ def test_enough_is_right(table):
         assert right >= target * count, found
 
 
-def assert_right(group: str, table: Mapping[str, Any]) -> None:
+SLOW = {"eigh", "igamma", "igammac", "qr", "svd"}
+"""Functions of many steps take minutes, and have tests of their own in `../decompositions`."""
+TIERS = [pytest.mark.hunt if group in SLOW else pytest.mark.full for group in GROUPS]
+
+
+@pytest.mark.parametrize(
+    ("group", "table"),
+    [
+        *(pytest.param(g, SAMPLE, marks=t, id=g) for g, t in zip(GROUPS, TIERS, strict=True)),
+        *(pytest.param(g, EVERY, marks=pytest.mark.hunt, id=f"{g}-all") for g in GROUPS),
+    ],
+)
+def test_group(group, table):
     """All of a group is right but for what is listed."""
     found = {n: outcome(h) for n, h in table.items() if h.group_name == group}
     jax.clear_caches()
@@ -45,20 +55,3 @@ def assert_right(group: str, table: Mapping[str, Any]) -> None:
         listed = "wrong" if fnmatch(name, WRONG) else "refused"
         wanted = ("right", "strict") if reason(name) is None else (listed,)
         assert seen.kind in wanted, f"{name}: {seen}"
-
-
-def tier(group: str) -> Any:
-    """Functions of many steps take minutes, and have tests of their own in `../expand`."""
-    slow = {"eigh", "igamma", "igammac", "qr", "svd"}
-    return pytest.param(group, marks=pytest.mark.hunt if group in slow else pytest.mark.full)
-
-
-@pytest.mark.parametrize("group", [tier(group) for group in GROUPS])
-def test_group(group):
-    assert_right(group, SAMPLE)
-
-
-@pytest.mark.hunt
-@pytest.mark.parametrize("group", GROUPS)
-def test_whole_group(group):
-    assert_right(group, EVERY)

@@ -33,11 +33,11 @@ def test_a_session_outlives_its_model():
     """What was lent to it stays."""
     weight = np.full((64, 64), 0.5, np.float32)
 
-    def made():
-        export = converter.to_onnx(lambda p, x: x @ p["w"], [(1, 64)], params={"w": weight.copy()})
-        return session(export)
+    def fn(p, x):
+        return x @ p
 
-    lives = [made() for _ in range(20)]
+    made = (converter.to_onnx(fn, [(1, 64)], params=weight.copy()) for _ in range(20))
+    lives = [session(export) for export in made]
     ones = np.ones((1, 64), np.float32)
     for live in lives:
         (got,) = live.run(None, {live.get_inputs()[0].name: ones})
@@ -55,15 +55,9 @@ def test_what_a_weight_program_raises():
 def test_types_that_numpy_has_not():
     """They stay in the model."""
     held = (np.arange(4096).reshape(64, 64) % 16).astype(np.uint8)
-    numbers = ir.tensor(held, dtype=ir.DataType.UINT4, name="w")
-    graph = ir.Graph([], [], nodes=[], opset_imports={"": 21})
-    weight = ir.Value(name="w", const_value=numbers)
-    graph.initializers.add(weight)
-    cast = ir.node("Cast", [weight], {"to": ir.DataType.FLOAT})
-    (result,) = cast.outputs
-    result.name, result.type = "y", ir.TensorType(ir.DataType.FLOAT)
-    result.shape = ir.Shape([64, 64])
-    graph.append(cast)
-    graph.outputs.append(result)
-    (got,) = session(ir.Model(graph, ir_version=10)).run(None, {})
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["": 21]> g () => (float[64, 64] y) {y = Cast<to=1>(w)}',
+        initializers=[ir.tensor(held, dtype=ir.DataType.UINT4, name="w")],
+    )
+    (got,) = session(model).run(None, {})
     np.testing.assert_array_equal(got, held)

@@ -82,10 +82,8 @@ def _loads(
     names = [f"x{place}" for place in range(len(types))]
     if op == "Resize":
         types, names = [*types, TensorProto.INT64], [*names, "", "", "sizes"]
-    inputs = [
-        helper.make_tensor_value_info(name, each, None)
-        for name, each in zip(filter(None, names), types, strict=True)
-    ]
+    pairs = zip(filter(None, names), types, strict=True)
+    inputs = [helper.make_tensor_value_info(*pair, None) for pair in pairs]
     fmod = {"fmod": 1} if op == "Mod" and dtype in FLOATS else {}
     outputs = [f"y{place}" for place in range(schema.min_output)]
     node = helper.make_node(op, names, outputs, **ATTRIBUTES.get(op, {}), **fmod)

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from converter.targets.versions import versions
 from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime, kernels
 
@@ -71,8 +69,6 @@ def _entry(habit: Habit) -> Iterator[str]:
 
 
 def _arrays(arrays: Arrays) -> str:
-    return ", ".join(f"`{np.asarray(x).tolist()}`" if x.size else _empty(x) for x in arrays)
-
-
-def _empty(array: np.ndarray) -> str:
-    return f"nothing of shape `{list(array.shape)}`"
+    return ", ".join(
+        f"`{x.tolist()}`" if x.size else f"nothing of shape `{list(x.shape)}`" for x in arrays
+    )
