@@ -1,6 +1,7 @@
 """Random chains of reshapes, transposes and slices mean what numpy makes of them."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -80,33 +81,22 @@ def applied(steps, x, n):
 FACTORS = ([2] * 3, [2] * 5, [2, 2, 3, 3], [2, 3, 5, 2], [2, 2, 2, 3, 3], [7, 2, 2], [1, 2])
 
 
-def assert_chains(seed, count, *more):
+@pytest.mark.parametrize("more", [[], [N]])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.full) for n in range(100, 124))]
+)
+def test_chains(seed, more):
+    """Of known sizes, and with a named one."""
     rng = np.random.default_rng(seed)
-    for number in range(count):
-        start, steps = drawn(rng, [*FACTORS[number % len(FACTORS)], *more])
+    for factors in FACTORS * (6 if more else 12):
+        start, steps = drawn(rng, [*factors, *more])
         shape = shape_of(start, SIZE)
         x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
         named = tuple("*".join(map(str, axis)) if N in axis else math.prod(axis) for axis in start)
-        export = converter.to_onnx(
-            lambda x, n, steps=steps: applied(steps, x, *n.shape), [named, (N,)]
-        )
+        fn = partial(applied, steps)
+        export = converter.to_onnx(lambda x, n, fn=fn: fn(x, *n.shape), [named, (N,)])
         (got,) = run(export, [x, np.zeros(SIZE, np.float32)]).values()
-        np.testing.assert_array_equal(
-            got, applied(steps, x, SIZE), f"{start} {steps}\n{export.graph}"
-        )
-
-
-@pytest.mark.parametrize(("seed", "count", "more"), [(1, 80, []), (3, 40, [N])])
-def test_chains(seed, count, more):
-    """Of known sizes, and with a named one."""
-    assert_chains(seed, count, *more)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(100, 110))
-def test_many_more_chains(seed):
-    assert_chains(seed, 200)
-    assert_chains(seed, 100, N)
+        np.testing.assert_array_equal(got, fn(x, SIZE), f"{start} {steps}\n{export.graph}")
 
 
 def unroll(x):

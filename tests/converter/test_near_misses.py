@@ -150,21 +150,16 @@ def neighbours(x, cos, sin):
 
 def as_leaves(turn):
     """Tables that are parameters themselves."""
-
-    def fn(p, x):
-        return turn(x, p["cos"], p["sin"])
-
-    return fn
+    return lambda p, x: turn(x, p["cos"], p["sin"])
 
 
 def from_leaves(turn):
     """Tables that are made from parameters, in a way that shows nothing of their halves."""
 
-    def fn(p, x):
-        cos, sin = (jnp.cos(p[k][:, ORDER[turn]] + p["scale"]) for k in ("cos", "sin"))
-        return turn(x, cos, sin)
+    def table(p, name):
+        return jnp.cos(p[name][:, ORDER[turn]] + p["scale"])
 
-    return fn
+    return lambda p, x: turn(x, table(p, "cos"), table(p, "sin"))
 
 
 ORDER = {turned: np.array([0, 1, 2, 3, 0, 1, 2, 3]), neighbours: np.array([0, 0, 1, 1, 2, 2, 3, 3])}
@@ -181,32 +176,30 @@ def rotary_params(turn, seed):
 def test_tables_that_are_parameters(how, turn, tmp_path):
     """Their numbers are the proof, and others have to be so too when they are bound."""
     fn, x = how(turn), np.random.default_rng(5).standard_normal((3, 5, 8)).astype(np.float32)
-    own, path = rotary_params(turn, 1), tmp_path / "model.onnx"
+    own, alike = (rotary_params(turn, seed) for seed in (1, 2))
+    broken = {**alike, "cos": alike["cos"] + np.arange(8, dtype=np.float32)}
+    path = tmp_path / "model.onnx"
+
+    def assert_writes(export, given):
+        export.save(path, given)
+        (got,) = converter.run(ir.load(path), [x]).values()
+        np.testing.assert_allclose(got, fn({**own, **given}, x), rtol=1e-5, atol=1e-5)
+        path.unlink()
+
     export = converter.to_onnx(fn, [x], params=own, verify=[x])
     assert export.report.fused == {"RotaryEmbedding": 1}
     assert export.report.near_misses == []
-    alike = rotary_params(turn, 2)
     for given in ({}, {"sin": own["sin"]}, alike):
-        export.save(path, given)
-        assert_writes(path, fn, {**own, **given}, x)
-    broken = {**alike, "cos": alike["cos"] + np.arange(8, dtype=np.float32)}
-    path.unlink()
+        assert_writes(export, given)
     if how is as_leaves:  # the others take columns in the order that makes them equal
         with pytest.raises(converter.SaveError, match="are equal in cos, and in the given values"):
             export.save(path, broken)
         assert not path.exists()
-    abstract = jax.eval_shape(lambda: own)
-    export = converter.to_onnx(fn, [x], params=abstract)
+    export = converter.to_onnx(fn, [x], params=jax.eval_shape(lambda: own))
     assert export.report.fused == {}
     (miss,) = export.report.near_misses
     assert miss.reason.endswith("that has no value yet")
-    export.save(path, broken)
-    assert_writes(path, fn, broken, x)
-
-
-def assert_writes(path, fn, params, x):
-    (got,) = converter.run(ir.load(path), [x]).values()
-    np.testing.assert_allclose(got, fn(params, x), rtol=1e-5, atol=1e-5)
+    assert_writes(export, broken)
 
 
 def test_a_scale_that_makes_halves_differ(tmp_path):
@@ -270,18 +263,17 @@ def centred_and_scaled(x, epsilon=1e-5):
     return (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True) + epsilon)
 
 
-def test_the_sample_variance_of_halves_is_told_by_the_dtype_of_its_divisor():
+@pytest.mark.parametrize(("count", "fused"), [(384.0, 1), (383.0, 0)])
+def test_the_sample_variance_of_halves_is_told_by_the_dtype_of_its_divisor(count, fused):
     """1/383 is 1/384 up to bfloat16's rounding; the mean is taken in float32."""
 
-    def fn(x, count):
+    def fn(x):
         centred = x - x.mean(1, keepdims=True)
         wide = jnp.square(centred.astype(jnp.float32)).sum(1, keepdims=True) / count
         return centred * lax.rsqrt(wide.astype(x.dtype) + jnp.asarray(1e-3, x.dtype))
 
-    spec = jax.ShapeDtypeStruct((5, 384), jnp.bfloat16)
-    for count, fused in ((384.0, 1), (383.0, 0)):
-        report = converter.to_onnx(lambda x, n=count: fn(x, n), [spec]).report
-        assert report.fused["LayerNormalization"] == fused
+    report = converter.to_onnx(fn, [((5, 384), jnp.bfloat16)]).report
+    assert report.fused["LayerNormalization"] == fused
 
 
 def test_scales_that_overflow_float16_together_stay_apart():

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
@@ -47,45 +48,29 @@ def _one(place: int) -> Callable[[Case], Case]:
     return way
 
 
-def _is_float(x: Any) -> bool:
-    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
-
-
-def _of_floats(case: Case) -> tuple[Callable[..., Any], list[int]]:
-    """The function of those inputs that can be differentiated, and where they are."""
-    places = [i for i, x in enumerate(case.specs) if _is_float(x)]
-
-    def fn(xs: Sequence[Any], floats: Sequence[Any]) -> list[Any]:
-        args = list(xs)
-        for i, x in zip(places, floats, strict=True):
-            args[i] = x
-        results = [y for y in jax.tree.leaves(case.fn(*args)) if _is_float(y)]
-        assert places and results, "nothing to differentiate"
-        return results
-
-    return fn, places
-
-
-def _total(ys: Sequence[Any]) -> Any:
+def _total(tree: Any) -> Any:
     """A number that depends on every element, on each in another way."""
+    ys = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+    assert ys, "nothing to differentiate"
     parts = [part for y in ys for part in ((y.real, y.imag) if jnp.iscomplexobj(y) else (y,))]
     return sum((jnp.cos(jnp.arange(float(y.size))).reshape(y.shape) * y).sum() for y in parts)
 
 
 def _jvp(case: Case) -> Case:
-    fn, places = _of_floats(case)
-
     def jvp(*xs: Any) -> Any:
-        floats = [xs[i] for i in places]
-        return jax.jvp(lambda *fs: fn(xs, fs), floats, [jnp.cos(x) for x in floats])
+        tangents = tuple(jnp.cos(x) if eqx.is_inexact_array(x) else None for x in xs)
+        return eqx.filter_jvp(case.fn, xs, tangents)
 
     return replace(case, fn=jvp)
 
 
 def _vmap_of_grad(case: Case) -> Case:
-    fn, places = _of_floats(case)
-    grad = jax.grad(lambda floats, xs: _total(fn(xs, floats)))
-    return wrapped(replace(case, fn=lambda *xs: grad([xs[i] for i in places], xs)), "vmap-1")
+    def grad(*xs: Any) -> Any:
+        found = eqx.filter_grad(lambda given: _total(case.fn(*given)))(xs)
+        assert jax.tree.leaves(found), "nothing to differentiate"
+        return found
+
+    return wrapped(replace(case, fn=grad), "vmap-1")
 
 
 def _vmap_of_cond(case: Case) -> Case:

@@ -5,7 +5,7 @@ runtime's own doing is in `docs/runtimes.md`, and the cases that show it are `KN
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import count
 from typing import Any
 
@@ -142,12 +142,11 @@ def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseE
 @pytest.fixture(scope="module")
 def judges() -> Iterator[dict[Runtime, Judge]]:
     pytest.importorskip("openvino")
-    process = Apart("openvino")
-    yield {
-        "onnx.reference": by_the_standard,
-        "openvino": lambda model, arrays: process(ir.to_proto(model).SerializeToString(), arrays),
-    }
-    process.close()
+    with closing(Apart("openvino")) as process:
+        yield {
+            "onnx.reference": by_the_standard,
+            "openvino": lambda model, xs: process(ir.to_proto(model).SerializeToString(), xs),
+        }
 
 
 def assert_right(

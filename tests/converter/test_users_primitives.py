@@ -1,8 +1,5 @@
 """A user's primitive is the user's own, whatever it is called, and needs no rule."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,27 +21,28 @@ X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
-def scope() -> Iterator[None]:
+def scope():
     with converter.extensions():
         yield
 
 
-def _affine(x: Any, *, a: float = 3.0, b: float = 1.0, **_: Any) -> Any:
+def _affine(x, *, a=3.0, b=1.0, **_):
     return a * x + b
 
 
-def users(name: str, impl: Callable[..., Any] | None = _affine) -> Primitive:
+def users(name, impl=_affine):
     """An elementwise primitive with everything that JAX can be told of it."""
+
+    def jvp(xs, ts, a=3.0, **p):
+        return primitive.bind(*xs, a=a, **p), a * ad.instantiate_zeros(ts[0])
+
     primitive = Primitive(name)
     primitive.def_abstract_eval(lambda x, **_: x)
     if impl is not None:
         primitive.def_impl(impl)
     mlir.register_lowering(primitive, mlir.lower_fun(impl or _affine, multiple_results=False))
     batching.primitive_batchers[primitive] = lambda xs, ds, **p: (primitive.bind(*xs, **p), ds[0])
-    ad.primitive_jvps[primitive] = lambda xs, ts, a=3.0, **p: (
-        primitive.bind(*xs, a=a, **p),
-        a * ad.instantiate_zeros(ts[0]),
-    )
+    ad.primitive_jvps[primitive] = jvp
     return primitive
 
 
