@@ -122,8 +122,8 @@ def test_a_target_that_is_none(target, says):
 
 
 def test_quirks_of_other_versions_are_not_avoided():
-    table = [Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")]
-    target = Target("bare", {}, quirks=tuple(table), versions=versions(">=1.31"))
+    table = Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")
+    target = Target("bare", {}, quirks=table, versions=versions(">=1.31"))
     for text, old, new in (("", 1, 1), ("<1.32", 1, 0), ("==1.32.0", 0, 0), (">=1.32", 0, 1)):
         kept = [quirk.name for quirk in target.only(text).quirks]
         assert kept == ["old"] * old + ["new"] * new + ["always"]

@@ -22,18 +22,15 @@ def linen(module):
     return lambda p, x: module.apply(p, x), params
 
 
-def equinox(cell):
+def equinox_lstm():
     def run(cell, x):
-        start = jnp.zeros(H)
-        pair = isinstance(cell, eqx.nn.LSTMCell)
-
         def step(state, row):
             state = cell(row, state)
-            return state, state[0] if pair else state
+            return state, state[0]
 
-        return lax.scan(step, (start, start) if pair else start, x)
+        return lax.scan(step, (jnp.zeros(H),) * 2, x)
 
-    return lambda cell, x: jax.vmap(run, in_axes=(None, 0))(cell, x), cell
+    return jax.vmap(run, in_axes=(None, 0)), eqx.nn.LSTMCell(D, H, key=KEY)
 
 
 LSTM, GRU, RNN = ({op: 1, "Reshape": 1} | TURNED for op in ("LSTM", "GRU", "RNN"))
@@ -47,7 +44,7 @@ LAYERS = {
     "linen_simple": (lambda: linen(nn.RNN(nn.SimpleCell(H))), RNN),
     "linen_reverse": (lambda: linen(nn.RNN(nn.LSTMCell(H), **BACK)), LSTM | {"Reshape": 3}),
     "linen_both": (lambda: linen(TWO_WAYS), BOTH),
-    "equinox_lstm": (lambda: equinox(eqx.nn.LSTMCell(D, H, key=KEY)), LSTM | {"Reshape": 3}),
+    "equinox_lstm": (equinox_lstm, LSTM | {"Reshape": 3}),
 }
 
 
